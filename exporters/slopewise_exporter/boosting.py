@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Callable
 
 from slopewise_exporter.fit_report import FitReport, check
 from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.threads.following import following
 
 _SCORES = frozenset(
     {
@@ -30,6 +31,7 @@ class RoundsReport(FitReport):
     def __init__(self, reporter: Reporter | None, framework: str, metric: str | None = None) -> None:
         super().__init__(reporter, framework)
         self._metric = metric
+        self._threads = self._most_threads = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (None, self._framework, self._metric)
@@ -48,6 +50,22 @@ class RoundsReport(FitReport):
             )
         self.evaluate(evaluated, within_step=True)
         self.step(loss)
+
+    def count_threads(self, counted: int) -> None:
+        """The fit has begun with so many threads, and never gets more."""
+        self._threads = self._most_threads = counted
+
+    def follow_threads(self, given: Any, give: Callable[[int], Any]) -> None:
+        """`give` the library its number of threads where that has changed.
+
+        `given`: what the training itself has given, which stays; 0, -1 and None mean all cores.
+        """
+        wanted = min(following.wanted, self._most_threads or following.wanted)
+        if wanted != self._threads:
+            self._threads = wanted
+            by_hand = isinstance(given, int) and given > 0
+            if following.sets and not by_hand:
+                give(wanted)
 
     def _loss(self, metrics: Mapping[str, Any]) -> Any | None:
         if self._metric is not None:

@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from slopewise_exporter.record import STATES, STEP_DURATION_BUCKETS_SECONDS, Facts, Snapshot, TrainingRecord
+from slopewise_exporter.threads.following import following
 
 
 class TrainingCollector:
@@ -33,6 +34,7 @@ class TrainingCollector:
         yield from _plan(now)
         yield _step_durations(now)
         yield from _times(now)
+        yield from _threads()
         yield _info(self._facts)
         yield _state(now)
 
@@ -124,6 +126,14 @@ def _times(now: Snapshot) -> Iterator[Metric]:
         "1 when it saves on SIGTERM before it ends, 0 when it could not just now.",
         now.checkpoint_on_sigterm,
     )
+
+
+def _threads() -> Iterator[Metric]:
+    yield _gauge("training_threads", "The most threads that one of its libraries has.", following.threads)
+    wanted = following.wanted if following.follows else None
+    yield _gauge("training_threads_wanted", "The number of threads for the CPU in effect.", wanted)
+    help_text = "The CPU that it gets, in cores: its affinity, its quota, or its use while it waits for more."
+    yield _gauge("training_cpu_in_effect_cores", help_text, following.cores)
 
 
 def _info(facts: Facts) -> Metric:

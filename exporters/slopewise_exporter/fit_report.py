@@ -19,6 +19,7 @@ from weakref import WeakSet
 from slopewise_exporter import lifecycle
 from slopewise_exporter.progress import Progress
 from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.threads.following import following
 from slopewise_exporter.values import Checker
 
 Hook = TypeVar("Hook", bound=Callable[..., Any])
@@ -154,6 +155,8 @@ class FitReport:
         if self._reporter is not None:
             self._reached += steps
             self._reporter.step(loss=loss, steps=steps)
+        elif following.wanted != following.applied:  # of a rank that reports nothing
+            following.apply()
 
     def reach(self, step: int, loss: Any = None) -> None:
         """The framework counts steps itself, and is at this one. A loss without a new step counts no step.

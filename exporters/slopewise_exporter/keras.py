@@ -25,6 +25,7 @@ import keras
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints
 from slopewise_exporter.fit_report import FitReport, Plan, harmless, names_of, running, stops_early
 from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.threads.following import following
 from slopewise_exporter.values import Checker
 
 _RANDOM = "slopewise_random"
@@ -50,6 +51,7 @@ class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a pac
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """A fit, whose first epoch is not known yet."""
         self._begun = False
+        following.thread = threading.current_thread()
         # Here and not for each batch: with JAX, asking for the model puts its state together, which in another thread
         # takes the buffers of the step that runs.
         self._batches_at_once = self.model.steps_per_execution or 1
@@ -58,6 +60,8 @@ class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a pac
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """The first of a fit has the number of `initial_epoch`."""
         self._executions = self._counted = 0
+        if following.wanted != following.applied:
+            following.apply()
         if not self._begun:
             self._begun = True
             self._report.begin_epochs(

@@ -12,8 +12,12 @@ from typing import Any
 from slopewise_exporter.boosting import RoundsReport
 from slopewise_exporter.fit_report import harmless, names_of, running, stops_early
 from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.threads.libraries import openmp_threads
 
 _EARLY_STOPPING = ("early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change")
+
+
+_THREADS = ("num_threads", "num_thread", "nthread", "nthreads", "n_jobs")
 
 
 class ReportCallback:
@@ -39,6 +43,8 @@ class ReportCallback:
         if env.iteration == env.begin_iteration:
             beside = names_of(running("lightgbm.engine", "callbacks_after_iter"))
             stops = stops_early(beside) or any((env.params or {}).get(name) for name in _EARLY_STOPPING)
+            given = _given(env)
+            self._report.count_threads(given if isinstance(given, int) and given > 0 else openmp_threads())
             self._report.begin(env.end_iteration, done=env.begin_iteration, upper_bound=stops)
         train: dict[str, Any] = {}
         evaluation: dict[str, Any] = {}
@@ -46,5 +52,17 @@ class ReportCallback:
             if metric == self._metric or not higher_is_better:
                 (train if "train" in data_set.lower() else evaluation)[metric] = value
         self._report.round(train, evaluation)
+        self._report.follow_threads(_by_hand(env), lambda number: env.model.reset_parameter({"num_threads": number}))
         if env.iteration + 1 == env.end_iteration:
             self._report.end()
+
+
+def _given(env: Any) -> Any:
+    """What the training was given: a number of threads, or None."""
+    return next((env.params[name] for name in _THREADS if name in (env.params or {})), None)
+
+
+def _by_hand(env: Any) -> Any:
+    """The same, if by the user: the classes for scikit-learn count the cores where they were given none."""
+    estimator = running("lightgbm.sklearn", "self")
+    return None if estimator is not None and getattr(estimator, "n_jobs", 0) is None else _given(env)

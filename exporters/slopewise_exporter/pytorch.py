@@ -36,6 +36,7 @@ import torch
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints
 from slopewise_exporter.ranks import Ranks
 from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.threads.following import following
 from slopewise_exporter.timed_batches import TimedBatches
 
 
@@ -52,6 +53,7 @@ class ReportedLoader(TimedBatches[Any]):
     ) -> None:
         super().__init__(loader, reporter.waited)
         self._reporter = reporter
+        self._workers: int = getattr(loader, "num_workers", 0)
         if epochs is not None and isinstance(loader, Sized):
             # A loader of an IterableDataset has the method, and no length. A plan is not worth an error in any case.
             with suppress(Exception):
@@ -59,6 +61,10 @@ class ReportedLoader(TimedBatches[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         """The batches of one epoch, which counts once they are all gone."""
+        # Workers that stay from epoch to epoch are those of the first one.
+        if self._workers > 0 and not getattr(self._batches, "persistent_workers", False):
+            with suppress(Exception):
+                self._batches.num_workers = following.at_most(self._workers)  # type: ignore[attr-defined]
         yield from super().__iter__()
         self._reporter.epoch()
 

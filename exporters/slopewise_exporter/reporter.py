@@ -29,6 +29,7 @@ from slopewise_exporter.environment import (
 from slopewise_exporter.progress import Progress
 from slopewise_exporter.pushes import Pushes
 from slopewise_exporter.record import FAILED, FINISHED, Facts, TrainingRecord, checked_facts
+from slopewise_exporter.threads.following import following
 from slopewise_exporter.timed_batches import TimedBatches
 from slopewise_exporter.values import (
     Checker,
@@ -156,6 +157,8 @@ class Reporter:
         infinite is counted. A tensor on an accelerator is read about once a second, together with those before it.
         `steps`: where several have ended at once, and `loss` is that of the last.
         """
+        if following.wanted != following.applied:
+            following.apply()
         if not self._recording:
             return
         if loss is not None and type(loss) is not float:

@@ -31,6 +31,7 @@ class ReportCallback(TrainingCallback):  # type: ignore[misc] # of a package tha
         super().__init__()
         self._report = RoundsReport(reporter, "xgboost", metric)
         self._train_sets: set[str] = set()
+        self._threads: Any = None
 
     def before_training(self, model: Any) -> Any:
         """The number of rounds is known to the function that trains, and to no callback."""
@@ -40,6 +41,7 @@ class ReportCallback(TrainingCallback):  # type: ignore[misc] # of a package tha
     def after_iteration(self, model: Any, epoch: int, evals_log: Mapping[str, Any]) -> bool:
         """A round."""
         self._round(evals_log)
+        self._follow_threads(model)
         return False
 
     def after_training(self, model: Any) -> Any:
@@ -51,6 +53,8 @@ class ReportCallback(TrainingCallback):  # type: ignore[misc] # of a package tha
     def _begin(self) -> None:
         rows, sets = running(_TRAINING, "dtrain"), running(_TRAINING, "evals")
         self._train_sets = {name for each, name in sets or () if each is rows}
+        params = dict(running(_TRAINING, "params") or {})
+        self._threads = params.get("nthread", params.get("n_jobs"))
         beside = running(_TRAINING, "cb_container")
         self._report.begin(
             running(_TRAINING, "num_boost_round"), upper_bound=stops_early(names_of(getattr(beside, "callbacks", None)))
@@ -61,6 +65,11 @@ class ReportCallback(TrainingCallback):  # type: ignore[misc] # of a package tha
         train = [name for name in evals_log if name in self._train_sets or "train" in name.lower()]
         others = [name for name in evals_log if name not in train]
         self._report.round(_last(evals_log, train[:1]), _last(evals_log, others[-1:]))
+
+    @harmless
+    def _follow_threads(self, model: Any) -> None:
+        if hasattr(model, "set_param"):  # a cross-validation's model has none
+            self._report.follow_threads(self._threads, lambda number: model.set_param({"nthread": number}))
 
     @harmless
     def _end(self) -> None:

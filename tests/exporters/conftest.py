@@ -19,8 +19,9 @@ from support.training_fixtures import Fetch, InBackground, MakeReporter, Samples
 
 from slopewise_exporter import Reporter, fit_report
 from slopewise_exporter.environment import RANK_VARIABLES
+from slopewise_exporter.threads.following import following
 
-OURS = ("SLOPEWISE_EXPORTER_", "SLOPEWISE_CHECKPOINT_", "KUBEFLOW_TRAINER_", "OTEL_", "POD_NAME")
+OURS = ("SLOPEWISE_EXPORTER_", "SLOPEWISE_THREADS", "SLOPEWISE_CHECKPOINT_", "KUBEFLOW_TRAINER_", "OTEL_", "POD_NAME")
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +29,13 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever launched these tests must not decide what they see."""
     for name in [*RANK_VARIABLES, *(name for name in os.environ if name.startswith(OURS))]:
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def threads_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the tests' own process; a training that a test starts begins with what is the default."""
+    monkeypatch.setattr(following, "wanted", 0)
+    monkeypatch.setattr(following, "applied", 0)
 
 
 @pytest.fixture(autouse=True)

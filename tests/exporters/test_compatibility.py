@@ -71,7 +71,7 @@ def test_no_framework_is_loaded_by_who_did_not_name_it(start_training: StartTrai
 import sys
 import slopewise_exporter
 import slopewise_exporter.fit_report, slopewise_exporter.sklearn, slopewise_exporter.catboost
-frameworks = "torch lightning transformers keras accelerate ignite fastai sklearn xgboost lightgbm catboost jax numpy"
+frameworks = "torch lightning transformers keras accelerate sklearn xgboost lightgbm catboost jax numpy"
 print(sorted({*frameworks.split()} & set(sys.modules)))
 """
     output, _ = start_training(script).communicate(timeout=60)

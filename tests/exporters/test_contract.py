@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from support.training_fixtures import Fetch, MakeReporter, Scrape
 
 from slopewise_exporter import Reporter
+from slopewise_exporter.threads.following import following
 
 TYPES = {
     "training_loss": "gauge",
@@ -29,6 +30,9 @@ TYPES = {
     "training_checkpoint_timestamp_seconds": "gauge",
     "training_checkpoint_duration_seconds": "gauge",
     "training_checkpoint_on_sigterm": "gauge",
+    "training_threads": "gauge",
+    "training_threads_wanted": "gauge",
+    "training_cpu_in_effect_cores": "gauge",
     "training_nonfinite_loss": "counter",
     "training_outlier_loss": "counter",
     "training_info": "gauge",
@@ -55,6 +59,9 @@ SERIES = {
     "training_checkpoint_timestamp_seconds",
     "training_checkpoint_duration_seconds",
     "training_checkpoint_on_sigterm",
+    "training_threads",
+    "training_threads_wanted",
+    "training_cpu_in_effect_cores",
     "training_nonfinite_loss_total",
     "training_outlier_loss_total",
     'training_info{framework="pytorch",model="mlp",objective="max"}',
@@ -74,8 +81,10 @@ PARSERS: dict[str, Callable[[str], Iterable[Any]]] = {
 
 
 @pytest.fixture
-def busy_port(make_reporter: MakeReporter) -> int | None:
+def busy_port(make_reporter: MakeReporter, monkeypatch: pytest.MonkeyPatch) -> int | None:
     """The port of a reporter that has been told everything once."""
+    for name, value in {"wanted": 1, "applied": 1, "threads": 2, "cores": 0.5}.items():
+        monkeypatch.setattr(following, name, value)
     reporter = make_reporter(planned_steps=100, objective="max", framework="pytorch", model="mlp")
     reporter.step(loss=2.0, samples=32)
     reporter.step(loss=1.0, samples=32)
@@ -109,6 +118,8 @@ def test_the_values_are_those_that_were_told(busy_port: int | None, scrape: Scra
     assert now["training_samples_total"] == 64
     assert now["training_epochs_total"] == 1
     assert now["training_steps_planned"] == 100
+    assert (now["training_threads"], now["training_threads_wanted"]) == (2, 1)
+    assert now["training_cpu_in_effect_cores"] == 0.5
     assert now["training_step_duration_seconds_count"] == 1
 
 
@@ -140,4 +151,4 @@ def test_before_the_first_step_the_state_is_starting_and_there_is_no_loss(report
     assert now['training_state{state="starting"}'] == 1
     assert not [name for name in now if name.startswith(("training_loss", "training_last_step"))]
     assert "training_steps_planned" not in now
-    assert not [name for name in now if name.startswith("training_checkpoint")]
+    assert not [name for name in now if name.startswith(("training_checkpoint", "training_threads", "training_cpu"))]

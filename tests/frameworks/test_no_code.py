@@ -15,21 +15,19 @@ import pytest
 from support.killing import REPORTING
 from support.reported_examples import SCRAPE, SURROUNDINGS, reporting_examples
 
-# Words of the example; steps, epochs, stages of the loss. Of Ignite the evaluator is not known, of Accelerate the plan.
+# Words of the example; steps, epochs, stages of the loss. Of Accelerate the plan is not known.
 EXPECTED = {
     "lightning": ("slopewise_exporter.lightning", 40, 5, {"train", "train_ema", "eval"}),
     "transformers": ("slopewise_exporter.transformers", 40, 5, {"train", "train_ema"}),
     "keras": ("slopewise_exporter.keras", 10, 5, {"train", "train_ema", "eval"}),
     "accelerate": ("slopewise_exporter.accelerate", 8, 0, {"train", "train_ema"}),
-    "ignite": ("slopewise_exporter.ignite", 40, 5, {"train", "train_ema"}),
-    "fastai": ("slopewise_exporter.fastai", 40, 5, {"train", "train_ema", "eval"}),
     "sklearn": ("monitor=ReportMonitor()", 50, 0, {"train", "train_ema"}),
     "xgboost": ("slopewise_exporter.xgboost", 50, 0, {"train", "train_ema"}),
     "lightgbm": ("slopewise_exporter.lightgbm", 50, 0, {"train", "train_ema"}),
     "catboost": ("slopewise_exporter.catboost", 50, 0, {"train", "train_ema", "eval"}),
 }
 OURS = re.compile(
-    r"^from slopewise_exporter.*\n|^ReportHandler.*\n|,? ?(callbacks=\[ReportCallback\(\)\]|cbs=ReportCallback\(\)"
+    r"^from slopewise_exporter.*\n|,? ?(callbacks=\[ReportCallback\(\)\]"
     r"|monitor=ReportMonitor\(\))|log_with=SlopewiseTracker\(\)",
     re.MULTILINE,
 )

@@ -13,8 +13,6 @@ EXPECTED = {
     "transformers": ("slopewise_exporter.transformers", 40, 5, {"train", "train_ema"}),
     "keras": ("slopewise_exporter.keras", 10, 5, {"train", "train_ema", "eval"}),
     "accelerate": ("slopewise_exporter.accelerate", 8, 0, {"train", "train_ema"}),
-    "ignite": ("slopewise_exporter.ignite", 40, 5, {"train", "train_ema", "eval"}),
-    "fastai": ("slopewise_exporter.fastai", 40, 5, {"train", "train_ema", "eval"}),
     "xgboost": ("slopewise_exporter.xgboost", 50, 0, {"train", "train_ema"}),
     "lightgbm": ("slopewise_exporter.lightgbm", 50, 0, {"train", "train_ema"}),
     "catboost": ("slopewise_exporter.catboost", 50, 0, {"train", "train_ema", "eval"}),

@@ -103,27 +103,6 @@ def test_keras_on_jax(shown):
         assert now[f"{at_once} at once"]["epochs"] == 5
 
 
-def test_ignite(shown):
-    now, _ = shown("loops", "ignite")
-    assert plan(now["ignite early first"]) == (2, 400, 1)
-    assert now["ignite early"]["steps"] == now["ignite early"]["planned"] < 400
-    assert now["ignite early"]["eval"] > 0
-    assert now["ignite stream first"].get("planned") is None
-    assert plan(now["ignite stream"]) == (8, 8, 0)
-    assert 0.08 <= now["ignite stream"]["waited"] < 8
-    assert plan(now["ignite iterations"]) == (11, 11, 0)
-
-
-def test_fastai(shown):
-    now, _ = shown("loops", "fastai")
-    assert plan(now["fastai search"]) == (0, None, None)
-    assert now["fastai search"]["epochs"] == 0
-    assert plan(now["fastai fit"]) == (16, 16, 0)
-    assert now["fastai fit"]["eval"] > 0
-    assert now["fastai fit"]["waited"] > 0
-    assert now["fastai early"]["steps"] == now["fastai early"]["planned"] < 16 + 400
-
-
 def test_accelerate(shown):
     now, _ = shown("loops", "accelerate")
     assert plan(now["accelerate half"]) == (20, 40, 0)

@@ -66,6 +66,7 @@ def test_a_script_that_only_prints_its_loss_is_managed_to_its_end(workshop: Work
         # The first scrape may come between the first loss and the first plan.
         eventually(lambda: (seen := newest(session, "plain")) is not None and seen.steps_planned is not None)
         assert value(session, 'training_steps_planned{pod="plain"}') == 60
+        eventually(lambda: value(session, 'training_cpu_in_effect_cores{pod="plain"}') is not None)
         seen = newest(session, "plain")
         assert seen is not None
         assert seen.steps_planned == 60
@@ -97,9 +98,11 @@ def test_a_pattern_that_begins_like_an_option_finds_its_loss(workshop: Workshop)
         eventually(lambda: has_a_loss(session, "dash"))
 
 
-def test_a_command_with_a_port_of_its_own_is_started_as_it_is(workshop: Workshop, tmp_path: Path) -> None:
-    script = "import os; print(sorted(set(os.environ) & {'SLOPEWISE_EXPORTER', 'PYTHONPATH'}))"
+def test_a_command_with_a_port_of_its_own_is_started_as_it_is_with_threads_that_wait(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    script = "import os; print(sorted(set(os.environ) & {'SLOPEWISE_EXPORTER', 'PYTHONPATH', 'OMP_WAIT_POLICY'}))"
     job = JobSpec("own", [sys.executable, "-c", script], 0.0, port=20_987)
     with running(workshop, a_policy("fair"), job, ours=False) as session:
         eventually(session.supervisor.all_ended)
-        assert (session.supervisor.folder / "own.log").read_text() == "[]\n"
+        assert (session.supervisor.folder / "own.log").read_text() == "['OMP_WAIT_POLICY']\n"

@@ -28,6 +28,11 @@ class OutputFollower:
         self._tracked: Reporter | None = None
         self._tracker: Tracker | None = None
 
+    @property
+    def reports(self) -> bool:
+        """Whether a loss was found and reported."""
+        return self._tracked is not None
+
     def take(self, line: str) -> None:
         """One more line."""
         found = self._parser.parse(line)

@@ -14,11 +14,12 @@ from functools import partial, wraps
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Callable
-from weakref import WeakSet
 
 from slopewise_exporter.instrument.imports import Hook
 from slopewise_exporter.instrument.training import Training
 from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.threads.following import following
+from slopewise_exporter.threads.libraries import watch_torch
 from slopewise_exporter.values import Checker
 
 _check = Checker()
@@ -37,14 +38,14 @@ def hooks(training: Training) -> dict[str, Hook]:
         "lightning.pytorch.trainer.trainer": _lightning,
         "pytorch_lightning.trainer.trainer": _lightning,
         "transformers.trainer": _transformers,
-        "fastai.learner": _fastai,
-        "ignite.engine.engine": _ignite,
         "accelerate.accelerator": _accelerate,
         "xgboost": _boosting,
         "lightgbm": _boosting,
         "catboost.core": _catboost,
         "sklearn.ensemble._gb": _gradient_boosting,
         "sklearn.neural_network._multilayer_perceptron": _perceptron,
+        "sklearn.ensemble._hist_gradient_boosting.gradient_boosting": _histograms,
+        "torch": lambda _, module: watch_torch(module),
     }
     return {module: partial(_patched, training, patch) for module, patch in patches.items()}
 
@@ -163,28 +164,6 @@ def _transformers(training: Training, module: ModuleType) -> None:
     _wrap(module.Trainer, "train", around)
 
 
-def _fastai(training: Training, module: ModuleType) -> None:
-    given, add = _argument("cbs", _maker("fastai"))
-
-    def all_given(bound: inspect.BoundArguments) -> Any:
-        return [*_listed(bound.arguments["self"].cbs), *_listed(given(bound))]
-
-    _wrap(module.Learner, "fit", _reported_fit(training, "fastai", all_given, add))
-
-
-def _ignite(training: Training, module: ModuleType) -> None:
-    """The outermost engine that runs is the trainer; those that its handlers run are evaluators."""
-    attached: WeakSet[Any] = WeakSet()
-
-    def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
-        engine = bound.arguments["self"]
-        if engine not in attached:
-            attached.add(engine)
-            import_module("slopewise_exporter.ignite").ReportHandler(reporter=reporter).attach(engine)
-
-    _wrap(module.Engine, "run", _reported_fit(training, "ignite", lambda bound: None, add))
-
-
 def _accelerate(training: Training, module: ModuleType) -> None:
     """What the training logs, also where it uses no tracker."""
     trackers: list[Any] = []
@@ -212,7 +191,13 @@ def _accelerate(training: Training, module: ModuleType) -> None:
 def _boosting(training: Training, module: ModuleType) -> None:
     """XGBoost and LightGBM: one function, which their classes for scikit-learn have imported by name."""
     name, original = module.__name__, module.train
-    _wrap(module, "train", _reported_fit(training, name, *_argument("callbacks", _maker(name))))
+    given, add = _argument("callbacks", _maker(name))
+
+    def begin(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
+        following.begin_fit()
+        add(bound, reporter, stack)
+
+    _wrap(module, "train", _reported_fit(training, name, given, begin))
     for inner in (sys.modules.get(f"{name}.{part}") for part in ("training", "engine", "sklearn")):
         if inner is not None and getattr(inner, "train", None) is original:
             inner.train = module.train  # type: ignore[attr-defined]
@@ -230,6 +215,21 @@ def _gradient_boosting(training: Training, module: ModuleType) -> None:
 
     around = _reported_fit(training, "scikit-learn", lambda bound: bound.arguments.get("monitor"), add)
     _wrap(module.BaseGradientBoosting, "fit", around)
+
+
+def _histograms(_: Training, module: ModuleType) -> None:
+    """A fit counts its threads once, and hands the number to each tree, which is a step."""
+    grower = module.TreeGrower
+
+    @wraps(grower, updated=())
+    def grow(*arguments: Any, **named: Any) -> Any:
+        if following.wanted != following.applied:
+            following.apply()
+        if isinstance(named.get("n_threads"), int):
+            named["n_threads"] = following.instead_of(named["n_threads"])
+        return grower(*arguments, **named)
+
+    module.TreeGrower = grow  # type: ignore[attr-defined]
 
 
 def _perceptron(training: Training, module: ModuleType) -> None:

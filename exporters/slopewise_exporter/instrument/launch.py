@@ -20,10 +20,11 @@ from slopewise_exporter.environment import reports_here
 from slopewise_exporter.instrument.claim import TOKEN_VARIABLE, token
 from slopewise_exporter.instrument.follower import PATTERN_VARIABLE
 from slopewise_exporter.instrument.startup import SWITCH
+from slopewise_exporter.threads.at_start import at_start
 from slopewise_exporter.values import Checker
 
 PACKAGES_VARIABLE = "SLOPEWISE_EXPORTER_PACKAGES"
-"""Where `bootstrap/sitecustomize.py` finds this package and prometheus_client, for a Python that has neither."""
+"""Where `bootstrap/sitecustomize.py` finds this package and what it uses, for a Python that has none of them."""
 
 _BOOTSTRAP = Path(__file__).parent / "bootstrap"
 
@@ -44,10 +45,10 @@ _PROBE_SECONDS = 30.0
 
 def start(arguments: Sequence[str], patterns: Sequence[str], *, wrap: bool) -> NoReturn:
     """Execute the command, reported if that is possible; OSError where there is no such program."""
-    environment = dict(os.environ)
+    environment = {**os.environ, **at_start(os.environ, Checker())}
     if reports_here(os.environ, Checker()):
         with suppress(Exception):  # whatever fails here, the command starts
-            environment = instrumented(os.environ, patterns)
+            environment = instrumented(environment, patterns)
             if wrap or not _reports_itself(arguments, environment):
                 _run_wrapped(arguments, environment, patterns)
     os.execvpe(arguments[0], list(arguments), environment)  # noqa: S606 - the command as it is, without a shell
@@ -72,8 +73,12 @@ def instrumented(environ: Mapping[str, str], patterns: Sequence[str]) -> dict[st
 def _packages() -> list[str]:
     import prometheus_client
 
-    here = Path(__file__).parents[2]
-    return list(dict.fromkeys(str(folder) for folder in (here, Path(prometheus_client.__file__).parents[1])))
+    folders = [Path(__file__).parents[2], Path(prometheus_client.__file__).parents[1]]
+    with suppress(ImportError):
+        import threadpoolctl
+
+        folders.append(Path(threadpoolctl.__file__).parent)
+    return list(dict.fromkeys(map(str, folders)))
 
 
 def _run_wrapped(arguments: Sequence[str], environment: Mapping[str, str], patterns: Sequence[str]) -> None:

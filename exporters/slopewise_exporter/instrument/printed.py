@@ -12,6 +12,7 @@ from typing import Any, Callable
 
 from slopewise_exporter.instrument.follower import OutputFollower
 from slopewise_exporter.logs.splitter import LineSplitter
+from slopewise_exporter.threads.following import following
 from slopewise_exporter.values import Checker
 
 
@@ -64,6 +65,7 @@ class PrintedOutput:
                 if self._wanted():
                     for line in splitter.feed(text.encode("utf-8", "replace")):
                         self._follower.take(line)
+                    self._follow_threads()
                 else:
                     self._stop()
             except Exception as error:
@@ -71,6 +73,12 @@ class PrintedOutput:
                 Checker().warn("output", f"the output is not followed any more ({type(error).__name__}: {error})")
             finally:
                 self._reading = False
+
+    def _follow_threads(self) -> None:
+        # A training with a loop of its own is between two steps where it prints, if it trains in the main thread.
+        changed = self._follower.reports and following.wanted != following.applied
+        if changed and threading.current_thread() is threading.main_thread():
+            following.apply()
 
     def _stop(self) -> None:
         """Put the streams' own `write` back, where nothing else has replaced it since."""

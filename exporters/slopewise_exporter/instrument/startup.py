@@ -28,6 +28,9 @@ def start() -> None:
     if not check.read(SWITCH, os.environ.get(SWITCH) or "0", parse_flag, False, "1 or 0"):
         return
     try:
+        from slopewise_exporter.threads.at_start import at_start
+
+        os.environ.update(at_start(os.environ, check))
         _start()
     except Exception as error:
         check.warn("startup", f"{SWITCH}=1 has no effect here ({type(error).__name__}: {error})")

@@ -1,6 +1,5 @@
-"""Ignite, fastai, Accelerate, JAX and scikit-learn: early ends, waits, searches for a learning rate, seldom logs."""
+"""Accelerate and JAX: plans, seldom logs, losses on a device."""
 
-import pickle
 import sys
 import time
 
@@ -10,75 +9,6 @@ from scraping import show
 from slopewise_exporter import Reporter
 
 rows = torch.randn(64, 4)
-pairs = torch.utils.data.TensorDataset(rows, rows.sum(1, keepdim=True))
-mse = torch.nn.functional.mse_loss
-
-
-def ignite():
-    from ignite.engine import Events, create_supervised_evaluator, create_supervised_trainer
-    from ignite.handlers import EarlyStopping
-    from ignite.metrics import Loss
-
-    from slopewise_exporter.ignite import ReportHandler
-
-    def make():
-        network = torch.nn.Linear(4, 1)
-        trainer = create_supervised_trainer(network, torch.optim.SGD(network.parameters(), lr=0.05), mse)
-        return trainer, create_supervised_evaluator(network, metrics={"loss": Loss(mse)})
-
-    def slow():
-        for batch in torch.utils.data.DataLoader(pairs, batch_size=8):
-            time.sleep(0.01)
-            yield batch
-
-    loader = torch.utils.data.DataLoader(pairs, batch_size=8)
-    with Reporter(linger_seconds=0):
-        trainer, evaluator = make()
-        ReportHandler().attach(trainer, evaluator)
-        evaluator.add_event_handler(Events.COMPLETED, EarlyStopping(1, lambda engine: -engine.state.epoch, trainer))
-        trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda: evaluator.run(loader))
-        trainer.add_event_handler(Events.ITERATION_COMPLETED(once=2), lambda: show("ignite early first"))
-        trainer.run(loader, max_epochs=50)
-        show("ignite early")
-    with Reporter(linger_seconds=0):
-        trainer, _ = make()
-        ReportHandler(loss=lambda output: output).attach(trainer)
-        trainer.add_event_handler(Events.ITERATION_COMPLETED(once=2), lambda: show("ignite stream first"))
-        trainer.run(slow(), max_epochs=1)
-        show("ignite stream")
-    with Reporter(linger_seconds=0):
-        trainer, _ = make()
-        ReportHandler().attach(trainer)
-        trainer.run(loader, max_iters=11)
-        show("ignite iterations")
-
-
-def fastai():
-    from fastai.callback.schedule import lr_find  # noqa: F401 - patches the learner
-    from fastai.callback.tracker import EarlyStoppingCallback
-    from fastai.data.core import DataLoaders
-    from fastai.data.load import DataLoader
-    from fastai.learner import Learner
-
-    from slopewise_exporter.fastai import ReportCallback
-
-    items = list(pairs)
-    learner = Learner(
-        DataLoaders(DataLoader(items, bs=8), DataLoader(items, bs=32)),
-        torch.nn.Linear(4, 1),
-        loss_func=mse,
-        cbs=ReportCallback(),
-        path=sys.argv[1],
-    )
-    with Reporter(linger_seconds=0):
-        learner.lr_find(num_it=10, show_plot=False, suggest_funcs=())
-        learner.get_preds()
-        show("fastai search")
-        learner.fit(2)
-        show("fastai fit")
-        learner.fit(50, cbs=EarlyStoppingCallback(monitor="train_loss", comp=lambda new, best: False, patience=2))
-        show("fastai early")
-        pickle.dumps(learner)
 
 
 def accelerate():
@@ -129,4 +59,4 @@ def jax():
         print("LAST", last, flush=True)
 
 
-{"ignite": ignite, "fastai": fastai, "accelerate": accelerate, "jax": jax}[sys.argv[2]]()
+{"accelerate": accelerate, "jax": jax}[sys.argv[2]]()

@@ -8,6 +8,7 @@ that ends with status 0 on the SIGTERM of a move has finished.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -35,6 +36,7 @@ from slopewise.adapters.local.nodes import LocalNode
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import ActuationError, SlopewiseError
 from slopewise.ports import Clock
+from slopewise_exporter.threads.at_start import waiting
 
 _log = structlog.get_logger("slopewise")
 
@@ -247,6 +249,7 @@ class JobProcesses:
             record.spec.command,
             self.folder / f"{name}.log",
             environment={
+                **waiting({**os.environ, **record.spec.environment}),
                 **(self._built_in_environment(record) if self.ours else {}),
                 "SLOPEWISE_EXPORTER_LINGER_SECONDS": str(self.linger_seconds),
                 **record.spec.environment,

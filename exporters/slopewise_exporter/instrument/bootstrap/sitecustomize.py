@@ -16,9 +16,9 @@ _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pat
 
 
 class _LentPackages:
-    """Finds this package and its dependency, last of all: those of the training's own Python come first."""
+    """Finds this package and its dependencies, last of all: those of the training's own Python come first."""
 
-    names = ("slopewise_exporter", "prometheus_client")
+    names = ("slopewise_exporter", "prometheus_client", "threadpoolctl")
 
     def find_spec(self, name, path=None, target=None):  # type: ignore[no-untyped-def]
         if name not in self.names:

@@ -1,0 +1,123 @@
+"""Environment variables for numerical libraries, before they are loaded: waiting without spinning, number of threads.
+
+`SLOPEWISE_THREADS`: `follow` (the default), `off`, or a number. A variable that the user has set stays.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from slopewise_exporter.threads.cpu import affinity_cores, limit_cores
+from slopewise_exporter.threads.number import fitting
+from slopewise_exporter.values import Checker, parse_flag
+
+VARIABLE = "SLOPEWISE_THREADS"
+
+OURS_VARIABLE = "SLOPEWISE_THREADS_SET"
+"""The variables that this package has set: a process that inherits them does not take them for the user's."""
+
+OFF, FOLLOW = 0, -1
+"""What `setting` returns beside numbers of 1 or more."""
+
+GENERAL = "OMP_NUM_THREADS"
+"""Read by every library that has no variable of its own set."""
+
+NUMBERS = (
+    GENERAL,
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+)
+
+_WAITING = {
+    "OMP_WAIT_POLICY": "passive",
+    "GOMP_SPINCOUNT": "0",  # GCC's OpenMP
+    "KMP_BLOCKTIME": "0",  # Intel's and LLVM's, which MKL uses
+    "OPENBLAS_THREAD_TIMEOUT": "4",  # the least that it takes: 2**4 cycles
+}
+"""BLIS and Accelerate have no such variable."""
+
+_LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE")
+"""Where launchers put the number of a job's processes on this machine. Slurm binds its tasks to cores of their own."""
+
+
+def setting(environ: Mapping[str, str], check: Checker) -> int:
+    """A number of threads, `FOLLOW` or `OFF`. What is neither a number nor a word is told once, and changes nothing."""
+    text = (environ.get(VARIABLE) or "follow").strip().lower()
+    if text == "off" or _flag(environ.get("SLOPEWISE_EXPORTER_DISABLED")):
+        return OFF
+    if text in ("follow", "on"):
+        return FOLLOW
+    if text.isdecimal() and int(text) >= 1:
+        return int(text)
+    if OURS_VARIABLE not in environ:
+        check.warn(
+            VARIABLE, f"{VARIABLE}: {text[:80]!r} is not `follow`, `off` or a number of 1 or more; nothing is changed"
+        )
+    return OFF
+
+
+def at_start(environ: Mapping[str, str], check: Checker) -> dict[str, str]:
+    """The variables to add to `environ`; none with `off`. Never raises."""
+    try:
+        return _at_start(environ, check)
+    except Exception as error:
+        check.warn("threads", f"threads stay as they are ({type(error).__name__}: {error})")
+        return {}
+
+
+def _at_start(environ: Mapping[str, str], check: Checker) -> dict[str, str]:
+    wanted = setting(environ, check)
+    if wanted == OFF:
+        told = VARIABLE in environ and check.warned(VARIABLE)
+        return {OURS_VARIABLE: ""} if told else {}
+    added = waiting(environ)
+    most = affinity_cores()
+    number = min(most, fitting(limit_cores() / local_ranks(environ))) if wanted == FOLLOW else wanted
+    ours = ours_in(environ)
+    # A library that finds no variable counts the cores itself: one that is not limited is left to do so.
+    if GENERAL not in by_hand(environ) and (number != most or ours):
+        ours |= {name for name in NUMBERS if not environ.get(name)}
+        added.update(dict.fromkeys(sorted(ours), str(number)))
+    return {**added, OURS_VARIABLE: ",".join(sorted(ours))}
+
+
+def waiting(environ: Mapping[str, str]) -> dict[str, str]:
+    """Waiting without spinning, by the variables that are not set; none with `off`."""
+    if setting(environ, Checker()) == OFF:
+        return {}
+    return {name: text for name, text in _WAITING.items() if not environ.get(name)}
+
+
+def ours_in(environ: Mapping[str, str]) -> set[str]:
+    """The numbers of threads that this package has put there."""
+    return {name for name in environ.get(OURS_VARIABLE, "").split(",") if name in environ}
+
+
+def by_hand(environ: Mapping[str, str]) -> set[str]:
+    """The variables with a number of threads that the user has set."""
+    return {name for name in NUMBERS if environ.get(name)} - ours_in(environ)
+
+
+def local_ranks(environ: Mapping[str, str]) -> int:
+    """How many processes of this job share the machine's CPU; 1 where no launcher says so."""
+    sizes = (environ.get(name, "") for name in _LOCAL_SIZES)
+    return next((int(size) for size in sizes if size.isdecimal() and int(size) > 0), 1)
+
+
+def set_ours(number: int) -> None:
+    """Libraries and processes that begin from now on count from here."""
+    for name in ours_in(os.environ):
+        os.environ[name] = str(number)
+
+
+def _flag(text: str | None) -> bool:
+    try:
+        return bool(text) and parse_flag(text)
+    except ValueError:
+        return False

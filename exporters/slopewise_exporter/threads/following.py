@@ -1,0 +1,159 @@
+"""Holds the number of threads that is wanted, and sets it from the training's own thread between two steps.
+
+A step compares two numbers. The files are read in a thread of this module.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Callable
+
+from slopewise_exporter.threads.at_start import FOLLOW, GENERAL, OFF, by_hand, local_ranks, set_ours, setting
+from slopewise_exporter.threads.cpu import CpuReader, Reading, affinity_cores, in_effect_cores
+from slopewise_exporter.threads.libraries import Libraries
+from slopewise_exporter.threads.number import ThreadNumber
+from slopewise_exporter.values import Checker
+
+INTERVAL_SECONDS = 5.0
+
+FIRST_INTERVAL_SECONDS = 1.0
+"""After the first step: under weights nothing else says that the CPU is short, and a short training ends soon."""
+
+
+class Following:
+    """The number of threads of this process; begins with the first step that is shown to it."""
+
+    def __init__(self, read: Callable[[], Reading] | None = None, interval_seconds: float = INTERVAL_SECONDS) -> None:
+        """`read`: instead of a `CpuReader`. `interval_seconds`: 0 reads only when `look` is called."""
+        self.wanted = -1
+        """The number of threads for the CPU in effect; it differs from `applied` at the first step."""
+        self.applied = 0
+        self.threads: int | None = None
+        """What the libraries had when they were last asked."""
+        self.cores: float | None = None
+        """The CPU in effect."""
+        self.thread: threading.Thread | None = None
+        """The training's, where others report steps too: OpenMP's number belongs to the thread that asks."""
+        self._read = read
+        self._interval_seconds = interval_seconds
+        self._check = Checker()
+        self._lock = threading.Lock()
+        self._ranks = 1
+        self._number: ThreadNumber | None = None
+        self._libraries: Libraries | None = None
+        self._modules = 0
+
+    @property
+    def follows(self) -> bool:
+        """Whether there is a number to set."""
+        return self.wanted > 0
+
+    def apply(self, *, anew: bool = False) -> None:
+        """For the training's thread, between two steps, when `wanted` is not `applied`. Never raises.
+
+        `anew`: before a fit, whose library counts its threads then.
+        """
+        if self.thread not in (None, threading.current_thread()):
+            return
+        try:
+            with self._lock:
+                self._apply(anew)
+        except Exception as error:
+            self._stop(f"threads stay as they are ({type(error).__name__}: {error})")
+
+    def begin_fit(self) -> None:
+        """A fit begins: libraries get the number also where it would not be raised within one."""
+        if self.follows:
+            self.applied = 0
+            self.apply(anew=True)
+
+    def look(self) -> None:
+        """One interval has ended. Never raises."""
+        try:
+            self._look()
+        except Exception as error:
+            self._stop(f"threads stay as they are ({type(error).__name__}: {error})")
+
+    @property
+    def sets(self) -> bool:
+        """Whether a library with a setting of its own gets what is wanted."""
+        return self.follows and GENERAL not in by_hand(os.environ)
+
+    def instead_of(self, counted: int) -> int:
+        """The number for a library that has counted so many threads when it began."""
+        libraries = self._libraries
+        if libraries is None or not self.sets:
+            return counted
+        was_free = counted >= libraries.most or counted in libraries.given
+        return self.wanted if was_free else min(counted, self.wanted)
+
+    def at_most(self, workers: int) -> int:
+        """So many worker processes, or fewer while there is less CPU than that; at least 1."""
+        return workers if self._number is None else max(1, min(workers, self.wanted))
+
+    def abandon_after_fork(self) -> None:
+        """In a forked child: change nothing."""
+        self._lock = threading.Lock()
+        if self.wanted >= 0:
+            self._forget()
+
+    def _apply(self, anew: bool) -> None:
+        if self.wanted < 0:
+            self._begin()
+        number = self.wanted
+        if self._libraries is not None and number != self.applied:
+            set_ours(number)
+            self.threads = self._libraries.set(number, anew=anew)
+        self.applied = number
+
+    def _begin(self) -> None:
+        wanted = setting(os.environ, self._check)
+        if wanted == OFF:
+            self.wanted = 0
+            return
+        most = affinity_cores()
+        self._libraries = Libraries(most, self._check, fixed=wanted != FOLLOW)
+        self._ranks = local_ranks(os.environ)
+        self._read = self._read or CpuReader().read
+        if wanted == FOLLOW:
+            self._number = ThreadNumber(most, self._ranks)
+        else:
+            self.wanted = wanted
+        self._look()
+        if self._interval_seconds > 0:
+            threading.Thread(target=self._run, name="slopewise-threads", daemon=True).start()
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        pause.wait(min(FIRST_INTERVAL_SECONDS, self._interval_seconds))
+        while self._libraries is not None:
+            self.look()
+            pause.wait(self._interval_seconds)
+
+    def _look(self) -> None:
+        if self._read is None:
+            return
+        reading = self._read()
+        self.cores = in_effect_cores(reading, self._ranks)
+        if self._number is not None:
+            self.wanted = self._number.next(reading)
+        modules, self._modules = self._modules, len(sys.modules)
+        if modules not in (0, self._modules):  # a library may be loaded since, with a number of its own
+            self.applied = 0
+
+    def _stop(self, message: str) -> None:
+        self._check.warn("threads", message)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._read = self._number = self._libraries = self.cores = self.threads = None
+        self.wanted = self.applied = 0
+
+
+following = Following()
+"""Of this process."""
+
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(after_in_child=lambda: following.abandon_after_fork())

@@ -1,0 +1,375 @@
+"""Between two steps the libraries get the number of threads: asked of OpenBLAS and OpenMP themselves."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+from threading import Semaphore, current_thread
+from types import ModuleType
+from uuid import uuid4
+
+import pytest
+from support.training_fixtures import InBackground, MakeReporter
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from slopewise_exporter import reporter as reporter_module
+from slopewise_exporter.threads import following as following_module
+from slopewise_exporter.threads import libraries
+from slopewise_exporter.threads.cpu import Reading
+from slopewise_exporter.threads.following import Following
+
+CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")
+RUN = (sys.executable, "-m", "slopewise_exporter", "run", "--")
+TWO_CORES = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+
+Limit = Callable[[float], None]
+
+
+@pytest.fixture(autouse=True)
+def numbers_come_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(libraries, "_torch_by_hand", False)
+    with threadpool_limits(2):
+        yield
+
+
+def numbers() -> set[int]:
+    """What the loaded libraries say that they have."""
+    import sklearn.utils._openmp_helpers  # noqa: F401, PLC0415 - with numpy's OpenBLAS two kinds are loaded
+
+    return {pool["num_threads"] for pool in threadpool_info()}
+
+
+@pytest.fixture
+def cores() -> list[float]:
+    """The CPU of the intervals to come; the last one stays."""
+    return [1.0]
+
+
+@pytest.fixture
+def followed(cores: list[float], monkeypatch: pytest.MonkeyPatch) -> Following:
+    """Instead of that of this process, without a thread of its own."""
+    monkeypatch.setattr(following_module, "affinity_cores", lambda: 2)
+    following = Following(lambda: Reading(cores[0], cores[0], 0.0), interval_seconds=0)
+    monkeypatch.setattr(reporter_module, "following", following)
+    return following
+
+
+def test_a_step_sets_the_number_that_is_wanted(
+    followed: Following, cores: list[float], make_reporter: MakeReporter
+) -> None:
+    reporter = make_reporter()
+    assert numbers() == {2}
+    reporter.step(loss=1.0)
+    assert numbers() == {1}
+    assert (followed.threads, followed.wanted, followed.cores) == (1, 1, 1.0)
+    cores[0] = 2.0
+    reporter.step(loss=1.0)
+    assert numbers() == {1}  # the interval has not ended
+    followed.look()
+    assert numbers() == {1}
+    reporter.step(loss=1.0)
+    assert numbers() == {2}
+
+
+def test_a_number_that_the_training_sets_meanwhile_stays(followed: Following, cores: list[float]) -> None:
+    cores[0] = 2.0
+    followed.apply()
+    with threadpool_limits(1):
+        cores[0] = 1.0
+        followed.look()
+        followed.apply()
+        cores[0] = 2.0
+        followed.look()
+        followed.apply()
+        assert numbers() == {1}
+
+
+def test_a_library_never_gets_more_than_it_had(followed: Following, cores: list[float]) -> None:
+    cores[0] = 2.0
+    with threadpool_limits(1):
+        followed.apply()
+        assert numbers() == {1}
+
+
+@pytest.mark.parametrize(("name", "left"), [("OMP_NUM_THREADS", {2}), ("OPENBLAS_NUM_THREADS", {1, 2})])
+def test_a_number_from_the_environment_stays(
+    followed: Following, monkeypatch: pytest.MonkeyPatch, name: str, left: set[int]
+) -> None:
+    numbers()
+    monkeypatch.setenv(name, "2")
+    followed.apply()
+    assert numbers() == left
+    assert (followed.threads, followed.wanted) == (2, 1)
+
+
+def test_a_number_is_fixed(followed: Following, cores: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLOPEWISE_THREADS", "3")
+    followed.apply()
+    assert numbers() == {3}
+    cores[0] = 2.0
+    followed.look()
+    assert followed.wanted == followed.applied == 3
+
+
+@pytest.mark.parametrize("text", ["off", "several"])
+def test_off_and_bad_text_change_nothing(followed: Following, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("SLOPEWISE_THREADS", text)
+    followed.apply()
+    assert numbers() == {2}
+    assert (followed.wanted, followed.applied, followed.cores) == (0, 0, None)
+
+
+def test_a_library_that_is_loaded_later_gets_the_number_too(followed: Following) -> None:
+    followed.apply()
+    followed.look()
+    sys.modules["loaded_later"] = ModuleType("loaded_later")
+    try:
+        with threadpool_limits(2):  # what a library that counts the cores has
+            followed.look()
+            assert followed.wanted != followed.applied
+    finally:
+        del sys.modules["loaded_later"]
+
+
+def test_a_library_that_cannot_change_says_so_once(
+    followed: Following, cores: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    monkeypatch.setitem(sys.modules, "tensorflow", ModuleType("tensorflow"))
+    for each in (2.0, 1.0, 2.0, 1.0):
+        cores[0] = each
+        followed.look()
+        followed.apply()
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["threads: tensorflow cannot change their number after its start"]
+
+
+class Torch(ModuleType):
+    """What is used of PyTorch."""
+
+    def __init__(self) -> None:
+        super().__init__("torch")
+        self.number = 2
+
+        def set_num_threads(number: int) -> None:
+            self.number = number
+
+        self.set_num_threads = set_num_threads
+        self.get_num_threads = lambda: self.number
+
+
+def test_pytorch_is_asked_by_its_own_function(
+    followed: Following, cores: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = Torch()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    followed.apply()
+    assert torch.number == 1
+    cores[0] = 2.0
+    followed.look()
+    followed.apply()
+    assert torch.number == 2
+    torch.set_num_threads(2)  # by the training, which gave it the same number
+    cores[0] = 1.0
+    followed.look()
+    followed.apply()
+    assert torch.number == 2
+
+
+def test_a_fork_and_a_failure_leave_all_as_it_is(followed: Following, caplog: pytest.LogCaptureFixture) -> None:
+    followed.apply()
+    followed.abandon_after_fork()
+    assert followed.wanted == followed.applied == 0
+
+    def fail() -> Reading:
+        raise PermissionError("/sys/fs/cgroup")
+
+    caplog.set_level(logging.WARNING)
+    following = Following(fail, interval_seconds=0)
+    following.apply()
+    following.look()
+    assert following.wanted == following.applied
+    assert [record.getMessage() for record in caplog.records] == [
+        "threads stay as they are (PermissionError: /sys/fs/cgroup)"
+    ]
+
+
+def test_a_step_that_another_thread_reports_waits_for_the_trainings_own(
+    followed: Following, in_background: InBackground
+) -> None:
+    followed.thread = current_thread()
+    in_background(followed.apply).join(60)
+    assert numbers() == {2}
+    followed.apply()
+    assert numbers() == {1}
+
+
+def test_its_own_thread_reads(cores: list[float]) -> None:
+    looks = Semaphore(0)
+
+    def read() -> Reading:
+        looks.release()
+        return Reading(cores[0])
+
+    following = Following(read, interval_seconds=0.001)
+    following.apply()
+    assert all(looks.acquire(timeout=60) for _ in range(3))
+    following.abandon_after_fork()
+
+
+TRAINING = """
+    import os, sys
+    import numpy as np
+    from sklearn.ensemble import HistGradientBoostingRegressor
+    from sklearn.ensemble._hist_gradient_boosting import grower
+    from threadpoolctl import threadpool_info
+
+    trees, built = [], grower.TreeGrower.__init__
+    def build(self, *arguments, **named):
+        trees.append(named["n_threads"])
+        built(self, *arguments, **named)
+    grower.TreeGrower.__init__ = build
+
+    rows = np.random.default_rng(0).normal(size=(500, 4))
+
+    def train(step):
+        model = HistGradientBoostingRegressor(max_iter=2).fit(rows, (rows @ rows.T).sum(1))
+        print(f"step {step} loss={abs(model.predict(rows)).sum():.17g}")
+
+    def asked():
+        return sorted({pool["num_threads"] for pool in threadpool_info()} | {trees[-1]})
+"""
+WITHOUT_WAITS = """
+    from slopewise_exporter.threads import following as _module
+    from slopewise_exporter.threads.cpu import CpuReader
+    _module.following._interval_seconds = 0
+    _read = CpuReader().read
+    _module.following._read = lambda: _read()._replace(waited_share=0.0)
+"""
+"""A machine on which other tests run makes it wait; the quota is read from the real files."""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a script."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(script: str, *before: str, **environment: str) -> subprocess.Popen[str]:
+        path = tmp_path / "train.py"
+        path.write_text(script)
+        surroundings = {"SLOPEWISE_EXPORTER_PORT": "0", "SLOPEWISE_EXPORTER_LINGER_SECONDS": "0"}
+        started.append(
+            subprocess.Popen(
+                [*before, sys.executable, str(path)],
+                env={**os.environ, **surroundings, **environment},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A CPU cgroup of version 1 below that of this process."""
+    own = next((line for line in Path("/proc/self/cgroup").read_text().splitlines() if ":cpu:" in line), None)
+    if own is None or not os.access(CPU_CONTROLLER, os.W_OK) or os.geteuid() != 0:
+        pytest.skip("cannot create a CPU cgroup of version 1")
+    folder = CPU_CONTROLLER / own.split(":")[2].lstrip("/") / f"slopewise-threads-{uuid4().hex}"
+    folder.mkdir()
+    yield folder
+    folder.rmdir()
+
+
+@TWO_CORES
+@pytest.mark.processes
+@pytest.mark.cgroups
+def test_an_unchanged_script_follows_its_quota_up_and_down(
+    run: Callable[..., subprocess.Popen[str]], cgroup: Path
+) -> None:
+    script = f"""{TRAINING}{WITHOUT_WAITS}
+    for step in range(5):
+        train(step)
+        _module.following.look()
+        train(step + 100)
+        print("THREADS", asked(), os.environ["OMP_NUM_THREADS"], flush=True)
+        sys.stdin.readline()
+    """
+    (cgroup / "cpu.cfs_quota_us").write_text("50000")
+    joins = f'echo $$ > {cgroup}/cgroup.procs && exec "$@"'
+    training = run(dedent(script), "sh", "-c", joins, "sh", *RUN)
+    assert training.stdin is not None
+    assert training.stdout is not None
+    seen = []
+    for quota in (50_000, 200_000, 200_000, 30_000, 30_000):
+        line = next(line for line in training.stdout if line.startswith("THREADS"))
+        seen.append(line.split(" ", 1)[1].strip())
+        (cgroup / "cpu.cfs_quota_us").write_text(str(quota))
+        training.stdin.write("\n")
+        training.stdin.flush()
+    _, errors = training.communicate(timeout=120)
+    assert training.returncode == 0, errors
+    assert seen == ["[1] 1", "[1] 1", "[2] 2", "[2] 2", "[1] 1"]
+
+
+@pytest.mark.processes
+def test_off_is_the_script_alone_byte_for_byte(run: Callable[..., subprocess.Popen[str]]) -> None:
+    script = dedent(f"""{TRAINING}
+    for step in range(3):
+        train(step)
+    print(asked(), sorted(name for name in os.environ if "THREAD" in name or "OMP_" in name or "BLOCK" in name))
+    """)
+    alone = run(script).communicate(timeout=120)
+    off = run(script, *RUN, SLOPEWISE_THREADS="off").communicate(timeout=120)
+    assert off[0].replace("'SLOPEWISE_THREADS'", "").replace(", ]", "]") == alone[0]
+    assert off[1] == alone[1]
+
+
+@pytest.mark.processes
+def test_bad_text_is_one_sentence_and_the_training_goes_on(run: Callable[..., subprocess.Popen[str]]) -> None:
+    script = "import os; print('loss=1', 'OMP_WAIT_POLICY' in os.environ)"
+    output, errors = run(script, *RUN, SLOPEWISE_THREADS="all of them").communicate(timeout=60)
+    assert output == "loss=1 False\n"
+    assert errors.count("SLOPEWISE_THREADS") == errors.count("nothing is changed") == 1
+
+
+@pytest.mark.processes
+@pytest.mark.cgroups
+def test_a_training_goes_on_where_cgroups_cannot_be_read(run: Callable[..., subprocess.Popen[str]]) -> None:
+    hides = 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"'
+    if subprocess.run(["unshare", "-m", "sh", "-c", hides, "sh", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("cannot mount in a namespace of its own")
+    script = dedent(f"""{TRAINING}
+    for step in range(2):
+        train(step)
+    print(os.listdir("/sys/fs/cgroup"), os.environ["OMP_WAIT_POLICY"])
+    """)
+    training = run(script, "unshare", "-m", "sh", "-c", hides, "sh", *RUN)
+    output, errors = training.communicate(timeout=120)
+    assert (training.returncode, output.splitlines()[-1], errors) == (0, "[] passive", "")
+
+
+@pytest.mark.processes
+def test_a_number_of_ones_own_stays_under_run(run: Callable[..., subprocess.Popen[str]]) -> None:
+    script = dedent(f"""{TRAINING}
+    train(0)
+    train(1)
+    print(asked())
+    """)
+    alone = run(script, OMP_NUM_THREADS="3").communicate(timeout=120)
+    assert run(script, *RUN, OMP_NUM_THREADS="3").communicate(timeout=120) == alone
+    assert "3" in alone[0].splitlines()[-1]

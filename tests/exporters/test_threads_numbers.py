@@ -1,0 +1,245 @@
+"""The CPU in effect from files, the number of threads from that, and the variables at the start."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from slopewise_exporter.threads import at_start as starting
+from slopewise_exporter.threads.at_start import NUMBERS, OURS_VARIABLE, at_start, by_hand, waiting
+from slopewise_exporter.threads.cpu import CpuReader, Reading, affinity_cores, in_effect_cores, limit_cores
+from slopewise_exporter.threads.number import ThreadNumber
+from slopewise_exporter.values import Checker
+
+Write = Callable[[dict[str, str]], str]
+SHORT, ENOUGH = 0.5, 0.02
+"""Shares of waits: of two threads on one core, and of the daemons of an idle machine."""
+
+
+@pytest.fixture
+def many_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("slopewise_exporter.threads.cpu.affinity_cores", lambda: 16)
+    monkeypatch.setattr(starting, "affinity_cores", lambda: 16)
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Files below a folder, which is returned."""
+
+    def files(texts: dict[str, str]) -> str:
+        for name, text in texts.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return str(tmp_path)
+
+    return files
+
+
+V2 = {"cgroup.controllers": "cpu", "proc/cgroup": "0::/pods/job\n"}
+
+
+def limit(folder: str) -> float:
+    return limit_cores(folder, f"{folder}/proc")
+
+
+@pytest.mark.usefixtures("many_cores")
+def test_the_least_quota_up_the_tree_counts(write: Write) -> None:
+    assert limit(write({**V2, "pods/job/cpu.max": "max 100000\n", "pods/cpu.max": "250000 100000\n"})) == 2.5
+    assert limit(write({"pods/job/cpu.max": "50000 100000\n"})) == 0.5
+    assert limit(write({"cpu.max": "10000 100000\n"})) == 0.1
+
+
+@pytest.mark.usefixtures("many_cores")
+def test_version_1_has_quota_and_period_in_files_of_their_own(write: Write) -> None:
+    folder = write({
+        "proc/cgroup": "4:memory:/job\n3:cpu,cpuacct:/pods/job\n0::/\n",
+        "cpu,cpuacct/pods/job/cpu.cfs_quota_us": "-1\n",
+        "cpu,cpuacct/pods/job/cpu.cfs_period_us": "100000\n",
+        "cpu,cpuacct/pods/cpu.cfs_quota_us": "150000\n",
+        "cpu,cpuacct/pods/cpu.cfs_period_us": "100000\n",
+    })  # fmt: skip
+    assert limit(folder) == 1.5
+
+
+@pytest.mark.usefixtures("many_cores")
+def test_a_container_that_sees_the_path_of_its_host_finds_its_own_quota(write: Write) -> None:
+    own = {"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}
+    assert limit(write({"proc/cgroup": "3:cpu:/kubepods/pod1/abc\n", **own})) == 2
+    assert limit(write({"proc/cgroup": "3:cpu:/../other\n", **own})) == 2
+
+
+@pytest.mark.parametrize("text", ["", "max", "x y", "0 100000", "-5 100000", "1 2 3"])
+def test_what_cannot_be_read_limits_nothing(write: Write, text: str) -> None:
+    assert limit(write({**V2, "pods/job/cpu.max": text})) == affinity_cores()
+    assert limit("/no/such/folder") == affinity_cores()
+
+
+def reader(folder: str, seconds: list[float], used: list[float]) -> CpuReader:
+    return CpuReader(folder, f"{folder}/proc", now=lambda: seconds.pop(0), used=lambda: used.pop(0))
+
+
+def test_pressure_is_the_time_in_which_some_waited(write: Write) -> None:
+    own = {**V2, "pods/job/cgroup.type": "domain"}
+    folder = write({**own, "pods/job/cpu.pressure": "some avg10=99.00 avg60=0 avg300=0 total=1000000\nfull total=9\n"})
+    cpu = reader(folder, [10, 15], [1, 4.5])
+    assert cpu.read()[1:] == (None, None)
+    write({"pods/job/cpu.pressure": "some avg10=0.00 avg60=0 avg300=0 total=3500000\n"})
+    assert cpu.read()[1:] == (0.7, 0.5)
+
+
+def test_the_pressure_of_the_whole_machine_says_nothing_of_this_process(write: Write) -> None:
+    root = {"cgroup.controllers": "cpu", "proc/cgroup": "0::/\n", "cpu.pressure": "some avg10=0 total=1\n"}
+    folder = write({**root, "proc/task/7/schedstat": "1000000000 1000000000 5\n"})
+    cpu = reader(folder, [0, 5], [0, 1])
+    cpu.read()
+    write({"proc/task/7/schedstat": "2000000000 1500000000 9\n", "proc/task/8/schedstat": "1000000000 500000000 1\n"})
+    (Path(folder) / "cpu.pressure").write_text("some avg10=0 total=9000000\n")
+    assert cpu.read().waited_share == pytest.approx(1 / 3)
+
+
+def test_this_machine_can_be_read() -> None:
+    cpu = CpuReader()
+    assert 0 < cpu.read().limit_cores <= affinity_cores()
+    assert cpu.read().used_cores is not None
+
+
+def test_what_is_used_counts_only_while_the_process_waits_for_more() -> None:
+    assert in_effect_cores(Reading(8, 1.3, SHORT)) == 1.3
+    assert in_effect_cores(Reading(8, 1.3, ENOUGH)) == 8
+    assert in_effect_cores(Reading(8, 1.3, None)) == 8
+    assert in_effect_cores(Reading(8, 3.0, ENOUGH), ranks=4) == 2
+
+
+def test_the_number_falls_at_once_and_rises_by_one_an_interval() -> None:
+    number = ThreadNumber(16)
+    assert [number.next(Reading(cores, 0.0, ENOUGH)) for cores in (4, 0.5, 3.05, 3.05, 3.2, 3.2)] == [4, 1, 2, 3, 4, 4]
+    assert number.next(Reading(1.5, 1.5, SHORT)) == 2
+
+
+def test_it_never_rises_above_what_the_libraries_had_and_never_while_the_process_waits() -> None:
+    number = ThreadNumber(2)
+    assert [number.next(Reading(cores, 1.0, ENOUGH)) for cores in (1, 8, 8, 8)] == [1, 2, 2, 2]
+    number = ThreadNumber(8)
+    assert [number.next(Reading(cores, 1.0, 0.12)) for cores in (1, 8, 8, 8)] == [1, 1, 1, 1]
+
+
+def test_ranks_share_the_limit_and_each_has_one_thread_at_least() -> None:
+    assert ThreadNumber(16, ranks=4).next(Reading(8.0)) == 2
+    assert ThreadNumber(16, ranks=16).next(Reading(8.0)) == 1
+
+
+class Neighbours:
+    """Trainings with as many threads as wanted on so many cores, shared evenly among them."""
+
+    def __init__(self, cores: float, jobs: int) -> None:
+        self.cores = cores
+        self.numbers = [ThreadNumber(int(cores)) for _ in range(jobs)]
+        self.threads = [number.next(Reading(cores)) for number in self.numbers]
+
+    def interval(self) -> list[int]:
+        runnable = sum(self.threads)
+        got = min(1.0, self.cores / runnable)
+        readings = [Reading(self.cores, threads * got, 1 - got) for threads in self.threads]
+        self.threads = [number.next(reading) for number, reading in zip(self.numbers, readings, strict=True)]
+        return list(self.threads)
+
+
+@pytest.mark.parametrize(("cores", "jobs"), [(2, 2), (4, 2), (8, 3), (2, 4)])
+def test_two_neighbours_do_not_swing(cores: int, jobs: int) -> None:
+    neighbours = Neighbours(cores, jobs)
+    runs = [neighbours.interval() for _ in range(400)]
+    late = runs[200:]
+    even = max(1, cores // jobs)
+    assert all(abs(threads - even) <= 1 for run in late for threads in run)
+    changes = sum(one != other for before, after in pairwise(late) for one, other in zip(before, after, strict=True))
+    assert changes <= 2 * jobs * len(late) / 33  # a try up and down again once in 33 intervals
+
+
+def test_an_end_of_a_neighbour_is_noticed() -> None:
+    neighbours = Neighbours(2, 2)
+    for _ in range(200):
+        neighbours.interval()
+    neighbours.numbers.pop()
+    neighbours.threads.pop()
+    for _ in range(34):
+        neighbours.interval()
+    assert neighbours.threads == [2]
+
+
+def test_a_resize_up_is_followed_at_once_whatever_was_tried_before() -> None:
+    number = ThreadNumber(4)
+    for _ in range(20):
+        number.next(Reading(2, 1.0, SHORT))
+        number.next(Reading(2, 1.0, ENOUGH))
+    assert number.next(Reading(2, 1.0, SHORT)) == 1
+    assert [number.next(Reading(4, 1.0, ENOUGH)) for _ in range(3)] == [2, 3, 4]
+
+
+@pytest.mark.usefixtures("many_cores")
+class TestAtStart:
+    @pytest.fixture(autouse=True)
+    def quota(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(starting, "limit_cores", lambda: 3.5)
+
+    def test_waiting_does_not_spin_and_the_number_is_that_of_the_cpu(self) -> None:
+        added = at_start({}, Checker())
+        assert (added["OMP_WAIT_POLICY"], added["GOMP_SPINCOUNT"], added["KMP_BLOCKTIME"]) == ("passive", "0", "0")
+        assert {added[name] for name in NUMBERS} == {"4"}
+
+    def test_what_the_user_has_set_stays(self) -> None:
+        added = at_start({"OMP_WAIT_POLICY": "active", "OPENBLAS_NUM_THREADS": "7"}, Checker())
+        assert "OMP_WAIT_POLICY" not in added
+        assert "OPENBLAS_NUM_THREADS" not in added
+        assert added["OMP_NUM_THREADS"] == "4"
+        general = at_start({"OMP_NUM_THREADS": "7"}, Checker())  # which all libraries read
+        assert not set(NUMBERS) & set(general)
+        assert general["GOMP_SPINCOUNT"] == "0"
+
+    def test_a_process_that_inherits_our_variables_does_not_take_them_for_the_users(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        inherited = at_start({"MKL_NUM_THREADS": "7"}, Checker())
+        inherited["MKL_NUM_THREADS"] = "7"
+        assert by_hand(inherited) == {"MKL_NUM_THREADS"}
+        rank = {**inherited, "LOCAL_WORLD_SIZE": "2"}
+        assert at_start(rank, Checker())["OMP_NUM_THREADS"] == "2"
+        monkeypatch.setattr(starting, "limit_cores", lambda: 16.0)
+        assert at_start(inherited, Checker())["OMP_NUM_THREADS"] == "16"
+
+    def test_without_a_limit_libraries_count_the_cores_themselves(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(starting, "limit_cores", lambda: 16.0)
+        assert not set(NUMBERS) & set(at_start({}, Checker()))
+
+    def test_a_number_is_taken_as_it_is(self) -> None:
+        added = at_start({"SLOPEWISE_THREADS": "6", "LOCAL_WORLD_SIZE": "2"}, Checker())
+        assert {added[name] for name in NUMBERS} == {"6"}
+
+    @pytest.mark.parametrize("environ", [{"SLOPEWISE_THREADS": "off"}, {"SLOPEWISE_EXPORTER_DISABLED": "1"}])
+    def test_off_adds_nothing(self, environ: dict[str, str]) -> None:
+        assert at_start(environ, Checker()) == {}
+        assert waiting(environ) == {}
+
+    @pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "٣x"])
+    def test_other_text_is_one_sentence_in_the_log_and_changes_nothing(
+        self, caplog: pytest.LogCaptureFixture, text: str
+    ) -> None:
+        caplog.set_level(logging.WARNING)
+        environ = {"SLOPEWISE_THREADS": text}
+        added = at_start(environ, Checker())
+        assert added == {OURS_VARIABLE: ""}
+        assert at_start({**environ, **added}, Checker()) == {}  # of the processes that it starts
+        assert waiting(environ) == {}
+        (told,) = {record.getMessage() for record in caplog.records}
+        assert told.startswith(f"SLOPEWISE_THREADS: {text!r} is not `follow`, `off` or a number of 1 or more")
+
+    def test_a_machine_that_cannot_be_read_does_not_stop_a_training(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail() -> float:
+            raise PermissionError("/sys/fs/cgroup")
+
+        monkeypatch.setattr(starting, "limit_cores", fail)
+        assert at_start({}, Checker()) == {}
