@@ -30,7 +30,7 @@ help:
 	@echo "make accept    take today's decisions as the ones that the regression gate expects"
 	@echo "make cluster   a real Kubernetes on this machine, without Docker (Linux, root, Go; built once, about 10 minutes)"
 	@echo "make cluster-down   end it and leave nothing behind"
-	@echo "make test-long  the container image (root, buildah, debootstrap), and long series of killed trainings; 3 minutes"
+	@echo "make test-long  the container image (root, buildah, debootstrap), long series of kills, what only many seeds show; 4 minutes"
 	@echo "make test-cluster   the tests on it, or on the cluster of KUBECONFIG=..."
 	@echo "make test-faults    the rest of the faults, and of the long runs, on the same"
 	@echo "make test-chart     the Helm chart against the kustomize overlays (Go, kubectl; Helm is built once, about 5 minutes)"
@@ -100,7 +100,7 @@ cluster-down: $(VENV)/.done
 	$(BIN)/python -m testbed down
 
 test-long: $(VENV)/.done
-	$(BIN)/pytest -q --durations=10 -m "image or long" tests/image tests/exporters
+	$(BIN)/pytest -q --durations=10 -n logical --dist loadfile -m "image or long" tests
 
 # The order of the files stays: each makes the cluster ready for its tests, which takes minutes.
 test-cluster: $(VENV)/.done

@@ -13,7 +13,12 @@ from _pytest.mark.expression import Expression
 
 ROOT = Path(__file__).parents[2]
 REAL = ({"processes"}, {"cgroups"}, {"processes", "cgroups"})
-MARKS: list[set[str]] = [set(), {"image"}, *(real | more for real, more in product(REAL, (set(), {"alone"}, {"long"})))]
+MARKS: list[set[str]] = [
+    set(),
+    {"image"},
+    {"long"},
+    *(real | more for real, more in product(REAL, (set(), {"alone"}, {"long"}))),
+]
 """What a test may be marked with."""
 THREE_STAGES = """
 set -euo pipefail

@@ -12,7 +12,7 @@ from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.quantities import memory_bytes
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
 MIB = 2**20
 
@@ -188,7 +188,6 @@ def test_a_released_job_makes_room_for_a_pod_that_did_not_fit_and_gets_its_reque
     assert identity(back) == container
 
 
-@pytest.mark.faults
 def test_a_limit_is_raised_before_it_kills_and_is_back_when_the_policy_goes(
     scene: Scene, two_nodes: tuple[str, str]
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 from support.scene import Json, Scene, limit_millicores, seconds_taken
 from support.waiting import wait_for
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
 
 HALF_MILLICORES = 500
 """Each of two jobs on a node of one CPU."""
@@ -110,7 +110,6 @@ class Race:
         return abs(self.took_seconds[ALONE] / self.even_split_seconds - 1) < STEADY_RATIO
 
 
-@pytest.mark.faults
 def test_deadline_keeps_what_an_even_split_would_miss(scene: Scene, two_nodes: tuple[str, str]) -> None:
     race = run_race(scene, two_nodes)
     if not race.is_fair:

@@ -17,7 +17,7 @@ import pytest
 from support.scene import Scene
 from support.waiting import wait_for
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 
 TRAINING, SILENT = "digits-deep-sigmoid", "silent"
 FLOWCON: dict[str, Any] = {

@@ -299,6 +299,7 @@ def test_a_training_without_a_folder_for_checkpoints_ends_as_any_process_does() 
 # --- the shapes of the curves, on runs that are cut short --------------------------------------------------
 
 
+@pytest.mark.long
 def test_digits_mlp_falls_fast() -> None:
     evaluations = _train("digits-mlp", 200).evaluations
 
@@ -306,6 +307,7 @@ def test_digits_mlp_falls_fast() -> None:
     assert evaluations[-1] < 0.2 * evaluations[0]
 
 
+@pytest.mark.long
 def test_digits_deep_sigmoid_stays_on_a_plateau_and_then_drops() -> None:
     evaluations = _train("digits-deep-sigmoid", 1250).evaluations
     halfway = len(evaluations) // 2
@@ -314,6 +316,7 @@ def test_digits_deep_sigmoid_stays_on_a_plateau_and_then_drops() -> None:
     assert evaluations[-1] < 1.9
 
 
+@pytest.mark.long
 def test_digits_lr_drop_gets_calmer_and_better_when_the_learning_rate_drops() -> None:
     evaluations = _train("digits-lr-drop", 800).evaluations
     before, after = evaluations[30:50], evaluations[80:]
@@ -322,6 +325,7 @@ def test_digits_lr_drop_gets_calmer_and_better_when_the_learning_rate_drops() ->
     assert pstdev(after) < 0.5 * pstdev(before)
 
 
+@pytest.mark.long
 def test_diabetes_overfit_turns_before_its_end_while_its_training_loss_falls() -> None:
     run = _train("diabetes-overfit", 900)
     best = min(run.evaluations)

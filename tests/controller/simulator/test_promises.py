@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
+import pytest
 from support.instances import a_policy_run, a_served_model, a_sim_job, a_sim_node, an_instance
 
 from slopewise.config.training_policy import Behaviour
@@ -71,6 +72,7 @@ def least_gained(better: Sequence[float], than: Sequence[float]) -> float:
     return low
 
 
+@pytest.mark.long
 class TestOverSeeds:
     def test_more_objectives_are_kept_with_placement_holds_and_moves_than_without_and_than_under_fair(self) -> None:
         base = a_policy_run("dqoes", behaviour=EVERY_20_S)
