@@ -90,6 +90,8 @@ def train(python: str, script: Path, way: str, jobs: int, work: float) -> Took:
     """So many at once."""
     quiet = {"SLOPEWISE_EXPORTER_PORT": "0", "SLOPEWISE_EXPORTER_LINGER_SECONDS": "0", "CUDA_VISIBLE_DEVICES": ""}
     environment = {**os.environ, **quiet, "PYTHONPATH": str(ROOT / "exporters")}
+    if way == "run":
+        environment["SLOPEWISE_THREADS"] = "follow"
     if way == "one thread":
         environment["OMP_NUM_THREADS"] = "1"
     before = [sys.executable, "-m", "slopewise_exporter", "run", "--"] if way == "run" else []

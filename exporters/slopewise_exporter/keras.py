@@ -94,6 +94,7 @@ class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a pac
     @harmless
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """The end, early or not."""
+        following.thread = None
         self._report.end()
 
 

@@ -7,11 +7,13 @@ The number of rounds, and whether they may stop early, is read from the training
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from slopewise_exporter.boosting import RoundsReport
 from slopewise_exporter.fit_report import harmless, names_of, running, stops_early
 from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.threads.following import following
 from slopewise_exporter.threads.libraries import openmp_threads
 
 _EARLY_STOPPING = ("early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change")
@@ -43,18 +45,32 @@ class ReportCallback:
         if env.iteration == env.begin_iteration:
             beside = names_of(running("lightgbm.engine", "callbacks_after_iter"))
             stops = stops_early(beside) or any((env.params or {}).get(name) for name in _EARLY_STOPPING)
-            given = _given(env)
-            self._report.count_threads(given if isinstance(given, int) and given > 0 else openmp_threads())
             self._report.begin(env.end_iteration, done=env.begin_iteration, upper_bound=stops)
+            given = _given(env)
+            if following.wanted != 0:
+                self._report.count_threads(given if isinstance(given, int) and given > 0 else openmp_threads())
         train: dict[str, Any] = {}
         evaluation: dict[str, Any] = {}
         for data_set, metric, value, higher_is_better, *_ in env.evaluation_result_list or ():
             if metric == self._metric or not higher_is_better:
                 (train if "train" in data_set.lower() else evaluation)[metric] = value
         self._report.round(train, evaluation)
-        self._report.follow_threads(_by_hand(env), lambda number: env.model.reset_parameter({"num_threads": number}))
+        if following.follows and not _draws(env.params or {}):
+            self._report.follow_threads(
+                _by_hand(env), lambda number: env.model.reset_parameter({"num_threads": number})
+            )
         if env.iteration + 1 == env.end_iteration:
             self._report.end()
+
+
+_DRAWN = ("feature_fraction", "sub_feature", "colsample_bytree", "feature_fraction_bynode", "colsample_bynode")
+
+
+def _draws(params: Mapping[str, Any]) -> bool:
+    """Whether the fit draws features or trees, which it would draw again when a parameter is reset."""
+    drawn = any(params.get(name) not in (None, 1, 1.0) for name in _DRAWN)
+    boosting = next((params[name] for name in ("boosting", "boosting_type", "boost") if name in params), "")
+    return drawn or bool(params.get("extra_trees") or params.get("extra_tree")) or boosting == "dart"
 
 
 def _given(env: Any) -> Any:

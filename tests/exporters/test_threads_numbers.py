@@ -180,6 +180,9 @@ def test_a_resize_up_is_followed_at_once_whatever_was_tried_before() -> None:
     assert [number.next(Reading(4, 1.0, ENOUGH)) for _ in range(3)] == [2, 3, 4]
 
 
+FOLLOWS = {"SLOPEWISE_THREADS": "follow"}
+
+
 @pytest.mark.usefixtures("many_cores")
 class TestAtStart:
     @pytest.fixture(autouse=True)
@@ -187,24 +190,28 @@ class TestAtStart:
         monkeypatch.setattr(starting, "limit_cores", lambda: 3.5)
 
     def test_waiting_does_not_spin_and_the_number_is_that_of_the_cpu(self) -> None:
-        added = at_start({}, Checker())
+        added = at_start(FOLLOWS, Checker())
         assert (added["OMP_WAIT_POLICY"], added["GOMP_SPINCOUNT"], added["KMP_BLOCKTIME"]) == ("passive", "0", "0")
         assert {added[name] for name in NUMBERS} == {"4"}
 
+    @pytest.mark.parametrize("environ", [{}, {"SLOPEWISE_THREADS": "wait"}])
+    def test_where_nothing_else_is_said_only_waiting_changes(self, environ: dict[str, str]) -> None:
+        assert at_start(environ, Checker()) == waiting({})
+
     def test_what_the_user_has_set_stays(self) -> None:
-        added = at_start({"OMP_WAIT_POLICY": "active", "OPENBLAS_NUM_THREADS": "7"}, Checker())
+        added = at_start({**FOLLOWS, "OMP_WAIT_POLICY": "active", "OPENBLAS_NUM_THREADS": "7"}, Checker())
         assert "OMP_WAIT_POLICY" not in added
         assert "OPENBLAS_NUM_THREADS" not in added
         assert added["OMP_NUM_THREADS"] == "4"
-        general = at_start({"OMP_NUM_THREADS": "7"}, Checker())  # which all libraries read
+        general = at_start({**FOLLOWS, "OMP_NUM_THREADS": "7"}, Checker())  # which all libraries read
         assert not set(NUMBERS) & set(general)
         assert general["GOMP_SPINCOUNT"] == "0"
 
     def test_a_process_that_inherits_our_variables_does_not_take_them_for_the_users(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        inherited = at_start({"MKL_NUM_THREADS": "7"}, Checker())
-        inherited["MKL_NUM_THREADS"] = "7"
+        inherited = at_start({**FOLLOWS, "MKL_NUM_THREADS": "7"}, Checker())
+        inherited |= {**FOLLOWS, "MKL_NUM_THREADS": "7"}
         assert by_hand(inherited) == {"MKL_NUM_THREADS"}
         rank = {**inherited, "LOCAL_WORLD_SIZE": "2"}
         assert at_start(rank, Checker())["OMP_NUM_THREADS"] == "2"
@@ -213,7 +220,7 @@ class TestAtStart:
 
     def test_without_a_limit_libraries_count_the_cores_themselves(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(starting, "limit_cores", lambda: 16.0)
-        assert not set(NUMBERS) & set(at_start({}, Checker()))
+        assert not set(NUMBERS) & set(at_start(FOLLOWS, Checker()))
 
     def test_a_number_is_taken_as_it_is(self) -> None:
         added = at_start({"SLOPEWISE_THREADS": "6", "LOCAL_WORLD_SIZE": "2"}, Checker())
@@ -235,11 +242,11 @@ class TestAtStart:
         assert at_start({**environ, **added}, Checker()) == {}  # of the processes that it starts
         assert waiting(environ) == {}
         (told,) = {record.getMessage() for record in caplog.records}
-        assert told.startswith(f"SLOPEWISE_THREADS: {text!r} is not `follow`, `off` or a number of 1 or more")
+        assert told.startswith(f"SLOPEWISE_THREADS: {text!r} is not `wait`, `follow`, `off` or a number of 1 or more")
 
     def test_a_machine_that_cannot_be_read_does_not_stop_a_training(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail() -> float:
             raise PermissionError("/sys/fs/cgroup")
 
         monkeypatch.setattr(starting, "limit_cores", fail)
-        assert at_start({}, Checker()) == {}
+        assert at_start(FOLLOWS, Checker()) == {}

@@ -59,7 +59,12 @@ def value(session: Session, query: str) -> float | None:
 
 
 def test_a_script_that_only_prints_its_loss_is_managed_to_its_end(workshop: Workshop, tmp_path: Path) -> None:
-    job = JobSpec("plain", a_script(tmp_path, "plain.py", PLAIN.format(pause=0.5)), 0.0)
+    job = JobSpec(
+        "plain",
+        a_script(tmp_path, "plain.py", PLAIN.format(pause=0.5)),
+        0.0,
+        environment={"SLOPEWISE_THREADS": "follow"},
+    )
     other = JobSpec("flat", a_script(tmp_path, "flat.py", FLAT), 0.0)
     with running(workshop, a_policy(), job, other, ours=False) as session:
         eventually(lambda: has_a_loss(session, "plain") and has_a_loss(session, "flat"))

@@ -1,7 +1,7 @@
 """The leader's thread that advances moves: suspended Jobs, evicted pods, scheduling gates.
 
-A pass only begins a move (`Actuator.move`), and a later pass observes the result. A pass is every 20 to 60 s and a move
-takes 2 s, so a thread of its own advances it; a slow API server then delays no lease, no pass and no finalizer.
+A pass only begins a move (`Actuator.carry_out`), and a later pass observes the result. A pass is every 20 to 60 s and a
+move takes 2 s, so a thread of its own advances it; a slow API server then delays no lease, no pass and no finalizer.
 """
 
 from __future__ import annotations

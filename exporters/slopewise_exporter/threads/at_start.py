@@ -1,6 +1,7 @@
 """Environment variables for numerical libraries, before they are loaded: waiting without spinning, number of threads.
 
-`SLOPEWISE_THREADS`: `follow` (the default), `off`, or a number. A variable that the user has set stays.
+`SLOPEWISE_THREADS`: `wait` (the default, only the first of the two), `follow`, `off`, or a number. A variable that the
+user has set stays.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ VARIABLE = "SLOPEWISE_THREADS"
 OURS_VARIABLE = "SLOPEWISE_THREADS_SET"
 """The variables that this package has set: a process that inherits them does not take them for the user's."""
 
-OFF, FOLLOW = 0, -1
+OFF, FOLLOW, WAIT = 0, -1, -2
 """What `setting` returns beside numbers of 1 or more."""
 
 GENERAL = "OMP_NUM_THREADS"
@@ -47,17 +48,18 @@ _LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRAN
 
 
 def setting(environ: Mapping[str, str], check: Checker) -> int:
-    """A number of threads, `FOLLOW` or `OFF`. What is neither a number nor a word is told once, and changes nothing."""
-    text = (environ.get(VARIABLE) or "follow").strip().lower()
+    """A number of threads, `FOLLOW`, `WAIT` or `OFF`. Other text is reported once, and changes nothing."""
+    text = (environ.get(VARIABLE) or "wait").strip().lower()
     if text == "off" or _flag(environ.get("SLOPEWISE_EXPORTER_DISABLED")):
         return OFF
-    if text in ("follow", "on"):
-        return FOLLOW
+    if text in ("wait", "follow"):
+        return WAIT if text == "wait" else FOLLOW
     if text.isdecimal() and int(text) >= 1:
         return int(text)
     if OURS_VARIABLE not in environ:
         check.warn(
-            VARIABLE, f"{VARIABLE}: {text[:80]!r} is not `follow`, `off` or a number of 1 or more; nothing is changed"
+            VARIABLE,
+            f"{VARIABLE}: {text[:80]!r} is not `wait`, `follow`, `off` or a number of 1 or more; nothing is changed",
         )
     return OFF
 
@@ -77,6 +79,8 @@ def _at_start(environ: Mapping[str, str], check: Checker) -> dict[str, str]:
         told = VARIABLE in environ and check.warned(VARIABLE)
         return {OURS_VARIABLE: ""} if told else {}
     added = waiting(environ)
+    if wanted == WAIT:
+        return added
     most = affinity_cores()
     number = min(most, fitting(limit_cores() / local_ranks(environ))) if wanted == FOLLOW else wanted
     ours = ours_in(environ)

@@ -113,8 +113,9 @@ class CpuReader:
         return reading
 
     def _waited_share(self, interval: float | None) -> float | None:
-        before, self._pressure_seconds = self._pressure_seconds, self._pressure()
+        """Of the threads of this process, as its use is; of its whole cgroup where the kernel does not say theirs."""
         threads, self._threads = self._threads, self._run_queue()
+        before, self._pressure_seconds = self._pressure_seconds, None if self._threads else self._pressure()
         if before is not None and self._pressure_seconds is not None and interval:
             return min(1.0, (self._pressure_seconds - before) / interval)
         ran = sum(run - threads.get(thread, (0.0, 0.0))[0] for thread, (run, _) in self._threads.items())
@@ -132,7 +133,7 @@ class CpuReader:
     def _run_queue(self) -> dict[str, tuple[float, float]]:
         """By thread: how long it ran, and how long it waited in a run queue."""
         times = {}
-        for thread in _listed(f"{self._proc}/task") if self._pressure_seconds is None else ():
+        for thread in _listed(f"{self._proc}/task"):
             words = _text(f"{self._proc}/task/{thread}/schedstat").split()
             if len(words) == 3:  # run, wait, and how often
                 times[thread] = int(words[0]) / 1e9, int(words[1]) / 1e9

@@ -10,10 +10,10 @@ import sys
 import threading
 from typing import Callable
 
-from slopewise_exporter.threads.at_start import FOLLOW, GENERAL, OFF, by_hand, local_ranks, set_ours, setting
+from slopewise_exporter.threads.at_start import FOLLOW, GENERAL, OFF, WAIT, by_hand, local_ranks, set_ours, setting
 from slopewise_exporter.threads.cpu import CpuReader, Reading, affinity_cores, in_effect_cores
 from slopewise_exporter.threads.libraries import Libraries
-from slopewise_exporter.threads.number import ThreadNumber
+from slopewise_exporter.threads.number import ThreadNumber, fitting
 from slopewise_exporter.values import Checker
 
 INTERVAL_SECONDS = 5.0
@@ -41,6 +41,8 @@ class Following:
         self._check = Checker()
         self._lock = threading.Lock()
         self._ranks = 1
+        self._fitting = 1
+        """The processes that fit the affinity and the quota: their use is not that of this process."""
         self._number: ThreadNumber | None = None
         self._libraries: Libraries | None = None
         self._modules = 0
@@ -57,11 +59,16 @@ class Following:
         """
         if self.thread not in (None, threading.current_thread()):
             return
+        # Never waits: what is logged below may come back here, by the output that is read, with other locks held.
+        lock = self._lock
+        if not lock.acquire(blocking=False):
+            return
         try:
-            with self._lock:
-                self._apply(anew)
+            self._apply(anew)
         except Exception as error:
             self._stop(f"threads stay as they are ({type(error).__name__}: {error})")
+        finally:
+            lock.release()
 
     def begin_fit(self) -> None:
         """A fit begins: libraries get the number also where it would not be raised within one."""
@@ -91,7 +98,7 @@ class Following:
 
     def at_most(self, workers: int) -> int:
         """So many worker processes, or fewer while there is less CPU than that; at least 1."""
-        return workers if self._number is None else max(1, min(workers, self.wanted))
+        return workers if self._number is None else min(workers, self._fitting)
 
     def abandon_after_fork(self) -> None:
         """In a forked child: change nothing."""
@@ -110,7 +117,7 @@ class Following:
 
     def _begin(self) -> None:
         wanted = setting(os.environ, self._check)
-        if wanted == OFF:
+        if wanted in (OFF, WAIT):
             self.wanted = 0
             return
         most = affinity_cores()
@@ -137,6 +144,7 @@ class Following:
             return
         reading = self._read()
         self.cores = in_effect_cores(reading, self._ranks)
+        self._fitting = fitting(reading.limit_cores / self._ranks)
         if self._number is not None:
             self.wanted = self._number.next(reading)
         modules, self._modules = self._modules, len(sys.modules)

@@ -2,6 +2,7 @@
 
 import json
 import multiprocessing
+import os
 import re
 import sys
 
@@ -9,6 +10,7 @@ from slopewise_exporter import Reporter
 from slopewise_exporter.threads import following as module
 from slopewise_exporter.threads.cpu import Reading
 
+os.environ["SLOPEWISE_THREADS"] = "follow"
 CORES = (2.0, 1.0, 1.0, 2.0)
 cores = [CORES[0]]
 seen = []
