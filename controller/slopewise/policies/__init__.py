@@ -142,7 +142,7 @@ class PolicyFile:
             summary,
             description,
             parameters=module.Parameters,
-            simulator_only=str(getattr(module, "SIMULATOR_ONLY", "")),
+            simulator_only=getattr(module, "SIMULATOR_ONLY", "") or "",
             build=build,
             purpose=str(getattr(module, "PURPOSE", summary)),
             decides_on=getattr(module, "DECIDES_ON", "loss"),
