@@ -52,6 +52,11 @@ def responses(url: str, outcome: str = "ok") -> tuple[float, float]:
     return tuple(float(match[1]) for match in found if match)  # type: ignore[return-value]
 
 
+def in_flight(url: str) -> float:
+    (count,) = re.findall(r"^inference_requests_in_flight (\S+)$", fetch(f"{url}/metrics"), re.MULTILINE)
+    return float(count)
+
+
 @contextmanager
 def served(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A served model as a process, once it answers."""
@@ -278,11 +283,15 @@ def test_a_server_with_clients_elsewhere_errs_and_ends_as_a_pod_that_is_moved() 
 
 @pytest.mark.processes
 def test_a_client_sends_on_while_nothing_is_answered() -> None:
-    with ModelServer("127.0.0.1", 0, (worker := Worker(lambda request: [request], hang_after=1)).answer) as server:
-        with subprocess.Popen([sys.executable, "-c", FIXED_RATE, server.url, "50"]) as process:
-            assert eventually(lambda: "inference_requests_in_flight 9.0" in fetch(f"{server.url}/metrics"))
+    worker = Worker(lambda request: [request], hang_after=1)
+    with ModelServer("127.0.0.1", 0, worker.answer) as server:
+        process = subprocess.Popen([sys.executable, "-c", FIXED_RATE, server.url, "50"])
+        try:
+            assert eventually(lambda: in_flight(server.url) > 8)
+        finally:
             process.kill()
-        worker.close()
+            process.wait()
+            worker.close()
 
 
 # --- the job list -----------------------------------------------------------------------------------------
