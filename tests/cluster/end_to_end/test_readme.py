@@ -53,14 +53,14 @@ def test_the_readmes_commands_show_growth_then_move_cpu_and_give_it_back(
         "growth is shown",
         lambda: kubectl.run("get", "growth", "-n", scene.namespace),
         lambda shown: "Training" in shown and "→" in shown,
-        90,
+        180,
     )
     print(table)
     assert set(_requests(scene).values()) == {REQUEST}
 
     _run(kubectl, CANARY, scene.namespace)
     _run(kubectl, AUTO, scene.namespace)
-    wait_for("the shares have moved", lambda: _weights(scene), lambda seen: len(set(seen.values())) > 1, 90)
+    wait_for("the shares have moved", lambda: _weights(scene), lambda seen: len(set(seen.values())) > 1, 180)
     assert set(_requests(scene).values()) != {REQUEST}
     kubectl.run("delete", "-f", str(ROOT / POLICY[-1]), "--timeout=90s")
     assert set(_requests(scene).values()) == {REQUEST}
