@@ -109,7 +109,7 @@ def _decide(
 
 @dataclass(frozen=True, slots=True)
 class _Acted:
-    """What became of the decisions, and the memory with it."""
+    """The results of the decisions, and the memory with them."""
 
     memory: MemoryState
     results: Results

@@ -1,6 +1,6 @@
 """What a guard is: a pure function that lets a decision through, changes it or vetoes it, in a list with others.
 
-A guard says itself whether it is routine. Such a guard holds decisions back in every other pass and asks nobody to act,
+A guard says itself whether it is routine. Such a guard holds decisions back in every other pass and needs no action,
 so no event reports it; the decision record and the metric of withheld decisions have all of them.
 """
 

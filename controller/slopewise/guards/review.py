@@ -169,7 +169,7 @@ def guard_names() -> list[str]:
 
 
 def is_routine(guard: str) -> bool:
-    """Whether the guard of this name holds decisions back in every other pass, and asks nobody to act."""
+    """Whether the guard of this name holds decisions back in every other pass, and needs no action."""
     return guard in ROUTINE
 
 

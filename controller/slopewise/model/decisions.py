@@ -184,7 +184,7 @@ class MoveEvent:
 
 
 class Results(msgspec.Struct, frozen=True, gc=False):
-    """What became of decisions: of one pass, or of one job in it."""
+    """The results of decisions: of one pass, or of one job in it."""
 
     outcomes: tuple[Outcome[Decision], ...] = ()
     """Resizes, changes of memory, moves, stops; also those of earlier passes that a node has not carried out."""
@@ -222,7 +222,7 @@ NO_RESULTS = Results()
 
 
 class JobView(msgspec.Struct, frozen=True, gc=False):
-    """One job in one pass: what was decided, what became of it, and why."""
+    """One job in one pass: what was decided, its results, and why."""
 
     name: str
     """`namespace/name`; its uid where the name is not known."""

@@ -402,4 +402,4 @@ class Observation:
 
     snapshot: ClusterSnapshot
     notes: object = None
-    """What it saw besides, for whoever made the observer: no decision depends on it."""
+    """What it saw besides, for the maker of the observer: no decision depends on it."""

@@ -272,7 +272,7 @@ def test_a_wrong_argument_exits_2_with_one_sentence(arguments: list[str], messag
 @pytest.mark.processes
 def test_a_server_with_clients_elsewhere_errs_and_ends_as_a_pod_that_is_moved() -> None:
     command = [sys.executable, "-P", "-c", ODD_SERVER, "digits-kernel", "--rows", "1", "--fail-ratio", "0.5"]
-    environment = {**os.environ, "SLOPEWISE_EXPORTER_PORT": "0"}
+    environment = {**os.environ, "SLOPEWISE_EXPORTER_PORT": "0", "SLOPEWISE_EXPORTER_LINGER_SECONDS": "0"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip().replace("0.0.0.0", "127.0.0.1")
