@@ -16,7 +16,7 @@ import pytest
 from slopewise_exporter import Checkpoints, Ranks
 
 RANKS = 2
-GIVEN_UP_AFTER_SECONDS = 10.0
+GIVEN_UP_AFTER_SECONDS = 60.0
 
 
 class Group:
@@ -88,12 +88,16 @@ def test_a_save_that_fails_in_one_rank_is_tried_again_by_all(tmp_path: Path, fai
 
 def test_the_first_rank_takes_part_also_where_it_could_not_even_begin(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
+    gone = threading.Event()
 
     def life(rank: int, checkpoints: Checkpoints) -> list[bool]:
         checkpoints.step(object)
         if rank == 0:
-            shutil.rmtree(folder, ignore_errors=True)
+            shutil.rmtree(folder)
             folder.write_text("no folder any more")
+            gone.set()
+        # Otherwise the other rank may write its part into the folder while it is removed.
+        assert gone.wait(GIVEN_UP_AFTER_SECONDS)
         return [checkpoints.save(object) for _ in range(2)]
 
     assert run(folder, life, lambda _: True) == [[False, False]] * RANKS

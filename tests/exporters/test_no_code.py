@@ -373,6 +373,31 @@ def test_a_command_that_cannot_be_started_is_one_sentence(
     assert message in line
 
 
+def test_copying_that_begins_only_after_the_command_was_refused_says_nothing(start: Start, script: Script) -> None:
+    starter = script("""
+        import threading
+        from slopewise_exporter.instrument import channels, launch, wrapper
+        refused = threading.Event()
+        copy, spawn = channels.Copying._run, wrapper._start
+        def copy_late(copying):
+            refused.wait()
+            copy(copying)
+        def spawn_and_tell(*arguments):
+            try:
+                return spawn(*arguments)
+            finally:
+                refused.set()
+        channels.Copying._run, wrapper._start = copy_late, spawn_and_tell
+        try:
+            launch.start(["/"], (), wrap=True)
+        except PermissionError:
+            for copying in [each for each in threading.enumerate() if each.name == "slopewise-output"]:
+                copying.join()
+            print("refused")
+    """)
+    assert ended(start([sys.executable, starter])) == (0, b"refused\n", b"")
+
+
 def test_a_pattern_that_is_none_is_refused_before_anything_starts(start: Start, tmp_path: Path) -> None:
     status, _, errors = ended(start([*RUN, "--pattern", "(", "--", "touch", str(tmp_path / "started")]))
     assert (status, len(errors.decode().splitlines())) == (2, 1)

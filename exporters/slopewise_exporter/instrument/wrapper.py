@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from slopewise_exporter.instrument.channels import Channel, Copying, close_all, open_channels
+from slopewise_exporter.instrument.channels import Channel, Copying, open_channels
 from slopewise_exporter.instrument.claim import Claim, claim_as_wrapper, token
 from slopewise_exporter.instrument.follower import OutputFollower
 from slopewise_exporter.reporter import Reporter
@@ -58,8 +58,6 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], patterns: Sequ
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         raise NotStarted(f"{type(error).__name__}: {error}") from error
     try:
-        for channel in channels:
-            os.close(channel.writes)
         status, asked = _attend(pid, waited_for, copying)
         copying.finish()
         _end_report(report, signals, failed=status != 0, linger=not asked)
@@ -71,6 +69,7 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], patterns: Sequ
 
 
 def _start(arguments: Sequence[str], environment: Mapping[str, str], channels: list[Channel], mask: set[int]) -> int:
+    """Its pid. The ends that it writes to are closed here, also where there is no such program: the copying then ends."""
     actions = [(os.POSIX_SPAWN_DUP2, channel.writes, number) for channel in channels for number in channel.stands_for]
     try:
         return os.posix_spawnp(
@@ -81,9 +80,9 @@ def _start(arguments: Sequence[str], environment: Mapping[str, str], channels: l
             setsigmask=mask,
             setsigdef=[signal.SIGPIPE, signal.SIGXFSZ],  # which Python ignores, and a shell does not
         )
-    except BaseException:
-        close_all(channels)
-        raise
+    finally:
+        for channel in channels:
+            os.close(channel.writes)
 
 
 def _attend(pid: int, waited_for: set[int], copying: Copying) -> tuple[int, bool]:
