@@ -23,6 +23,8 @@ class Chain:
     def __init__(self, stage: Stage, start: Start | None = None) -> None:
         """`start`: instead of `stage.controller`."""
         self.stage = stage
+        # Less than two seconds without a write would lose a leader on a busy machine; each life here waits for a tenth.
+        stage.lease_seconds = 6.0
         self._start_one = start or (lambda gateway, leading: stage.controller(gateway, leading=leading))
         self.gateway, self.leader = self._start(leading=True)
         self.next_gateway, self.next = self._start(leading=False)

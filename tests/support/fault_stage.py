@@ -25,7 +25,12 @@ from slopewise.adapters.kube.cache.records import API_VERSION, FINALIZER
 from slopewise.model import CpuAllocation
 
 EVEN_SHARES = {"name": "even-shares"}
-LEASE_SECONDS = 3.0
+LEASE_SECONDS = 15.0
+"""As installed: a machine on which nothing is written for 2 s loses no leader that no test has cut off."""
+
+QUICK_LEASE_SECONDS = 3.0
+"""For a test in which another replica takes over."""
+
 SCRAPE_SECONDS = 5.0
 QUICK_SCRAPE_SECONDS = 1.0
 """For tests without metrics: an interval is four scrapes at least, and 4 s are enough where nothing is measured."""
@@ -54,6 +59,8 @@ class Stage:
     processes: list[ControllerProcess] = field(default_factory=list)
     resized: Counter[str] = field(default_factory=Counter)
     """How often the API server took a resize, by pod, of all replicas together."""
+    lease_seconds: float = LEASE_SECONDS
+    """Of the replicas that are started from now on."""
 
     # --- what is there ---------------------------------------------------------------------------------------
 
@@ -150,7 +157,7 @@ class Stage:
             *("--prometheus-url", prometheus_url or self.prometheus_url),
             *("--scrape-interval", str(scrape_seconds)),
             *("--lease-namespace", self.namespace),
-            *("--lease-seconds", str(LEASE_SECONDS)),
+            *("--lease-seconds", str(self.lease_seconds)),
         ]
         if policy_file is not None:
             arguments += ["--policy-file", str(policy_file)]

@@ -69,7 +69,7 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], patterns: Sequ
 
 
 def _start(arguments: Sequence[str], environment: Mapping[str, str], channels: list[Channel], mask: set[int]) -> int:
-    """Its pid. The ends that it writes to are closed here, also where there is no such program: the copying then ends."""
+    """Its pid. The ends that it writes to are closed, also where there is no such program: the copying then ends."""
     actions = [(os.POSIX_SPAWN_DUP2, channel.writes, number) for channel in channels for number in channel.stands_for]
     try:
         return os.posix_spawnp(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 
 import pytest
-from support.fault_stage import LEASE_SECONDS, STORED, Stage
+from support.fault_stage import QUICK_LEASE_SECONDS, STORED, Stage
 from support.gateway import Answer, Gateway, Request, drop, status_answer
 from support.waiting import wait_for
 
 from testbed.faults import Faults
 
-RENEW_DEADLINE_SECONDS = LEASE_SECONDS * 10 / 15
+RENEW_DEADLINE_SECONDS = QUICK_LEASE_SECONDS * 10 / 15
 UNDER_WAY_SECONDS = 0.5
 """Between the controller's look at its clock and the gateway's: both are busy, and so is the machine."""
 
@@ -31,6 +31,7 @@ def written_too_late(gateway: Gateway, deadline: float) -> list[str]:
 
 
 def test_a_leader_that_is_cut_off_writes_nothing_past_its_deadline_and_another_one_goes_on(stage: Stage) -> None:
+    stage.lease_seconds = QUICK_LEASE_SECONDS
     stage.pods("a", "b")
     stage.policy()
     gateway, other = stage.gateway(), stage.gateway()
@@ -55,6 +56,7 @@ def test_a_leader_that_is_cut_off_writes_nothing_past_its_deadline_and_another_o
 
 
 def test_a_leader_that_was_suspended_finds_out_before_it_writes(stage: Stage) -> None:
+    stage.lease_seconds = QUICK_LEASE_SECONDS
     stage.pods("a", "b")
     stage.policy()
     gateway, other = stage.gateway(), stage.gateway()
@@ -152,6 +154,7 @@ def test_without_the_api_server_a_controller_starts_waits_and_says_for_what(stag
 def test_an_api_server_that_hangs_for_15_seconds_costs_no_job_a_second_resize(
     stage: Stage, faults: Faults, alone: None
 ) -> None:
+    stage.lease_seconds = QUICK_LEASE_SECONDS
     stage.pods("a", "b")
     stage.policy()
     gateway, other = stage.gateway(), stage.gateway()
@@ -163,7 +166,7 @@ def test_an_api_server_that_hangs_for_15_seconds_costs_no_job_a_second_resize(
     try:
         deadline = last_renewal_seconds(gateway) + RENEW_DEADLINE_SECONDS
         assert leader.wait_until_ended() == 1
-        time.sleep(15 - LEASE_SECONDS)
+        time.sleep(15 - QUICK_LEASE_SECONDS)
     finally:
         faults.resume("kube-apiserver")
     successor = stage.controller(other)
