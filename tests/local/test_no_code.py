@@ -104,8 +104,9 @@ def test_a_pattern_that_begins_like_an_option_finds_its_loss(workshop: Workshop)
 
 
 def test_a_command_with_a_port_of_its_own_is_started_as_it_is_with_threads_that_wait(
-    workshop: Workshop, tmp_path: Path
+    workshop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     script = "import os; print(sorted(set(os.environ) & {'SLOPEWISE_EXPORTER', 'PYTHONPATH', 'OMP_WAIT_POLICY'}))"
     job = JobSpec("own", [sys.executable, "-c", script], 0.0, port=20_987)
     with running(workshop, a_policy("fair"), job, ours=False) as session:

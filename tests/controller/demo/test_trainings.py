@@ -159,7 +159,7 @@ def test_a_seed_gives_the_same_losses_every_time_and_another_seed_gives_others(n
 @pytest.mark.parametrize("name", NAMES)
 def test_a_training_runs_as_a_process_and_gives_the_losses_that_it_gives_here(name: str) -> None:
     process = _process(name, "--steps", "3", "--seed", "5")
-    printed, complaints = process.communicate(timeout=60)
+    printed, complaints = process.communicate(timeout=300)
     here: list[str] = []
     train(TRAININGS[name].learner(5, 3), 3, Recorder(), Checkpoints(), log=here.append)
 
@@ -265,7 +265,7 @@ def test_a_process_that_is_signalled_to_end_again_and_again_writes_what_one_that
     tmp_path: Path,
 ) -> None:
     steps = ("digits-lr-drop", "--steps", "400")
-    alone, complaints = _process(*steps).communicate(timeout=60)
+    alone, complaints = _process(*steps).communicate(timeout=300)
     lines: list[str] = []
     statuses: list[int] = []
     while not statuses or statuses[-1] != 0:
@@ -273,7 +273,7 @@ def test_a_process_that_is_signalled_to_end_again_and_again_writes_what_one_that
         assert process.stdout is not None
         lines += [line for line in (process.stdout.readline() for _ in range(20)) if line]
         process.send_signal(signal.SIGTERM)
-        rest, reported = process.communicate(timeout=60)
+        rest, reported = process.communicate(timeout=300)
         complaints += reported
         lines += rest.splitlines(keepends=True)
         statuses.append(process.returncode)
@@ -291,7 +291,7 @@ def test_a_training_without_a_folder_for_checkpoints_ends_as_any_process_does() 
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
 
     assert process.returncode == -signal.SIGTERM
 
@@ -416,7 +416,7 @@ def test_an_unknown_training_is_reported_with_those_there_are() -> None:
 )
 def test_a_wrong_argument_exits_2_with_one_sentence(arguments: list[str], message: str) -> None:
     process = _process(*arguments)
-    printed, complaint = process.communicate(timeout=60)
+    printed, complaint = process.communicate(timeout=300)
 
     assert (process.returncode, printed) == (2, "")
     assert complaint.startswith(message)
@@ -450,6 +450,6 @@ def test_ctrl_c_ends_a_training_quietly() -> None:
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(2)
-    _, complaints = process.communicate(timeout=60)
+    _, complaints = process.communicate(timeout=300)
 
     assert (process.returncode, complaints) == (130, "")
