@@ -401,6 +401,27 @@ def test_a_training_goes_on_where_cgroups_cannot_be_read(run: Callable[..., subp
     assert (training.returncode, output.splitlines()[-1], errors) == (0, "[] passive", "")
 
 
+@TWO_CORES
+@pytest.mark.processes
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"])
+def test_a_variable_that_the_script_sets_itself_stays_under_run(
+    run: Callable[..., subprocess.Popen[str]], name: str
+) -> None:
+    script = dedent(f"""
+    import os
+    os.environ["{name}"] = "2"
+    {TRAINING}
+    train(0)
+    train(1)
+    print(*sorted((pool["internal_api"], pool["num_threads"]) for pool in threadpool_info()))
+    """)
+    output, errors = run(script, *RUN, SLOPEWISE_THREADS="3").communicate(timeout=120)
+    pools = output.splitlines()[-1]
+    openmp = 2 if name == "OMP_NUM_THREADS" else 3
+    assert f"('openmp', {openmp})" in pools, errors
+    assert "('openblas', 2)" in pools
+
+
 @pytest.mark.processes
 def test_a_number_of_ones_own_stays_under_run(run: Callable[..., subprocess.Popen[str]]) -> None:
     script = dedent(f"""{TRAINING}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slopewise_exporter.threads import at_start as starting
-from slopewise_exporter.threads.at_start import NUMBERS, OURS_VARIABLE, at_start, by_hand, waiting
+from slopewise_exporter.threads.at_start import GENERAL, NUMBERS, OURS_VARIABLE, at_start, is_by_hand, waiting
 from slopewise_exporter.threads.cpu import CpuReader, Reading, affinity_cores, in_effect_cores, limit_cores
 from slopewise_exporter.threads.number import ThreadNumber
 from slopewise_exporter.values import Checker
@@ -199,9 +199,9 @@ class TestAtStart:
         assert at_start(environ, Checker()) == waiting({})
 
     def test_what_the_user_has_set_stays(self) -> None:
-        added = at_start({**FOLLOWS, "OMP_WAIT_POLICY": "active", "OPENBLAS_NUM_THREADS": "7"}, Checker())
+        added = at_start({**FOLLOWS, "OMP_WAIT_POLICY": "active", "TF_NUM_INTEROP_THREADS": "7"}, Checker())
         assert "OMP_WAIT_POLICY" not in added
-        assert "OPENBLAS_NUM_THREADS" not in added
+        assert "TF_NUM_INTEROP_THREADS" not in added
         assert added["OMP_NUM_THREADS"] == "4"
         general = at_start({**FOLLOWS, "OMP_NUM_THREADS": "7"}, Checker())  # which all libraries read
         assert not set(NUMBERS) & set(general)
@@ -210,13 +210,20 @@ class TestAtStart:
     def test_a_process_that_inherits_our_variables_does_not_take_them_for_the_users(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        inherited = at_start({**FOLLOWS, "MKL_NUM_THREADS": "7"}, Checker())
-        inherited |= {**FOLLOWS, "MKL_NUM_THREADS": "7"}
-        assert by_hand(inherited) == {"MKL_NUM_THREADS"}
+        inherited = at_start(FOLLOWS, Checker()) | {**FOLLOWS, "MKL_NUM_THREADS": "7"}
+        assert is_by_hand(inherited, "MKL_NUM_THREADS")
+        assert not any(is_by_hand(inherited, name) for name in NUMBERS)
         rank = {**inherited, "LOCAL_WORLD_SIZE": "2"}
         assert at_start(rank, Checker())["OMP_NUM_THREADS"] == "2"
         monkeypatch.setattr(starting, "limit_cores", lambda: 16.0)
         assert at_start(inherited, Checker())["OMP_NUM_THREADS"] == "16"
+
+    def test_a_variable_that_has_another_value_since_is_the_trainings_own(self) -> None:
+        own = {**FOLLOWS, **at_start(FOLLOWS, Checker()), GENERAL: "2"}
+        assert is_by_hand(own, GENERAL)
+        added = at_start(own, Checker())  # of a process that it starts
+        assert GENERAL not in added
+        assert is_by_hand({**own, **added}, GENERAL)
 
     def test_without_a_limit_libraries_count_the_cores_themselves(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(starting, "limit_cores", lambda: 16.0)

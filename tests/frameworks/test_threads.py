@@ -25,7 +25,7 @@ def test_a_library_follows_the_cpu(run_training, environment, monkeypatch, libra
     monkeypatch.delitem(environment, "OMP_NUM_THREADS")
     if library.endswith("began with one"):
         monkeypatch.setitem(environment, "OMP_NUM_THREADS", "1")
-        monkeypatch.setitem(environment, "SLOPEWISE_THREADS_SET", "OMP_NUM_THREADS")
+        monkeypatch.setitem(environment, "SLOPEWISE_THREADS_SET", "OMP_NUM_THREADS=1")
     training = run_training("threads", library)
     assert training.returncode == 0, training.stdout + training.stderr
     assert training.stdout.splitlines()[-1] == f"SEEN {EXPECTED[library]}", training.stderr

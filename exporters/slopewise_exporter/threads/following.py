@@ -10,7 +10,7 @@ import sys
 import threading
 from typing import Callable
 
-from slopewise_exporter.threads.at_start import FOLLOW, GENERAL, OFF, WAIT, by_hand, local_ranks, set_ours, setting
+from slopewise_exporter.threads.at_start import FOLLOW, GENERAL, OFF, WAIT, is_by_hand, local_ranks, set_ours, setting
 from slopewise_exporter.threads.cpu import CpuReader, Reading, affinity_cores, in_effect_cores
 from slopewise_exporter.threads.libraries import Libraries
 from slopewise_exporter.threads.number import ThreadNumber, fitting
@@ -86,7 +86,7 @@ class Following:
     @property
     def sets(self) -> bool:
         """Whether a library with a setting of its own gets what is wanted."""
-        return self.follows and GENERAL not in by_hand(os.environ)
+        return self.follows and not is_by_hand(os.environ, GENERAL)
 
     def instead_of(self, counted: int) -> int:
         """The number for a library that has counted so many threads when it began."""
