@@ -36,6 +36,7 @@ def numbers_come_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(libraries, "_torch_by_hand", False)
     monkeypatch.setenv("SLOPEWISE_THREADS", "follow")
+    numbers()  # a library that a test loads itself has not the limit below
     with threadpool_limits(2):
         yield
 
@@ -420,6 +421,42 @@ def test_a_variable_that_the_script_sets_itself_stays_under_run(
     openmp = 2 if name == "OMP_NUM_THREADS" else 3
     assert f"('openmp', {openmp})" in pools, errors
     assert "('openblas', 2)" in pools
+
+
+INHERITED = {"OMP_NUM_THREADS": "2", "SLOPEWISE_THREADS_SET": "OMP_NUM_THREADS=2"}
+"""Of a parent that has set the number of two cores."""
+
+WORKERS = """
+    import os
+    from joblib import Parallel, delayed
+
+    def asked(_):
+        import numpy
+        import sklearn.utils._openmp_helpers
+        from threadpoolctl import threadpool_info
+        return sorted({(pool["internal_api"], pool["num_threads"]) for pool in threadpool_info()})
+
+    if __name__ == "__main__":
+        print(Parallel(n_jobs=2)(delayed(asked)(each) for each in range(2)))
+"""
+
+
+@TWO_CORES
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("environment", "openmp", "openblas"),
+    [
+        ({}, 1, 1),  # no variable is set: joblib divides the cores
+        (INHERITED, 1, 1),
+        ({**INHERITED, "OPENBLAS_NUM_THREADS": "2"}, 1, 2),
+        ({"SLOPEWISE_THREADS": "2"}, 2, 2),
+    ],
+)
+def test_workers_of_joblib_share_the_number(
+    run: Callable[..., subprocess.Popen[str]], environment: dict[str, str], openmp: int, openblas: int
+) -> None:
+    output, errors = run(dedent(WORKERS), *RUN, **environment).communicate(timeout=120)
+    assert output == f"{[[('openblas', openblas), ('openmp', openmp)]] * 2}\n", errors
 
 
 @pytest.mark.processes

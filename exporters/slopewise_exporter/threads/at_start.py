@@ -77,7 +77,7 @@ def _at_start(environ: Mapping[str, str], check: Checker) -> dict[str, str]:
     number = min(most, fitting(limit_cores() / local_ranks(environ))) if wanted == FOLLOW else wanted
     ours = set(ours_in(environ))
     # A library that finds no variable counts the cores itself: one that is not limited is left to do so.
-    if not is_by_hand(environ, GENERAL) and (number != most or ours):
+    if not is_by_hand(environ, GENERAL) and (wanted != FOLLOW or number != most or ours):
         ours |= {name for name in NUMBERS if not environ.get(name)}
     return {**added, **_recorded(ours, number)}
 
