@@ -423,6 +423,35 @@ def test_a_variable_that_the_script_sets_itself_stays_under_run(
     assert "('openblas', 2)" in pools
 
 
+RANK = """
+    import warnings
+    from sklearn.neural_network import MLPClassifier
+    from threadpoolctl import threadpool_info
+    from slopewise_exporter import lifecycle
+    from slopewise_exporter.threads import following as module
+    from slopewise_exporter.threads.cpu import Reading
+
+    warnings.simplefilter("ignore")
+    module.following._interval_seconds = 0
+    for cores in (2.0, 4.0):
+        module.following._read = lambda: Reading(cores, 0.0, 0.0)
+        module.following.look()
+        MLPClassifier(max_iter=2).fit([[0.0], [1.0]] * 8, [0, 1] * 8)
+        print("THREADS", sorted({pool["num_threads"] for pool in threadpool_info()}), lifecycle.newest())
+"""
+
+
+@TWO_CORES
+@pytest.mark.processes
+@pytest.mark.parametrize("launcher", [[], ["sh", "-c", 'RANK=1 LOCAL_WORLD_SIZE=2 exec "$@"', "sh"]])
+def test_each_local_rank_follows_its_share_and_opens_no_endpoint(
+    run: Callable[..., subprocess.Popen[str]], launcher: list[str]
+) -> None:
+    environment = {} if launcher else {"RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    output, errors = run(dedent(RANK), *RUN, *launcher, **environment).communicate(timeout=120)
+    assert output == "THREADS [1] None\nTHREADS [2] None\n", errors
+
+
 INHERITED = {"OMP_NUM_THREADS": "2", "SLOPEWISE_THREADS_SET": "OMP_NUM_THREADS=2"}
 """Of a parent that has set the number of two cores."""
 

@@ -35,7 +35,13 @@ _WAITING = {
 }
 """BLIS and Accelerate have no such variable."""
 
-_LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE")
+_LOCAL_SIZES = (
+    "LOCAL_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+    "MV2_COMM_WORLD_LOCAL_SIZE",
+    "HOROVOD_LOCAL_SIZE",
+)
 """Where launchers put the number of a job's processes on this machine. Slurm binds its tasks to cores of their own."""
 
 
@@ -80,6 +86,11 @@ def _at_start(environ: Mapping[str, str], check: Checker) -> dict[str, str]:
     if not is_by_hand(environ, GENERAL) and (wanted != FOLLOW or number != most or ours):
         ours |= {name for name in NUMBERS if not environ.get(name)}
     return {**added, **_recorded(ours, number)}
+
+
+def sets_numbers(environ: Mapping[str, str]) -> bool:
+    """Whether the number of threads is set, also in ranks that report nothing."""
+    return setting(environ, Checker()) not in (OFF, WAIT)
 
 
 def waiting(environ: Mapping[str, str]) -> dict[str, str]:
