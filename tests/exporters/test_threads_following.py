@@ -11,7 +11,6 @@ from pathlib import Path
 from textwrap import dedent
 from threading import Semaphore, current_thread
 from types import ModuleType
-from uuid import uuid4
 
 import pytest
 from support.training_fixtures import InBackground, MakeReporter
@@ -23,7 +22,6 @@ from slopewise_exporter.threads import libraries
 from slopewise_exporter.threads.cpu import Reading
 from slopewise_exporter.threads.following import Following
 
-CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")
 RUN = (sys.executable, "-m", "slopewise_exporter", "run", "--")
 TWO_CORES = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
@@ -320,18 +318,6 @@ def run(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
     for process in started:
         process.kill()
         process.communicate()
-
-
-@pytest.fixture
-def cgroup() -> Iterator[Path]:
-    """A CPU cgroup of version 1 below that of this process."""
-    own = next((line for line in Path("/proc/self/cgroup").read_text().splitlines() if ":cpu:" in line), None)
-    if own is None or not os.access(CPU_CONTROLLER, os.W_OK) or os.geteuid() != 0:
-        pytest.skip("cannot create a CPU cgroup of version 1")
-    folder = CPU_CONTROLLER / own.split(":")[2].lstrip("/") / f"slopewise-threads-{uuid4().hex}"
-    folder.mkdir()
-    yield folder
-    folder.rmdir()
 
 
 @TWO_CORES

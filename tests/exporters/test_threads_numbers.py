@@ -73,6 +73,25 @@ def test_a_container_that_sees_the_path_of_its_host_finds_its_own_quota(write: W
     assert limit(write({"proc/cgroup": "3:cpu:/../other\n", **own})) == 2
 
 
+@pytest.mark.usefixtures("many_cores")
+def test_the_root_of_a_namespace_has_the_quota_of_its_container(write: Write) -> None:
+    assert limit(write({**V2, "proc/cgroup": "0::/\n", "cpu.max": "150000 100000\n"})) == 1.5
+    assert limit(write({"proc/cgroup": "0::/../beside\n"})) == 1.5
+    assert limit(write({"proc/cgroup": "0::/a..b\n", "a..b/cpu.max": "50000 100000\n"})) == 0.5
+
+
+@pytest.mark.usefixtures("many_cores")
+def test_a_hybrid_host_has_its_quotas_in_version_1(write: Write) -> None:
+    folder = write({
+        "proc/cgroup": "3:cpu,cpuacct:/job\n1:name=systemd:/job\n0::/job\n",
+        "cpu,cpuacct/job/cpu.cfs_quota_us": "150000\n",
+        "cpu,cpuacct/job/cpu.cfs_period_us": "100000\n",
+        "unified/cgroup.controllers": "",
+        "unified/job/cgroup.type": "domain\n",
+    })  # fmt: skip
+    assert limit(folder) == 1.5
+
+
 @pytest.mark.parametrize("text", ["", "max", "x y", "0 100000", "-5 100000", "1 2 3"])
 def test_what_cannot_be_read_limits_nothing(write: Write, text: str) -> None:
     assert limit(write({**V2, "pods/job/cpu.max": text})) == affinity_cores()
@@ -90,6 +109,20 @@ def test_pressure_is_the_time_in_which_some_waited(write: Write) -> None:
     assert cpu.read()[1:] == (None, None)
     write({"pods/job/cpu.pressure": "some avg10=0.00 avg60=0 avg300=0 total=3500000\n"})
     assert cpu.read()[1:] == (0.7, 0.5)
+
+
+def test_pressure_counts_where_the_kernel_says_nothing_of_threads_also_on_a_hybrid_host(write: Write) -> None:
+    folder = write({
+        "proc/cgroup": "1:cpu:/job\n0::/job\n",
+        "proc/task/7/schedstat": "0 0 0\n",
+        "cpu/job/cpu.cfs_quota_us": "-1\n",
+        "unified/job/cgroup.type": "domain\n",
+        "unified/job/cpu.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\n",
+    })  # fmt: skip
+    cpu = reader(folder, [0, 5], [0, 1])
+    cpu.read()
+    write({"unified/job/cpu.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=2000000\n"})
+    assert cpu.read().waited_share == 0.2
 
 
 def test_the_pressure_of_the_whole_machine_says_nothing_of_this_process(write: Write) -> None:
