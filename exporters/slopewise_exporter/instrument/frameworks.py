@@ -197,6 +197,8 @@ def _boosting(training: Training, module: ModuleType) -> None:
     def begin(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
         following.begin_fit()
         add(bound, reporter, stack)
+        if name == "lightgbm":
+            bound.arguments["params"] = bound.arguments["callbacks"][-1].widen(bound.arguments["params"])
 
     _wrap(module, "train", _reported_fit(training, name, given, begin))
     for inner in (sys.modules.get(f"{name}.{part}") for part in ("training", "engine", "sklearn")):

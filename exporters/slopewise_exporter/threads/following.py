@@ -84,7 +84,7 @@ class Following:
 
     def begin_fit(self) -> None:
         """A fit begins: libraries get the number also where it would not be raised within one."""
-        if self.follows:
+        if self.wanted != 0:
             self.applied = 0
             self.apply(anew=True)
 
