@@ -439,6 +439,11 @@ def test_each_local_rank_follows_its_share_and_opens_no_endpoint(
     assert output == "THREADS [1] None\nTHREADS [2] None\n", errors
 
 
+ON_TWO_CORES = (
+    sys.executable,
+    "-c",
+    "import os, sys; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]); os.execv(sys.argv[1], sys.argv[1:])",
+)
 INHERITED = {"OMP_NUM_THREADS": "2", "SLOPEWISE_THREADS_SET": "OMP_NUM_THREADS=2"}
 """Of a parent that has set the number of two cores."""
 
@@ -471,7 +476,7 @@ WORKERS = """
 def test_workers_of_joblib_share_the_number(
     run: Callable[..., subprocess.Popen[str]], environment: dict[str, str], openmp: int, openblas: int
 ) -> None:
-    output, errors = run(dedent(WORKERS), *RUN, **environment).communicate(timeout=120)
+    output, errors = run(dedent(WORKERS), *ON_TWO_CORES, *RUN, **environment).communicate(timeout=120)
     assert output == f"{[[('openblas', openblas), ('openmp', openmp)]] * 2}\n", errors
 
 
