@@ -61,9 +61,14 @@ class RoundsReport(FitReport):
         `given`: what the training itself has given, which stays; 0, -1 and None mean all cores.
         """
         wanted = min(following.wanted, self._most_threads or following.wanted)
+        by_hand = isinstance(given, int) and given > 0
+        if wanted < following.wanted and following.sets and not by_hand:
+            check.warn(
+                f"{self._framework} threads",
+                f"{self._framework}: this fit has at most the threads that it began with ({wanted}), a later one more",
+            )
         if wanted != self._threads:
             self._threads = wanted
-            by_hand = isinstance(given, int) and given > 0
             if following.sets and not by_hand:
                 give(wanted)
 

@@ -13,6 +13,7 @@ from typing import Any
 from slopewise_exporter.boosting import RoundsReport
 from slopewise_exporter.fit_report import harmless, names_of, running, stops_early
 from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.threads.cpu import affinity_cores
 from slopewise_exporter.threads.following import following
 from slopewise_exporter.threads.libraries import openmp_threads
 
@@ -38,6 +39,15 @@ class ReportCallback:
     def __init__(self, reporter: Reporter | None = None, *, metric: str | None = None) -> None:
         self._report = RoundsReport(reporter, "lightgbm", metric)
         self._metric = metric
+        self._widened = False
+
+    def widen(self, params: dict[str, Any]) -> dict[str, Any]:
+        """The parameters of a fit that begins, with a thread for each core: it crashes with more than it began with."""
+        given = any(name in params for name in _THREADS)
+        if given or _draws(params) or not following.sets:
+            return params
+        self._widened = True
+        return {**params, "num_threads": affinity_cores()}
 
     @harmless
     def __call__(self, env: Any) -> None:
@@ -57,7 +67,8 @@ class ReportCallback:
         self._report.round(train, evaluation)
         if following.follows and not _draws(env.params or {}):
             self._report.follow_threads(
-                _by_hand(env), lambda number: env.model.reset_parameter({"num_threads": number})
+                None if self._widened else _by_hand(env),
+                lambda number: env.model.reset_parameter({"num_threads": number}),
             )
         if env.iteration + 1 == env.end_iteration:
             self._report.end()

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 from urllib.request import Request, urlopen
+from uuid import uuid4
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -21,6 +22,7 @@ from slopewise_exporter import Reporter, fit_report
 from slopewise_exporter.environment import RANK_VARIABLES
 from slopewise_exporter.threads.following import following
 
+CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")
 OURS = ("SLOPEWISE_EXPORTER_", "SLOPEWISE_THREADS", "SLOPEWISE_CHECKPOINT_", "KUBEFLOW_TRAINER_", "OTEL_", "POD_NAME")
 
 
@@ -42,6 +44,18 @@ def threads_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 def nothing_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the callbacks of an earlier test have logged is logged by those of this one too."""
     monkeypatch.setattr(fit_report.check, "_told", set())
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A CPU cgroup of version 1 below that of this process."""
+    own = next((line for line in Path("/proc/self/cgroup").read_text().splitlines() if ":cpu:" in line), None)
+    if own is None or not os.access(CPU_CONTROLLER, os.W_OK) or os.geteuid() != 0:
+        pytest.skip("cannot create a CPU cgroup of version 1")
+    folder = CPU_CONTROLLER / own.split(":")[2].lstrip("/") / f"slopewise-threads-{uuid4().hex}"
+    folder.mkdir()
+    yield folder
+    folder.rmdir()
 
 
 @pytest.fixture

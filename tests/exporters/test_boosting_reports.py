@@ -13,6 +13,7 @@ from support.training_fixtures import Scrape
 from slopewise_exporter import Reporter
 from slopewise_exporter.boosting import RoundsReport
 from slopewise_exporter.lightgbm import ReportCallback
+from slopewise_exporter.threads.following import following
 
 TRAIN, EVAL = 'training_loss{stage="train"}', 'training_loss{stage="eval"}'
 
@@ -60,6 +61,21 @@ def test_it_can_be_pickled_and_copied_with_its_metric(reporter: Reporter, scrape
         report.round({"auc": 0.7}, {})
     assert scrape(reporter.port)[TRAIN] == 0.7
     assert isinstance(pickle.loads(pickle.dumps(RoundsReport(reporter, "test", "auc"))), RoundsReport)
+
+
+def test_a_fit_that_cannot_have_more_threads_than_it_began_with_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    report, given = RoundsReport(None, "lightgbm"), list[int]()
+    report.count_threads(2)
+    for number in (2, 1, 3, 4):
+        monkeypatch.setattr(following, "wanted", number)
+        report.follow_threads(None, given.append)
+    assert given == [1, 2]
+    assert [record.getMessage() for record in caplog.records] == [
+        "lightgbm: this fit has at most the threads that it began with (2), a later one more"
+    ]
 
 
 def rounds(callback: ReportCallback, results: list[tuple[Any, ...]], **parameters: Any) -> None:

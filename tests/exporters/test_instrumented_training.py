@@ -126,6 +126,19 @@ def test_the_trainings_own_reporter_ends_all_others_for_good(make: Make, make_re
         assert training.by_output() is None
 
 
+def test_another_rank_has_steps_for_its_threads_and_opens_nothing(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = make(), make()
+    monkeypatch.setenv("SLOPEWISE_THREADS", "follow")
+    monkeypatch.setenv("RANK", "1")
+    with second.fit("keras") as reporter:
+        assert reporter is not None
+        assert reporter.port is None
+    monkeypatch.delenv("RANK")
+    with first.fit("keras") as reporter:
+        assert reporter is not None
+        assert reporter.port is not None
+
+
 @pytest.mark.parametrize("variable", ["RANK", "SLOPEWISE_EXPORTER_DISABLED"])
 def test_a_process_that_does_not_report_takes_the_right_from_no_other(
     make: Make, monkeypatch: pytest.MonkeyPatch, variable: str

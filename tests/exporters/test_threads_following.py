@@ -11,7 +11,6 @@ from pathlib import Path
 from textwrap import dedent
 from threading import Semaphore, current_thread
 from types import ModuleType
-from uuid import uuid4
 
 import pytest
 from support.training_fixtures import InBackground, MakeReporter
@@ -23,7 +22,6 @@ from slopewise_exporter.threads import libraries
 from slopewise_exporter.threads.cpu import Reading
 from slopewise_exporter.threads.following import Following
 
-CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")
 RUN = (sys.executable, "-m", "slopewise_exporter", "run", "--")
 TWO_CORES = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
 
@@ -36,6 +34,7 @@ def numbers_come_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(libraries, "_torch_by_hand", False)
     monkeypatch.setenv("SLOPEWISE_THREADS", "follow")
+    numbers()  # a library that a test loads itself has not the limit below
     with threadpool_limits(2):
         yield
 
@@ -321,18 +320,6 @@ def run(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
         process.communicate()
 
 
-@pytest.fixture
-def cgroup() -> Iterator[Path]:
-    """A CPU cgroup of version 1 below that of this process."""
-    own = next((line for line in Path("/proc/self/cgroup").read_text().splitlines() if ":cpu:" in line), None)
-    if own is None or not os.access(CPU_CONTROLLER, os.W_OK) or os.geteuid() != 0:
-        pytest.skip("cannot create a CPU cgroup of version 1")
-    folder = CPU_CONTROLLER / own.split(":")[2].lstrip("/") / f"slopewise-threads-{uuid4().hex}"
-    folder.mkdir()
-    yield folder
-    folder.rmdir()
-
-
 @TWO_CORES
 @pytest.mark.processes
 @pytest.mark.cgroups
@@ -369,7 +356,8 @@ def test_off_is_the_script_alone_byte_for_byte(run: Callable[..., subprocess.Pop
     script = dedent(f"""{TRAINING}
     for step in range(3):
         train(step)
-    print(asked(), sorted(name for name in os.environ if "THREAD" in name or "OMP_" in name or "BLOCK" in name))
+    ours = "SLOPEWISE_", "PYTHONPATH"  # how the package is loaded
+    print(asked(), *sorted(each for each in os.environ.items() if not each[0].startswith(ours)), sep="\\n")
     """)
     alone = run(script).communicate(timeout=120)
     off = run(script, *RUN, SLOPEWISE_THREADS="off").communicate(timeout=120)
@@ -399,6 +387,97 @@ def test_a_training_goes_on_where_cgroups_cannot_be_read(run: Callable[..., subp
     training = run(script, "unshare", "-m", "sh", "-c", hides, "sh", *RUN)
     output, errors = training.communicate(timeout=120)
     assert (training.returncode, output.splitlines()[-1], errors) == (0, "[] passive", "")
+
+
+@TWO_CORES
+@pytest.mark.processes
+@pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"])
+def test_a_variable_that_the_script_sets_itself_stays_under_run(
+    run: Callable[..., subprocess.Popen[str]], name: str
+) -> None:
+    script = dedent(f"""
+    import os
+    os.environ["{name}"] = "2"
+    {TRAINING}
+    train(0)
+    train(1)
+    print(*sorted((pool["internal_api"], pool["num_threads"]) for pool in threadpool_info()))
+    """)
+    output, errors = run(script, *RUN, SLOPEWISE_THREADS="3").communicate(timeout=120)
+    pools = output.splitlines()[-1]
+    openmp = 2 if name == "OMP_NUM_THREADS" else 3
+    assert f"('openmp', {openmp})" in pools, errors
+    assert "('openblas', 2)" in pools
+
+
+RANK = """
+    import warnings
+    from sklearn.neural_network import MLPClassifier
+    from threadpoolctl import threadpool_info
+    from slopewise_exporter import lifecycle
+    from slopewise_exporter.threads import following as module
+    from slopewise_exporter.threads.cpu import Reading
+
+    warnings.simplefilter("ignore")
+    module.following._interval_seconds = 0
+    for cores in (2.0, 4.0):
+        module.following._read = lambda: Reading(cores, 0.0, 0.0)
+        module.following.look()
+        MLPClassifier(max_iter=2).fit([[0.0], [1.0]] * 8, [0, 1] * 8)
+        print("THREADS", sorted({pool["num_threads"] for pool in threadpool_info()}), lifecycle.newest())
+"""
+
+
+@TWO_CORES
+@pytest.mark.processes
+@pytest.mark.parametrize("launcher", [[], ["sh", "-c", 'RANK=1 LOCAL_WORLD_SIZE=2 exec "$@"', "sh"]])
+def test_each_local_rank_follows_its_share_and_opens_no_endpoint(
+    run: Callable[..., subprocess.Popen[str]], launcher: list[str]
+) -> None:
+    environment = {} if launcher else {"RANK": "1", "LOCAL_WORLD_SIZE": "2"}
+    output, errors = run(dedent(RANK), *RUN, *launcher, **environment).communicate(timeout=120)
+    assert output == "THREADS [1] None\nTHREADS [2] None\n", errors
+
+
+ON_TWO_CORES = (
+    sys.executable,
+    "-c",
+    "import os, sys; os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2]); os.execv(sys.argv[1], sys.argv[1:])",
+)
+INHERITED = {"OMP_NUM_THREADS": "2", "SLOPEWISE_THREADS_SET": "OMP_NUM_THREADS=2"}
+"""Of a parent that has set the number of two cores."""
+
+WORKERS = """
+    import os
+    from joblib import Parallel, delayed
+
+    def asked(_):
+        import numpy
+        import sklearn.utils._openmp_helpers
+        from threadpoolctl import threadpool_info
+        return sorted({(pool["internal_api"], pool["num_threads"]) for pool in threadpool_info()})
+
+    if __name__ == "__main__":
+        print(Parallel(n_jobs=2)(delayed(asked)(each) for each in range(2)))
+"""
+
+
+@TWO_CORES
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("environment", "openmp", "openblas"),
+    [
+        ({}, 1, 1),  # no variable is set: joblib divides the cores
+        (INHERITED, 1, 1),
+        ({**INHERITED, "OPENBLAS_NUM_THREADS": "2"}, 1, 2),
+        ({"SLOPEWISE_THREADS": "2"}, 2, 2),
+    ],
+)
+def test_workers_of_joblib_share_the_number(
+    run: Callable[..., subprocess.Popen[str]], environment: dict[str, str], openmp: int, openblas: int
+) -> None:
+    output, errors = run(dedent(WORKERS), *ON_TWO_CORES, *RUN, **environment).communicate(timeout=120)
+    assert output == f"{[[('openblas', openblas), ('openmp', openmp)]] * 2}\n", errors
 
 
 @pytest.mark.processes

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slopewise_exporter.threads import at_start as starting
-from slopewise_exporter.threads.at_start import NUMBERS, OURS_VARIABLE, at_start, by_hand, waiting
+from slopewise_exporter.threads.at_start import GENERAL, NUMBERS, OURS_VARIABLE, at_start, is_by_hand, waiting
 from slopewise_exporter.threads.cpu import CpuReader, Reading, affinity_cores, in_effect_cores, limit_cores
 from slopewise_exporter.threads.number import ThreadNumber
 from slopewise_exporter.values import Checker
@@ -73,6 +73,25 @@ def test_a_container_that_sees_the_path_of_its_host_finds_its_own_quota(write: W
     assert limit(write({"proc/cgroup": "3:cpu:/../other\n", **own})) == 2
 
 
+@pytest.mark.usefixtures("many_cores")
+def test_the_root_of_a_namespace_has_the_quota_of_its_container(write: Write) -> None:
+    assert limit(write({**V2, "proc/cgroup": "0::/\n", "cpu.max": "150000 100000\n"})) == 1.5
+    assert limit(write({"proc/cgroup": "0::/../beside\n"})) == 1.5
+    assert limit(write({"proc/cgroup": "0::/a..b\n", "a..b/cpu.max": "50000 100000\n"})) == 0.5
+
+
+@pytest.mark.usefixtures("many_cores")
+def test_a_hybrid_host_has_its_quotas_in_version_1(write: Write) -> None:
+    folder = write({
+        "proc/cgroup": "3:cpu,cpuacct:/job\n1:name=systemd:/job\n0::/job\n",
+        "cpu,cpuacct/job/cpu.cfs_quota_us": "150000\n",
+        "cpu,cpuacct/job/cpu.cfs_period_us": "100000\n",
+        "unified/cgroup.controllers": "",
+        "unified/job/cgroup.type": "domain\n",
+    })  # fmt: skip
+    assert limit(folder) == 1.5
+
+
 @pytest.mark.parametrize("text", ["", "max", "x y", "0 100000", "-5 100000", "1 2 3"])
 def test_what_cannot_be_read_limits_nothing(write: Write, text: str) -> None:
     assert limit(write({**V2, "pods/job/cpu.max": text})) == affinity_cores()
@@ -90,6 +109,20 @@ def test_pressure_is_the_time_in_which_some_waited(write: Write) -> None:
     assert cpu.read()[1:] == (None, None)
     write({"pods/job/cpu.pressure": "some avg10=0.00 avg60=0 avg300=0 total=3500000\n"})
     assert cpu.read()[1:] == (0.7, 0.5)
+
+
+def test_pressure_counts_where_the_kernel_says_nothing_of_threads_also_on_a_hybrid_host(write: Write) -> None:
+    folder = write({
+        "proc/cgroup": "1:cpu:/job\n0::/job\n",
+        "proc/task/7/schedstat": "0 0 0\n",
+        "cpu/job/cpu.cfs_quota_us": "-1\n",
+        "unified/job/cgroup.type": "domain\n",
+        "unified/job/cpu.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1000000\n",
+    })  # fmt: skip
+    cpu = reader(folder, [0, 5], [0, 1])
+    cpu.read()
+    write({"unified/job/cpu.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=2000000\n"})
+    assert cpu.read().waited_share == 0.2
 
 
 def test_the_pressure_of_the_whole_machine_says_nothing_of_this_process(write: Write) -> None:
@@ -199,9 +232,9 @@ class TestAtStart:
         assert at_start(environ, Checker()) == waiting({})
 
     def test_what_the_user_has_set_stays(self) -> None:
-        added = at_start({**FOLLOWS, "OMP_WAIT_POLICY": "active", "OPENBLAS_NUM_THREADS": "7"}, Checker())
+        added = at_start({**FOLLOWS, "OMP_WAIT_POLICY": "active", "TF_NUM_INTEROP_THREADS": "7"}, Checker())
         assert "OMP_WAIT_POLICY" not in added
-        assert "OPENBLAS_NUM_THREADS" not in added
+        assert "TF_NUM_INTEROP_THREADS" not in added
         assert added["OMP_NUM_THREADS"] == "4"
         general = at_start({**FOLLOWS, "OMP_NUM_THREADS": "7"}, Checker())  # which all libraries read
         assert not set(NUMBERS) & set(general)
@@ -210,13 +243,20 @@ class TestAtStart:
     def test_a_process_that_inherits_our_variables_does_not_take_them_for_the_users(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        inherited = at_start({**FOLLOWS, "MKL_NUM_THREADS": "7"}, Checker())
-        inherited |= {**FOLLOWS, "MKL_NUM_THREADS": "7"}
-        assert by_hand(inherited) == {"MKL_NUM_THREADS"}
+        inherited = at_start(FOLLOWS, Checker()) | {**FOLLOWS, "MKL_NUM_THREADS": "7"}
+        assert is_by_hand(inherited, "MKL_NUM_THREADS")
+        assert not any(is_by_hand(inherited, name) for name in NUMBERS)
         rank = {**inherited, "LOCAL_WORLD_SIZE": "2"}
         assert at_start(rank, Checker())["OMP_NUM_THREADS"] == "2"
         monkeypatch.setattr(starting, "limit_cores", lambda: 16.0)
         assert at_start(inherited, Checker())["OMP_NUM_THREADS"] == "16"
+
+    def test_a_variable_that_has_another_value_since_is_the_trainings_own(self) -> None:
+        own = {**FOLLOWS, **at_start(FOLLOWS, Checker()), GENERAL: "2"}
+        assert is_by_hand(own, GENERAL)
+        added = at_start(own, Checker())  # of a process that it starts
+        assert GENERAL not in added
+        assert is_by_hand({**own, **added}, GENERAL)
 
     def test_without_a_limit_libraries_count_the_cores_themselves(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(starting, "limit_cores", lambda: 16.0)

@@ -45,6 +45,7 @@ def hooks(training: Training) -> dict[str, Hook]:
         "sklearn.ensemble._gb": _gradient_boosting,
         "sklearn.neural_network._multilayer_perceptron": _perceptron,
         "sklearn.ensemble._hist_gradient_boosting.gradient_boosting": _histograms,
+        "joblib._parallel_backends": _joblib,
         "torch": lambda _, module: watch_torch(module),
     }
     return {module: partial(_patched, training, patch) for module, patch in patches.items()}
@@ -196,6 +197,8 @@ def _boosting(training: Training, module: ModuleType) -> None:
     def begin(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
         following.begin_fit()
         add(bound, reporter, stack)
+        if name == "lightgbm":
+            bound.arguments["params"] = bound.arguments["callbacks"][-1].widen(bound.arguments["params"])
 
     _wrap(module, "train", _reported_fit(training, name, given, begin))
     for inner in (sys.modules.get(f"{name}.{part}") for part in ("training", "engine", "sklearn")):
@@ -230,6 +233,22 @@ def _histograms(_: Training, module: ModuleType) -> None:
         return grower(*arguments, **named)
 
     module.TreeGrower = grow  # type: ignore[attr-defined]
+
+
+def _joblib(_: Training, module: ModuleType) -> None:
+    """Worker processes share the number: joblib itself divides the cores among them, but no number that is set."""
+
+    def variables(original: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        found = original(*arguments, **named)
+        try:
+            bound = inspect.signature(original).bind(*arguments, **named).arguments
+            if bound["self"].inner_max_num_threads is None:
+                found.update(following.share(bound["n_jobs"], found))
+        except Exception as error:
+            _check.warn("joblib", f"joblib counts its workers' threads itself ({type(error).__name__}: {error})")
+        return found
+
+    _wrap(module.ParallelBackendBase, "_prepare_worker_env", variables)
 
 
 def _perceptron(training: Training, module: ModuleType) -> None:

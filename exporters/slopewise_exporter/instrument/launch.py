@@ -20,7 +20,7 @@ from slopewise_exporter.environment import reports_here
 from slopewise_exporter.instrument.claim import TOKEN_VARIABLE, token
 from slopewise_exporter.instrument.follower import PATTERN_VARIABLE
 from slopewise_exporter.instrument.startup import SWITCH
-from slopewise_exporter.threads.at_start import at_start
+from slopewise_exporter.threads.at_start import at_start, sets_numbers
 from slopewise_exporter.values import Checker
 
 PACKAGES_VARIABLE = "SLOPEWISE_EXPORTER_PACKAGES"
@@ -46,10 +46,11 @@ _PROBE_SECONDS = 30.0
 def start(arguments: Sequence[str], patterns: Sequence[str], *, wrap: bool) -> NoReturn:
     """Execute the command, reported if that is possible; OSError where there is no such program."""
     environment = {**os.environ, **at_start(os.environ, Checker())}
-    if reports_here(os.environ, Checker()):
+    reports = reports_here(os.environ, Checker())
+    if reports or sets_numbers(environment):
         with suppress(Exception):  # whatever fails here, the command starts
             environment = instrumented(environment, patterns)
-            if wrap or not _reports_itself(arguments, environment):
+            if reports and (wrap or not _reports_itself(arguments, environment)):
                 _run_wrapped(arguments, environment, patterns)
     os.execvpe(arguments[0], list(arguments), environment)  # noqa: S606 - the command as it is, without a shell
 

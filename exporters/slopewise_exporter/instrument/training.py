@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from slopewise_exporter.environment import reports_here
 from slopewise_exporter.instrument.claim import CODE, FRAMEWORK, OUTPUT, RANKS, Claim, claim, token
 from slopewise_exporter.reporter import Reporter
+from slopewise_exporter.threads.at_start import sets_numbers
 from slopewise_exporter.values import Checker
 
 _LIBRARIES = (("torch", "pytorch"), ("tensorflow", "tensorflow"), ("jax", "jax"), ("sklearn", "scikit-learn"))
@@ -89,10 +90,14 @@ class Training:
             self._claim = None
 
     def _open(self, rank: bytes, framework: str) -> bool:
-        """Open the endpoint, if no other process reports better. Where it cannot listen, the reporter does nothing."""
-        if not reports_here(os.environ, Checker()) or _is_started_by_multiprocessing():
+        """Open the endpoint, if no other process reports better. Where it cannot listen, the reporter does nothing.
+
+        Nor in other ranks than the first, whose number of threads may follow the CPU at its steps: they claim nothing.
+        """
+        reports = reports_here(os.environ, Checker())
+        if not (reports or sets_numbers(os.environ)) or _is_started_by_multiprocessing():
             return False
-        if self._claim is None:
+        if reports and self._claim is None:
             self._claim = claim(self._token, rank, self._gives_up)
             if self._claim is None:
                 return False

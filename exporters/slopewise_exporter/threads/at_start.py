@@ -7,7 +7,7 @@ user has set stays.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from slopewise_exporter.threads.cpu import affinity_cores, limit_cores
 from slopewise_exporter.threads.number import fitting
@@ -16,24 +16,16 @@ from slopewise_exporter.values import Checker, parse_flag
 VARIABLE = "SLOPEWISE_THREADS"
 
 OURS_VARIABLE = "SLOPEWISE_THREADS_SET"
-"""The variables that this package has set: a process that inherits them does not take them for the user's."""
+"""The variables that this package has set, as `NAME=NUMBER,...`: one that has another value since is the user's."""
 
 OFF, FOLLOW, WAIT = 0, -1, -2
 """What `setting` returns beside numbers of 1 or more."""
 
 GENERAL = "OMP_NUM_THREADS"
-"""Read by every library that has no variable of its own set."""
+"""Read by OpenMP, and by OpenBLAS, MKL, BLIS and numexpr where their own variable is not set."""
 
-NUMBERS = (
-    GENERAL,
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "BLIS_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "TF_NUM_INTRAOP_THREADS",
-    "TF_NUM_INTEROP_THREADS",
-)
+NUMBERS = (GENERAL, "VECLIB_MAXIMUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+"""What is set: Accelerate and TensorFlow read their own variables alone."""
 
 _WAITING = {
     "OMP_WAIT_POLICY": "passive",
@@ -43,7 +35,13 @@ _WAITING = {
 }
 """BLIS and Accelerate have no such variable."""
 
-_LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE")
+_LOCAL_SIZES = (
+    "LOCAL_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+    "MV2_COMM_WORLD_LOCAL_SIZE",
+    "HOROVOD_LOCAL_SIZE",
+)
 """Where launchers put the number of a job's processes on this machine. Slurm binds its tasks to cores of their own."""
 
 
@@ -83,12 +81,16 @@ def _at_start(environ: Mapping[str, str], check: Checker) -> dict[str, str]:
         return added
     most = affinity_cores()
     number = min(most, fitting(limit_cores() / local_ranks(environ))) if wanted == FOLLOW else wanted
-    ours = ours_in(environ)
+    ours = set(ours_in(environ))
     # A library that finds no variable counts the cores itself: one that is not limited is left to do so.
-    if GENERAL not in by_hand(environ) and (number != most or ours):
+    if not is_by_hand(environ, GENERAL) and (wanted != FOLLOW or number != most or ours):
         ours |= {name for name in NUMBERS if not environ.get(name)}
-        added.update(dict.fromkeys(sorted(ours), str(number)))
-    return {**added, OURS_VARIABLE: ",".join(sorted(ours))}
+    return {**added, **_recorded(ours, number)}
+
+
+def sets_numbers(environ: Mapping[str, str]) -> bool:
+    """Whether the number of threads is set, also in ranks that report nothing."""
+    return setting(environ, Checker()) not in (OFF, WAIT)
 
 
 def waiting(environ: Mapping[str, str]) -> dict[str, str]:
@@ -98,14 +100,15 @@ def waiting(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in _WAITING.items() if not environ.get(name)}
 
 
-def ours_in(environ: Mapping[str, str]) -> set[str]:
-    """The numbers of threads that this package has put there."""
-    return {name for name in environ.get(OURS_VARIABLE, "").split(",") if name in environ}
+def ours_in(environ: Mapping[str, str]) -> dict[str, int]:
+    """The numbers of threads that this package has set and nobody has changed since, by variable."""
+    items = (item.partition("=") for item in environ.get(OURS_VARIABLE, "").split(","))
+    return {name: int(text) for name, _, text in items if text.isdecimal() and environ.get(name) == text}
 
 
-def by_hand(environ: Mapping[str, str]) -> set[str]:
-    """The variables with a number of threads that the user has set."""
-    return {name for name in NUMBERS if environ.get(name)} - ours_in(environ)
+def is_by_hand(environ: Mapping[str, str], name: str) -> bool:
+    """Whether the user, or the training itself, has set a variable with a number of threads."""
+    return bool(environ.get(name)) and name not in ours_in(environ)
 
 
 def local_ranks(environ: Mapping[str, str]) -> int:
@@ -116,8 +119,14 @@ def local_ranks(environ: Mapping[str, str]) -> int:
 
 def set_ours(number: int) -> None:
     """Libraries and processes that begin from now on count from here."""
-    for name in ours_in(os.environ):
-        os.environ[name] = str(number)
+    ours = ours_in(os.environ)
+    if ours:
+        os.environ.update(_recorded(ours, number))
+
+
+def _recorded(names: Iterable[str], number: int) -> dict[str, str]:
+    """The variables with this number, and the record that this package has set them."""
+    return {**dict.fromkeys(names, str(number)), OURS_VARIABLE: ",".join(f"{name}={number}" for name in sorted(names))}
 
 
 def _flag(text: str | None) -> bool:

@@ -63,7 +63,9 @@ def cgroup_folders(cgroups: str, proc: str) -> Iterator[str]:
             places = [f"{cgroups}/{names}", f"{cgroups}/cpu"]
         else:
             continue
-        steps = [] if ".." in path else [step for step in path.split("/") if step]
+        steps = [step for step in path.split("/") if step]
+        if ".." in steps:  # of a process that was moved out of the namespace
+            steps = []
         place = next(filter(os.path.isdir, places), "")
         while place:
             yield "/".join([place, *steps])
@@ -124,8 +126,10 @@ class CpuReader:
 
     def _pressure(self) -> float | None:
         """How long some of the cgroup's processes have waited for CPU. The root's file is about the whole machine."""
-        folder = next(cgroup_folders(self._cgroups, self._proc), "")
-        if not os.path.exists(f"{folder}/cgroup.type"):  # noqa: PTH110 - only the root has none
+        for folder in cgroup_folders(self._cgroups, self._proc):
+            if os.path.exists(f"{folder}/cgroup.type"):  # noqa: PTH110 - not in version 1, nor in the root of version 2
+                break
+        else:
             return None
         _, _, total = _text(f"{folder}/cpu.pressure").partition("\n")[0].partition("total=")
         return int(total) / 1e6 if total.isdecimal() else None
@@ -135,7 +139,7 @@ class CpuReader:
         times = {}
         for thread in _listed(f"{self._proc}/task"):
             words = _text(f"{self._proc}/task/{thread}/schedstat").split()
-            if len(words) == 3:  # run, wait, and how often
+            if len(words) == 3 and words[2] != "0":  # run, wait, and how often: `0 0 0` where the kernel counts none
                 times[thread] = int(words[0]) / 1e9, int(words[1]) / 1e9
         return times
 

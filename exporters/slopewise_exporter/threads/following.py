@@ -8,9 +8,21 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from typing import Callable
 
-from slopewise_exporter.threads.at_start import FOLLOW, GENERAL, OFF, WAIT, by_hand, local_ranks, set_ours, setting
+from slopewise_exporter.threads.at_start import (
+    FOLLOW,
+    GENERAL,
+    OFF,
+    OURS_VARIABLE,
+    WAIT,
+    is_by_hand,
+    local_ranks,
+    ours_in,
+    set_ours,
+    setting,
+)
 from slopewise_exporter.threads.cpu import CpuReader, Reading, affinity_cores, in_effect_cores
 from slopewise_exporter.threads.libraries import Libraries
 from slopewise_exporter.threads.number import ThreadNumber, fitting
@@ -72,7 +84,7 @@ class Following:
 
     def begin_fit(self) -> None:
         """A fit begins: libraries get the number also where it would not be raised within one."""
-        if self.follows:
+        if self.wanted != 0:
             self.applied = 0
             self.apply(anew=True)
 
@@ -86,7 +98,7 @@ class Following:
     @property
     def sets(self) -> bool:
         """Whether a library with a setting of its own gets what is wanted."""
-        return self.follows and GENERAL not in by_hand(os.environ)
+        return self.follows and not is_by_hand(os.environ, GENERAL)
 
     def instead_of(self, counted: int) -> int:
         """The number for a library that has counted so many threads when it began."""
@@ -99,6 +111,21 @@ class Following:
     def at_most(self, workers: int) -> int:
         """So many worker processes, or fewer while there is less CPU than that; at least 1."""
         return workers if self._number is None else min(workers, self._fitting)
+
+    def share(self, workers: int, names: Iterable[str]) -> dict[str, str]:
+        """The variables, those of `names` and our own, of so many worker processes, which share the number.
+
+        Empty where there is none to share. What the user has set is left out. A number that the user gave is for each.
+        """
+        ours = ours_in(os.environ)
+        number = self.wanted if self.sets else ours.get(GENERAL, 0)
+        if number < 1:
+            return {}
+        if setting(os.environ, self._check) == FOLLOW:
+            number = max(1, number // workers)
+        free = (name for name in {*names, *ours} if name.endswith("_THREADS") and not is_by_hand(os.environ, name))
+        # In the workers they count as set by hand: each would take the CPU of all for its own.
+        return {**dict.fromkeys(free, str(number)), OURS_VARIABLE: ""}
 
     def abandon_after_fork(self) -> None:
         """In a forked child: change nothing."""

@@ -11,7 +11,7 @@ from functools import wraps
 from types import ModuleType
 from typing import Any
 
-from slopewise_exporter.threads.at_start import GENERAL, by_hand, ours_in
+from slopewise_exporter.threads.at_start import GENERAL, is_by_hand, ours_in
 from slopewise_exporter.threads.cpu import affinity_cores
 from slopewise_exporter.values import Checker
 
@@ -52,8 +52,7 @@ class Libraries:
         self.most = most
         self._fixed = fixed
         self._check = check
-        self._by_hand = by_hand(os.environ)
-        self._ours = {int(os.environ[name]) for name in ours_in(os.environ)}
+        self._ours = set(ours_in(os.environ).values())
         self._had: dict[tuple[str, int], int] = {}
         self._set: dict[tuple[str, int], int] = {}
         self.given: list[int] = []
@@ -63,7 +62,7 @@ class Libraries:
         """Give each its number, and return the highest that one of them has now. `anew`: no fit of LightGBM runs."""
         before = self.given[-1:]
         self.given.append(number)
-        if GENERAL in self._by_hand:
+        if is_by_hand(os.environ, GENERAL):
             return int(os.environ[GENERAL].partition(",")[0])
         pools = [*_pools(self._check), *_torch()]
         # All are asked before one is set: some of them share a number, which belongs to the thread that asks.
@@ -84,7 +83,7 @@ class Libraries:
         return max((pool.num_threads for pool in pools if pool.num_threads), default=number)
 
     def _may_set(self, pool: Any, key: tuple[str, int], has: int | None) -> bool:
-        if has is None or _VARIABLES.get(pool.internal_api) in self._by_hand:
+        if has is None or is_by_hand(os.environ, _VARIABLES.get(pool.internal_api, "")):
             return False
         if _torch_by_hand and pool.user_api == "openmp":
             return False
@@ -124,7 +123,7 @@ def _torch() -> Iterable[_Torch]:
 def openmp_threads() -> int:
     """What a library that asks OpenMP counts now, in this thread; the cores where nobody says."""
     numbers = (pool.num_threads for pool in _pools(Checker()) if pool.user_api == "openmp")
-    ours = (int(os.environ[name]) for name in ours_in(os.environ))
+    ours = ours_in(os.environ).values()
     return min((number for number in (*numbers, *ours) if number), default=affinity_cores())
 
 

@@ -87,6 +87,30 @@ def lightgbm(**given):
     )  # fmt: skip
 
 
+def lightgbm_under_run():
+    """Born with one thread, which rises to two: with linear trees it would crash, had it begun with one."""
+    import lightgbm as library
+    import numpy as np
+
+    from slopewise_exporter import lightgbm as ours
+    from slopewise_exporter.instrument import startup
+
+    os.environ["SLOPEWISE_EXPORTER"] = "1"
+    ours.affinity_cores = lambda: 2
+    startup.start()
+    cores[0] = 1.0
+
+    def show(env):
+        seen.append(int(re.search(r"\[num_threads: (\d+)\]", env.model.model_to_string())[1]))
+        give(CORES[env.iteration % len(CORES)])
+
+    show.order = 40
+    rows = np.random.default_rng(0).normal(size=(3000, 8))
+    data = library.Dataset(rows, rows.sum(1))
+    library.train({"verbose": -1, "linear_tree": True}, data, 40, valid_sets=[data], callbacks=[show])
+    del seen[8:]
+
+
 def loader():
     import torch
 
@@ -113,6 +137,7 @@ if __name__ == "__main__":
         "xgboost by hand": lambda: xgboost(nthread=1),
         "lightgbm": lightgbm,
         "lightgbm that began with one": lambda: lightgbm(linear_tree=True),
+        "lightgbm under run": lightgbm_under_run,
         "lightgbm by hand": lambda: lightgbm(num_threads=1),
         "loader": loader,
     }[sys.argv[1]]()
