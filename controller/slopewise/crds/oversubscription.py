@@ -1,0 +1,29 @@
+"""The condition `Oversubscribes` of a JobGrowth: a step costs more CPU than it did, as where threads spin. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from slopewise.crds.conditions import Condition, Wanted
+
+OVERSUBSCRIBES = "Oversubscribes"
+REMEDY = "set OMP_WAIT_POLICY=passive, or SLOPEWISE_THREADS=follow"
+
+
+def conditions(costs: Iterable[str | None], previous: Sequence[Condition]) -> tuple[Wanted, ...]:
+    """That a pod of the workload oversubscribes its CPU, or does so no more.
+
+    `costs`: of each pod the sentence of `step_cost.oversubscribed`. No condition for a workload of which it was never
+    known: its steps may have been dear from the start.
+    """
+    found = next(filter(None, costs), None)
+    if found is not None:
+        return (Wanted(type=OVERSUBSCRIBES, status="True", reason="StepsCostMore", message=f"{found}; {REMEDY}"),)
+    if all(each.type != OVERSUBSCRIBES for each in previous):
+        return ()
+    return (Wanted(type=OVERSUBSCRIBES, status="False", reason="StepsCostTheirLeast"),)
+
+
+def message(found: Iterable[Condition]) -> str:
+    """What a step costs now and at best, and the remedy; empty where the condition is not true."""
+    return next((each.message for each in found if (each.type, each.status) == (OVERSUBSCRIBES, "True")), "")
