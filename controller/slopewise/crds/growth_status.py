@@ -367,7 +367,7 @@ def _conditions(jobs: Sequence[Job], view: PassView, previous: Sequence[Conditio
         _in_effect(jobs, view),
         _resize_pending(jobs),
         _finished(jobs),
-        *oversubscription.conditions((oversubscribed(job, view.known(job)) for job in jobs), previous),
+        *oversubscription.conditions(((job, view.known(job) or JobMemory()) for job in jobs), previous),
         *promise_status.conditions(workload_standing(jobs, view)),
     )
     now = updated(wanted, previous, now_seconds=view.shown_at_seconds or view.now_seconds)

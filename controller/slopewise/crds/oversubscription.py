@@ -5,23 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from slopewise.crds.conditions import Condition, Wanted
+from slopewise.estimators.step_cost import oversubscribed, step_cost
+from slopewise.model import Job, JobMemory
 
 OVERSUBSCRIBES = "Oversubscribes"
 REMEDY = "set OMP_WAIT_POLICY=passive, or SLOPEWISE_THREADS=follow"
 
 
-def conditions(costs: Iterable[str | None], previous: Sequence[Condition]) -> tuple[Wanted, ...]:
+def conditions(pods: Iterable[tuple[Job, JobMemory]], previous: Sequence[Condition]) -> tuple[Wanted, ...]:
     """That a pod of the workload oversubscribes its CPU, or does so no more.
 
-    `costs`: of each pod the sentence of `step_cost.oversubscribed`. No condition for a workload of which it was never
-    known: its steps may have been dear from the start.
+    `pods`: each with its memory. No condition for a workload of which it was never known: its steps may have been dear
+    from the start.
     """
-    found = next(filter(None, costs), None)
+    several = list(pods)
+    found = next(filter(None, (oversubscribed(job, known) for job, known in several)), None)
     if found is not None:
         return (Wanted(type=OVERSUBSCRIBES, status="True", reason="StepsCostMore", message=f"{found}; {REMEDY}"),)
     if all(each.type != OVERSUBSCRIBES for each in previous):
         return ()
-    return (Wanted(type=OVERSUBSCRIBES, status="False", reason="StepsCostTheirLeast"),)
+    if all(step_cost(known) is None for _, known in several):
+        return (Wanted(type=OVERSUBSCRIBES, status="Unknown", reason="NotMeasured"),)
+    return (Wanted(type=OVERSUBSCRIBES, status="False", reason="StepsCostLess"),)
 
 
 def message(found: Iterable[Condition]) -> str:

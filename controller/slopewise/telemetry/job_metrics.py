@@ -200,7 +200,7 @@ class _JobFamilies:
                 self.usage.add_metric(labels, known.growth.cpu_cores)
         if job.wait_ratio is not None:
             self.wait_ratio.add_metric(labels, job.wait_ratio)
-        if (cost := step_cost(known)) is not None:
+        if not job.state.ended and (cost := step_cost(known)) is not None:
             self.step_ratio.add_metric(labels, cost.ratio)
         self._add_memory(labels, job)
         self._add_resizes(labels, job, known, snapshot.taken_at_seconds)

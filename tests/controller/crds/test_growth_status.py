@@ -249,6 +249,7 @@ def test_steps_that_cost_more_than_they_did_are_a_condition_until_they_cost_less
     assert message(seen.conditions) == condition.message
     again = running_status([job], a_view(job, memory={UID: cheap}), seen)
     assert of(again, OVERSUBSCRIBES).status == "False"
+    assert of(running_status([job], a_view(job), seen), OVERSUBSCRIBES).status == "Unknown"
     assert message(again.conditions) == ""
     assert transition_key([job], a_view(job, memory={UID: dear})) != transition_key(
         [job], a_view(job, memory={UID: cheap})
