@@ -130,14 +130,22 @@ def _cpu() -> list[Builder[Panel]]:
             Query(per_job("slopewise_job_cpu_allocated_cores"), "allocated"),
             Query(per_job("slopewise_job_cpu_accepted_cores"), "accepted"),
             Query(per_job("slopewise_job_cpu_wanted_cores"), "wanted"),
-            width=12,
+            width=9,
         ),
         lines(
             "Throttling",
             "In which part of its periods was it stopped by its limit? No data on one machine, which has no kubelet.",
             "percentunit",
             Query(f"{throttled} / clamp_min({rate_per_job('slopewise_job_cpu_periods_total')}, 1e-9)", JOB),
-            width=6,
+            width=5,
+        ),
+        lines(
+            "CPU of a step",
+            "Does a step cost more CPU than at best, as where threads spin? 1 also where it never had enough CPU.",
+            "none",
+            Query(per_job("slopewise_job_cpu_per_step_ratio"), JOB),
+            width=5,
+            alerts=["SlopewiseJobOversubscribes"],
         ),
         lines(
             "Waits for batches",
@@ -145,7 +153,7 @@ def _cpu() -> list[Builder[Panel]]:
             "input-bound. No data: it reports no waits.",
             "percentunit",
             Query(per_job("slopewise_job_wait_ratio"), JOB),
-            width=6,
+            width=5,
             red_from=0.25,
         ),
     ]

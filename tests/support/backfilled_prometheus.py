@@ -60,6 +60,7 @@ class PastJob:
     request: float | None = 2.0
     limit: float | None = 4.0
     throttled: float = 0.0
+    threads: int = 3
     memory_gib: float = 1.0
     memory_request_gib: float | None = 4.0
     gpus: int = 0
@@ -87,6 +88,7 @@ class PastJob:
         yield of("container_memory_working_set_bytes", container, lambda _: self.memory_gib * GIB)
         yield of("container_cpu_cfs_periods_total", container, lambda at: 10 * at)
         yield of("container_cpu_cfs_throttled_periods_total", container, lambda at: 10 * at * self.throttled)
+        yield of("container_threads", container, lambda _: float(self.threads))
         about = self._about({"namespace": "monitoring", "pod": "state-0"})
         yield of("kube_pod_info", {**about, "node": self.node, **STATE}, lambda _: 1.0)
         yield of("kube_pod_status_phase", {**about, "phase": "Running", **STATE}, lambda _: 1.0)

@@ -28,6 +28,8 @@ TOTALS = {
     "gpu_converged_hours": "GPU-hours held by converged jobs",
     "gpu_stalled_hours": "GPU-hours held by jobs whose loss did not improve",
     "throttled_jobs": "Jobs throttled while they improved",
+    "oversubscribed_jobs": "Jobs throttled with many more threads than CPU",
+    "spinning_most_core_hours": "Core-hours that these may have spent spinning, at most",
     "input_bound_jobs": "Jobs whose steps or GPUs waited for data",
     "cpu_never_used_core_hours": "Core-hours requested and never used",
     "memory_never_used_gib_hours": "GiB-hours requested and never used",
@@ -65,6 +67,7 @@ class Advice:
         rows["stalled_jobs"] = (rows["improves"].map({False: 1})).fillna(0).astype(int)
         rows["gpu_stalled_hours"] = rows["stalled_jobs"] * rows["gpu_hours"].astype(float)
         rows["throttled_jobs"] = rows["throttled_while_improving"].astype(bool).astype(int)
+        rows["oversubscribed_jobs"] = rows["spinning_most_core_hours"].notna().astype(int)
         rows["input_bound_jobs"] = rows["input_bound"].astype(bool).astype(int)
         rows["cpu_never_used_core_hours"] = rows["cpu_never_used_cores"].astype(float) * hours
         rows["memory_never_used_gib_hours"] = rows["memory_never_used_gib"].astype(float) * hours

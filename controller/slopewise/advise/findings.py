@@ -37,6 +37,10 @@ LEAST_IMPROVEMENT_RATIO = 0.01
 THROTTLED_RATIO = 0.25
 """Of the periods in which it wanted to run; the same bound is in the alert of kubernetes-mixin."""
 
+MANY_THREADS_RATIO, MANY_THREADS = 4.0, 8
+"""So many threads a core, and so many more than cores, are many: beside one a core a training has about six that wait,
+of its loader, its exporter and its progress bar. A library that counts the cores of a node has one for each of them."""
+
 INPUT_BOUND_RATIO = 0.25
 """Of the time of its steps, in which they waited for their batches."""
 
@@ -83,6 +87,11 @@ class JobFinding:
     throttled_ratio: float | None
     """While it improved."""
     throttled_while_improving: bool
+    threads: float | None
+    """Of all its processes; the median."""
+    spinning_most_core_hours: float | None
+    """What it used while it was throttled with many more threads than CPU: how much of that was spent spinning is not
+    measured. None: it had not so many."""
     wait_ratio: float | None
     input_bound: bool
     """Its steps waited for their batches, or its GPUs were idle half of the time while its CPU was all used."""
@@ -110,6 +119,11 @@ class JobFinding:
             found.append(f"its loss did not improve in {shown_hours(self.hours)}")
         if self.throttled_while_improving:
             found.append(f"throttled in {self.throttled_ratio:.0%} of its periods while it improved")
+        if self.spinning_most_core_hours is not None:
+            found.append(
+                f"throttled with {self.threads:.0f} threads: 0 to {self.spinning_most_core_hours:.2g} core-hours "
+                "may have been spent spinning; set OMP_WAIT_POLICY=passive or SLOPEWISE_THREADS=follow"
+            )
         if _waits(self.wait_ratio):
             found.append(f"waited for its batches in {self.wait_ratio:.0%} of its steps' time: input-bound")
         elif self.input_bound:
@@ -165,6 +179,8 @@ def finding(job: JobHistory) -> JobFinding:
         gpu_use_ratio=gpu_use,
         throttled_ratio=throttled,
         throttled_while_improving=None not in (tail_seconds, throttled) and (throttled or 0.0) >= THROTTLED_RATIO,
+        threads=float(np.median(job.threads[:, 1])) if len(job.threads) else None,
+        spinning_most_core_hours=_spinning_most_core_hours(job),
         wait_ratio=job.wait_ratio,
         input_bound=idle_gpus or _waits(job.wait_ratio),
         cpu_request_cores=cores,
@@ -245,6 +261,19 @@ def _cpu_is_full(job: JobHistory, throttled: float | None) -> bool:
     used = _mean(job.cpu_cores)
     full = bound is not None and used is not None and used >= FULL_CPU_RATIO * bound
     return full or (throttled is not None and throttled >= THROTTLED_RATIO)
+
+
+def _spinning_most_core_hours(job: JobHistory) -> float | None:
+    """The CPU of the steps in which it was throttled; None: its threads are not many for its CPU, or not known.
+
+    Worked example: 64 threads under a limit of 4 cores, throttled for 2 of 10 h: 0 to 8 core-hours.
+    """
+    cores, threads = job.limits.cpu_cores or _mean(job.cpu_cores), job.threads[:, 1]
+    if not cores or not len(threads) or np.median(threads) < max(MANY_THREADS_RATIO * cores, cores + MANY_THREADS):
+        return None
+    throttled = job.throttled_ratio[job.throttled_ratio[:, 1] >= THROTTLED_RATIO]
+    used = job.cpu_cores[np.isin(job.cpu_cores[:, 0], throttled[:, 0])]
+    return float(used[:, 1].sum()) * job.step_seconds / HOUR if len(used) else None
 
 
 def _waits(wait_ratio: float | None) -> bool:

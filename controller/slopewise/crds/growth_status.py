@@ -16,12 +16,13 @@ from slopewise.allocation import accepted_millicores, actual_millicores
 from slopewise.composition import parts_of
 from slopewise.config.quantities import cpu_quantity
 from slopewise.config.training_policy import Mode
-from slopewise.crds import promise_status
+from slopewise.crds import oversubscription, promise_status
 from slopewise.crds.conditions import Condition, Status, Wanted, timestamp, updated
 from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
 from slopewise.crds.memory_columns import memory_of, memory_reason
 from slopewise.crds.progress import eta, progress_ratio
 from slopewise.estimators import growth
+from slopewise.estimators.step_cost import oversubscribed
 from slopewise.guards.permission import canary, is_by_mode
 from slopewise.model import (
     Change,
@@ -186,6 +187,7 @@ def _job_key(job: Job, view: PassView) -> Key:
         None if here.standing is None else promise_status.transitions(here.standing),
         known.stop.result if known and known.stop else None,
         stop.guard if stop else None,
+        oversubscribed(job, known) is not None,
     )
 
 
@@ -365,6 +367,7 @@ def _conditions(jobs: Sequence[Job], view: PassView, previous: Sequence[Conditio
         _in_effect(jobs, view),
         _resize_pending(jobs),
         _finished(jobs),
+        *oversubscription.conditions(((job, view.known(job) or JobMemory()) for job in jobs), previous),
         *promise_status.conditions(workload_standing(jobs, view)),
     )
     now = updated(wanted, previous, now_seconds=view.shown_at_seconds or view.now_seconds)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slopewise.estimators import growth, pace, promises, raw_points, targets, workload_classes
+from slopewise.estimators import growth, pace, promises, raw_points, step_cost, targets, workload_classes
 from slopewise.model import DEPARTED_KEPT, ClusterSnapshot, Departed, MemoryState
 
 
 def measure(snapshot: ClusterSnapshot, remembered: MemoryState, settings: growth.Measuring) -> MemoryState:
-    """The memory with each job's growth, pace, targets, promises and raw points, and the records of classes."""
+    """The memory with each job's growth, pace, step cost, targets, promises, raw points, and the records of classes."""
     with_growth = growth.measure(snapshot, remembered, settings)
     with_pace = pace.measure(snapshot, with_growth, settings.interval_seconds)
     with_pace = pace.with_arrivals(snapshot, with_pace, remembered)
-    with_hits = targets.count(snapshot.jobs, with_pace, remembered, settings.target_hits)
+    with_cost = step_cost.measure(snapshot, with_pace)
+    with_hits = targets.count(snapshot.jobs, with_cost, remembered, settings.target_hits)
     with_promises = promises.confirm(snapshot, with_hits, settings.interval_seconds)
     with_points = raw_points.measure(snapshot, with_promises, from_evaluations=settings.reads_points)
     with_departed = _with_departed(snapshot, with_points, remembered)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from slopewise.allocation import accepted_millicores, actual_millicores
+from slopewise.estimators.step_cost import cpu_seconds
 from slopewise.model import (
     Change,
     ClusterSnapshot,
@@ -205,7 +206,7 @@ def _throttled(change: Change, container_health: ContainerHealth, case: _Case) -
     CPU-seconds, and 6 s at 0.5 cores now, which is 3: 1.5 times as much, and throttled in 90 % of the periods.
     """
     ratio = _throttled_ratio(change.container_health, container_health)
-    before, now = _dearest_step_before(change, case.known), _cpu_seconds_a_step(_pace_since(change, case))
+    before, now = _dearest_step_before(change, case.known), cpu_seconds(_pace_since(change, case))
     if ratio is None or ratio <= THROTTLED_RATIO or not before or now is None or now <= WASTE_FACTOR * before:
         return None
     return f"throttled in {ratio:.0%} of the time and {now / before:.1f} times the CPU a step"
@@ -231,7 +232,7 @@ def _dearest_step_before(change: Change, known: JobMemory) -> float | None:
     In an interval after a raise the lag of CPU counts makes steps look cheap.
     """
     earlier = [pace for pace in known.paces if pace.at_seconds <= change.at_seconds][-2:]
-    costs = [_cpu_seconds_a_step(pace) for pace in (change.pace, *earlier)]
+    costs = [cpu_seconds(pace) for pace in (change.pace, *earlier)]
     return max((cost for cost in costs if cost is not None), default=None)
 
 
@@ -246,10 +247,6 @@ def _pace_since(change: Change, case: _Case) -> Pace | None:
     if len(paces) < 2 or paces[-2].at_seconds < change.at_seconds + CPU_COUNT_AGE_SECONDS:
         return None
     return paces[-1]
-
-
-def _cpu_seconds_a_step(pace: Pace | None) -> float | None:
-    return None if pace is None or pace.cores is None else pace.seconds * pace.cores
 
 
 def _grows_less(change: Change, known: JobMemory) -> str | None:

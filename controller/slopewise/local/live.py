@@ -16,6 +16,7 @@ from rich.live import Live
 
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.allocation import allotted_cores
+from slopewise.estimators.step_cost import oversubscribed
 from slopewise.local.session import Session
 from slopewise.model import CpuControl, Job, JobMemory, PassReport
 from slopewise.reports.live_table import LiveHeader, LiveRow, live_table, plain_progress_line
@@ -136,6 +137,7 @@ def _row(
         reason=job.warnings[0] if job.evaluation is None and job.warnings else report.by_job[job.uid].message,
         pace_seconds=_pace_seconds(job, known),
         objective_seconds=objective,
+        note=oversubscribed(job, known) or "",
     )
 
 

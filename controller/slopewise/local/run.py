@@ -179,6 +179,7 @@ class ProgressLog:
             "cores_allotted": None if allotted is None else allotted / 1000,
             "job_class": row.job_class,
             "meaning": MEANINGS.get(row.job_class or ""),
+            "note": row.note or None,
         }
         return {key: value for key, value in known.items() if value is not None}
 

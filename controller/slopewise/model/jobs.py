@@ -285,6 +285,8 @@ class Job:
     wait_ratio: float | None = None
     """The part of its steps' time in which they waited for their batches: more CPU for the loader may help, a faster
     device would not. None: it reports no waits."""
+    threads: float | None = None
+    """The most threads that a library of its process has, loader workers left out; None: not reported."""
     missing_evaluation: MissingEvaluation | None = None
     """None: it reports one, or is not yet expected to, or the cause is not known."""
     points: tuple[RawPoint, ...] = ()

@@ -332,6 +332,8 @@ class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What its policy keeps of it, as JSON that only the policy reads; empty: nothing."""
     ends: Ends | None = None
     """As its policy expects; None: not known, or it expects none."""
+    least_step_cpu_seconds: float | None = None
+    """The least CPU-seconds a step that it has had (`estimators/step_cost.py`); None: not known yet, or no training."""
 
     def altered(self, **changes: Any) -> JobMemory:
         """The same job with other values for these fields. TypeError for a name that is none."""

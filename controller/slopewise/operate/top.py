@@ -12,8 +12,10 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from slopewise.adapters.local.controller_metrics import ControllerJobs, read_jobs
+from slopewise.crds import oversubscription
 from slopewise.crds.job_growth import JobGrowthStatus
 from slopewise.errors import DataSourceError
+from slopewise.estimators.step_cost import OVERSUBSCRIBES_RATIO
 from slopewise.reports.live_table import LiveRow, jobs_table
 from slopewise.reports.wording import finite, plain
 
@@ -76,6 +78,7 @@ def row_of(name: str, status: JobGrowthStatus, losses: Sequence[float]) -> LiveR
         reason=status.reason or "",
         pace_seconds=status.took_seconds,
         objective_seconds=status.objective_seconds,
+        note=oversubscription.message(status.conditions),
     )
 
 
@@ -133,6 +136,7 @@ def _json(row: LiveRow) -> dict[str, Any]:
         "cpuMillicores": row.cpu_allotted_millicores_now,
         "cpuWantedMillicores": row.cpu_wanted_millicores,
         "reason": row.reason,
+        "note": row.note,
     }
 
 
@@ -177,7 +181,13 @@ class ControllerWatch:
             reason="",
             pace_seconds=figures.get("objective_took_seconds"),
             objective_seconds=figures.get("objective_seconds"),
+            note=_step_cost(figures.get("cpu_per_step_ratio", 1.0)),
         )
+
+
+def _step_cost(ratio: float) -> str:
+    """That its steps cost more CPU than they did; empty: they do not, as far as is known."""
+    return f"a step costs {ratio:.1f} times the CPU of its least" if ratio > OVERSUBSCRIBES_RATIO else ""
 
 
 def _millicores(cores: float | None) -> int | None:

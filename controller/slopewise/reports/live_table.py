@@ -55,6 +55,8 @@ class LiveRow:
     """The present time of a response or a step."""
     objective_seconds: float | None = None
     """Its objective; None: there is none."""
+    note: str = ""
+    """What is wrong with it now, shown before the reason; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,12 @@ def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]
         yield Column("GROWTH", 7, lambda row: Text(_figure(row.growth)), "right")
         yield Column("", _SPARK_WIDTH, lambda row: Text(sparkline(row.loss_history), style="cyan"))
     if wide:
-        yield Column("REASON", _MIN_REASON_WIDTH, lambda row: one_line(row.reason), fills=True)
+        yield Column(
+            "REASON",
+            _MIN_REASON_WIDTH,
+            lambda row: one_line("; ".join(filter(None, (row.note, row.reason)))),
+            fills=True,
+        )
 
 
 def _used(row: LiveRow) -> Text:

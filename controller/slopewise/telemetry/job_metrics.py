@@ -12,6 +12,7 @@ from prometheus_client.registry import Collector
 
 from slopewise.allocation import actual_millicores, allotted_cores, capacity_cores
 from slopewise.estimators import growth
+from slopewise.estimators.step_cost import step_cost
 from slopewise.feedback import rollback
 from slopewise.model import (
     ClusterSnapshot,
@@ -173,6 +174,9 @@ class _JobFamilies:
         self.memory_request = _family("memory_request_bytes", "Memory request of its container, as accepted.")
         self.memory_limit = _family("memory_limit_bytes", "Memory limit of its container, as accepted.")
         self.wait_ratio = _family("wait_ratio", "Part of its steps' time in which they waited for their batches.")
+        self.step_ratio = _family(
+            "cpu_per_step_ratio", "CPU-seconds a step over the least that the job has had, each of three intervals."
+        )
         self.job_class = _family("class", "1 for the class the policy put the job in.", "class")
         self.moves = _counter("moves", "Migrations of the job.")
         self.resized = _family("resized_timestamp_seconds", "When its CPU was last changed.")
@@ -196,6 +200,8 @@ class _JobFamilies:
                 self.usage.add_metric(labels, known.growth.cpu_cores)
         if job.wait_ratio is not None:
             self.wait_ratio.add_metric(labels, job.wait_ratio)
+        if not job.state.ended and (cost := step_cost(known)) is not None:
+            self.step_ratio.add_metric(labels, cost.ratio)
         self._add_memory(labels, job)
         self._add_resizes(labels, job, known, snapshot.taken_at_seconds)
         if known.wanted_cores is not None:

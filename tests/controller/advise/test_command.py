@@ -39,7 +39,7 @@ def url(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPa
     start = time.time() - 10 * HOUR
     jobs = [
         PastJob("quick-0", start, 4, loss=fast, cores=0.7),
-        PastJob("steady-0", start + 600, 4, loss=straight, cores=0.9, throttled=0.5),
+        PastJob("steady-0", start + 600, 4, loss=straight, cores=0.9, throttled=0.5, threads=64),
         PastJob("long-0", start + 1200, 5, loss=fast, cores=0.9),
         PastJob("vision-0", start, 3, loss=fast, gpus=4, gpu_use=0.2, cores=3.8, node="gpu-a", namespace="vision"),
         PastJob(HOSTILE, start, 2, loss=constant, node="node-b", namespace="odd"),
@@ -81,6 +81,8 @@ class TestAHistory:
             assert totals[name] == pytest.approx(sum(job[name] or 0 for job in jobs), rel=1e-4)
             assert totals[name] == pytest.approx(sum(each[name] for each in printed["namespaces"].values()), rel=1e-4)
         assert totals["gpu_hours"] == pytest.approx(12, rel=0.03)
+        assert totals["oversubscribed_jobs"] == 1
+        assert 0 < totals["spinning_most_core_hours"] <= 0.9 * 4.1
         assert (totals["throttled_jobs"], totals["input_bound_jobs"], totals["stalled_jobs"]) == (1, 1, 1)
 
     def test_the_job_that_held_most_gpu_hours_comes_first(self, printed: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from support.past_jobs import GIB, START, Curve, constant, fast, past, points, straight
 
-from slopewise.adapters.prometheus.history import Resources
+from slopewise.adapters.prometheus.history import Points, Resources
 from slopewise.advise.findings import falling_loss, finding
 
 
@@ -118,6 +118,30 @@ def test_a_job_whose_steps_wait_for_their_batches_is_input_bound() -> None:
     assert "waited for its batches in 40% of its steps' time: input-bound" in waits.messages
     assert not finding(past(wait_ratio=0.1)).input_bound
     assert not finding(past()).input_bound
+
+
+def threads(count: float) -> Points:
+    return points(36_000, 60, lambda _: count)
+
+
+def test_many_threads_that_were_throttled_may_have_spun_and_how_much_is_not_claimed() -> None:
+    """Throttled for the last half of ten hours at 1 core of a limit of 1."""
+    late = points(36_000, 60, lambda part: 0.9 if part > 0.5 else 0.0)
+    one = Resources(1.0, GIB)
+    found = finding(past(threads=threads(64), throttled_ratio=late, limits=one))
+    assert found.spinning_most_core_hours == pytest.approx(5, rel=0.01)
+    assert (
+        "throttled with 64 threads: 0 to 5 core-hours may have been spent spinning; "
+        "set OMP_WAIT_POLICY=passive or SLOPEWISE_THREADS=follow"
+    ) in found.messages
+    few, free = threads(8), points(36_000, 60, lambda _: 0.1)
+    assert finding(past(threads=few, throttled_ratio=late, limits=one)).spinning_most_core_hours is None
+    assert finding(past(threads=threads(64), throttled_ratio=free, limits=one)).spinning_most_core_hours is None
+    assert (
+        finding(past(threads=threads(64), throttled_ratio=late, limits=Resources(32.0))).spinning_most_core_hours
+        is None
+    )
+    assert finding(past(throttled_ratio=late, limits=one)).spinning_most_core_hours is None
 
 
 def test_a_gap_in_its_samples_is_reported() -> None:

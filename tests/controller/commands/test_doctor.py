@@ -18,6 +18,7 @@ from support.gated_pods import Stage
 
 from slopewise.adapters.kube.cache.records import API_VERSION
 from slopewise.adapters.kube.client.paths import path_of
+from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.adapters.local.crash_journal import default_state_dir
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries
 
@@ -42,6 +43,14 @@ def put_healthy(server: ApiServer) -> Stage:
 def put_policy(server: ApiServer, **spec: Any) -> None:
     spec = {"mode": "Auto", "policy": {"name": "flowcon"}, **spec}
     server.put(f"/apis/{API_VERSION}/trainingpolicies", {"metadata": {"name": "default"}, "spec": spec})
+
+
+def put_growth(server: ApiServer, name: str, oversubscribes: str, message: str) -> None:
+    told = {"type": "Oversubscribes", "status": oversubscribes, "reason": "StepsCostMore", "message": message}
+    status = {"state": "Training", "conditions": [{**told, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u"}
+    metadata = {"name": name, "namespace": NAMESPACE}
+    server.put(growth_path(NAMESPACE), {"metadata": metadata, "spec": {"workload": workload}, "status": status})
 
 
 def put_node_lease(server: ApiServer, name: str, ahead_seconds: float) -> None:
@@ -255,6 +264,20 @@ class TestCluster:
         assert found(reach, code=1)["policies"] == [
             ("failed", "the custom resources of Slopewise are not installed; apply manifests/crds")
         ]
+
+    def test_a_workload_that_oversubscribes_its_cpu_is_named_with_what_a_step_costs(
+        self, server: ApiServer, reach: tuple[str, str]
+    ) -> None:
+        put_healthy(server)
+        assert "threads" not in found(reach)
+        costs = "8 threads on 1.00 cores: a step costs 4 CPU-seconds, 2 at best; set OMP_WAIT_POLICY=passive"
+        put_growth(server, "train", "True", costs)
+        put_growth(server, "other", "False", "")
+        assert found(reach)["threads"] == [("note", f"{NAMESPACE}/train: {costs}")]
+        put_growth(server, "train", "False", "")
+        assert found(reach)["threads"] == [("ok", "2 workloads: none is known to oversubscribe its CPU")]
+        server.fault(refusal(403, "Forbidden", "cannot list"), path="/jobgrowths$")
+        assert found(reach)["threads"][0][0] == "unchecked"
 
     def test_what_may_not_be_read_is_said_not_to_be_checked(self, server: ApiServer, reach: tuple[str, str]) -> None:
         put_healthy(server)

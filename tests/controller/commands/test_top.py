@@ -15,6 +15,7 @@ import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from slopewise.adapters.health import HealthServer
 from slopewise.adapters.kube.client.paths import path_of
 from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.state.job_growth_object import growth_path
-from slopewise.model import PassReport
+from slopewise.model import Pace, PassReport
 from slopewise.operate.growth_watch import GrowthWatch
 from slopewise.telemetry.metrics import Instruments, Telemetry
 
@@ -91,7 +92,7 @@ class TestCluster:
         assert found["jobs"][0] | {"reason": ""} == {
             "name": "team-a/a", "state": "training", "class": "NL", "loss": 0.5, "growth": 0.1, "cpuUsedCores": None,
             "tookSeconds": None, "objectiveSeconds": None, "cpuMillicores": 500, "cpuWantedMillicores": 1000,
-            "reason": "",
+            "reason": "", "note": "",
         }  # fmt: skip
         only = json.loads(slopewise("top", *reach, "-o", "json", "--namespace", "team-b").stdout)
         assert [each["name"] for each in only["jobs"]] == ["team-b/c"]
@@ -219,6 +220,20 @@ class TestMachine:
         telemetry.record(measured)
         with HealthServer(instruments.registry, lambda: True, "127.0.0.1", 0) as running:
             yield running
+
+    def test_steps_that_cost_more_than_they_did_are_a_note(self, measured: PassReport) -> None:
+        decisions = measured.decisions
+        assert decisions is not None
+        uid = next(iter(decisions.memory.jobs))
+        dear = decisions.memory.jobs[uid].altered(paces=(Pace(0.0, 4.0, 1.0),) * 3, least_step_cpu_seconds=2.0)
+        memory = replace(decisions.memory, jobs={**decisions.memory.jobs, uid: dear})
+        instruments = Instruments()
+        telemetry = Telemetry(control="requests", interval_seconds=20.0, instruments=instruments)
+        telemetry.record(replace(measured, decisions=replace(decisions, memory=memory)))
+        with HealthServer(instruments.registry, lambda: True, "127.0.0.1", 0) as controller:
+            found = json.loads(slopewise("top", "--local", "--port", str(controller.port), "-o", "json").stdout)
+        notes = {each["note"] for each in found["jobs"]}
+        assert notes >= {"a step costs 2.0 times the CPU of its least"}
 
     def test_a_controller_on_this_machine_is_read_by_its_metrics(
         self, controller: HealthServer, measured: PassReport

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
-from slopewise.crds.conditions import Condition
+from slopewise.crds.conditions import Condition, troubles
 from slopewise.crds.growth_status import (
     PassView,
     running_status,
@@ -17,6 +17,7 @@ from slopewise.crds.growth_status import (
 )
 from slopewise.crds.inactive_status import Departure, absent_status, departed_status
 from slopewise.crds.job_growth import JobGrowthStatus
+from slopewise.crds.oversubscription import OVERSUBSCRIBES, message
 from slopewise.crds.progress import eta
 from slopewise.model import (
     Absence,
@@ -232,6 +233,27 @@ def test_a_resize_that_waits_is_reported_with_the_kubelets_words() -> None:
     condition = of(status_of(replace(a_job(UID), pending=pending)), "ResizePending")
     assert (condition.status, condition.reason) == ("True", "Deferred")
     assert condition.message == "Node didn't have enough resource: cpu"
+
+
+def test_steps_that_cost_more_than_they_did_are_a_condition_until_they_cost_less() -> None:
+    job = replace(a_job(UID), threads=8.0)
+    dear = known(paces=(Pace(START, 4.0, 1.0),) * 3, least_step_cpu_seconds=2.0)
+    cheap = dear.altered(paces=(Pace(START, 2.0, 1.0),) * 3)
+    assert OVERSUBSCRIBES not in {each.type for each in status_of(job, memory={UID: cheap}).conditions}
+    seen = status_of(job, memory={UID: dear})
+    condition = of(seen, OVERSUBSCRIBES)
+    assert (condition.status, condition.reason) == ("True", "StepsCostMore")
+    costs = "8 threads on 1.00 cores: a step costs 4 CPU-seconds, 2 at best"
+    assert condition.message == f"{costs}; set OMP_WAIT_POLICY=passive, or SLOPEWISE_THREADS=follow"
+    assert condition in troubles(seen.conditions)
+    assert message(seen.conditions) == condition.message
+    again = running_status([job], a_view(job, memory={UID: cheap}), seen)
+    assert of(again, OVERSUBSCRIBES).status == "False"
+    assert of(running_status([job], a_view(job), seen), OVERSUBSCRIBES).status == "Unknown"
+    assert message(again.conditions) == ""
+    assert transition_key([job], a_view(job, memory={UID: dear})) != transition_key(
+        [job], a_view(job, memory={UID: cheap})
+    )
 
 
 def test_a_condition_keeps_the_time_of_its_last_change() -> None:

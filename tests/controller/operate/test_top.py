@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from support.printing import printed, words
 
+from slopewise.crds.conditions import Condition
 from slopewise.crds.job_growth import JobGrowthStatus
 from slopewise.operate.top import LOSSES_KEPT, Losses, View, as_json, ordered, row_of, screen
 from slopewise.reports.live_table import LiveRow, sparkline
@@ -47,6 +49,16 @@ def test_a_workload_is_one_line_with_state_loss_growth_cpu_and_reason() -> None:
     curve = sparkline([2.0, 1.0, 0.25])
     assert words(lines[3]) == f"team/train no loss CL 0.25 {curve} 0.0123 0.50 → 1.00 cooldown"
     assert "CL converged" in lines[4]
+
+
+def test_a_workload_that_oversubscribes_its_cpu_says_so_before_the_reason() -> None:
+    told = Condition(
+        type="Oversubscribes", status="True", reason="StepsCostMore", message="8 threads on 1.00 cores",
+        last_transition_time=datetime(2026, 1, 1, tzinfo=UTC),
+    )  # fmt: skip
+    row = row_of("team/train", JobGrowthStatus(state="Training", reason="cooldown", conditions=(told,)), [])
+    assert "8 threads on 1.00 cores; cooldown" in words("\n".join(shown(row, width=160)))
+    assert as_json(View([row], ()), "name")["jobs"][0]["note"] == "8 threads on 1.00 cores"
 
 
 @pytest.mark.parametrize(

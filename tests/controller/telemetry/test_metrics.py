@@ -24,12 +24,14 @@ from slopewise.model import (
     DeadlineStanding,
     Decisions,
     JobMemory,
+    JobState,
     MemoryState,
     Migrate,
     MoveEvent,
     MoveRecord,
     MoveStage,
     Outcome,
+    Pace,
     PassReport,
     PendingResize,
     Place,
@@ -481,6 +483,18 @@ def test_a_warning_of_a_job_is_logged_once() -> None:
     report = replace(a_report(), snapshot=a_snapshot([job]))
     warned = [line for line in lines_of(report, report) if line["event"] == "job warning raised"]
     assert [line["warning"] for line in warned] == ["annotation x is not known"]
+
+
+def test_a_training_has_what_its_steps_cost_over_their_least_and_no_other_has() -> None:
+    paces = tuple(Pace(START, 4.0, 0.8) for _ in range(3))
+    dear = known(paces=paces, least_step_cpu_seconds=2.0)
+    memory = MemoryState({"a": dear, "b": known(paces=paces), "ended": dear})
+    jobs = [a_job("a"), a_job("b"), a_job("ended", state=JobState.FINISHED)]
+    report = replace(a_report(), snapshot=a_snapshot(jobs), decisions=Decisions("flowcon", (), {}, memory))
+    text = generate_latest(recorded(report).registry).decode()
+    (line,) = [each for each in text.splitlines() if each.startswith("slopewise_job_cpu_per_step_ratio{")]
+    assert 'job_name="a"' in line
+    assert line.endswith(" 1.6")
 
 
 def test_a_job_that_waits_for_its_batches_has_the_ratio_and_no_other_has() -> None:

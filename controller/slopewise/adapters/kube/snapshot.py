@@ -116,6 +116,7 @@ def _job(
         steps_total=series.steps_total,
         steps_planned=series.steps_planned,
         wait_ratio=series.wait_ratio,
+        threads=series.threads,
         useful_parallelism_cores=requested.useful_parallelism_cores,
         restarted=series.restarted,
         process_started_at_seconds=series.process_started_at_seconds,

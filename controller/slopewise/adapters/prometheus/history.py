@@ -112,6 +112,8 @@ class JobHistory:
     loss: Points = field(default_factory=_no_points)
     cpu_cores: Points = field(default_factory=_no_points)
     throttled_ratio: Points = field(default_factory=_no_points)
+    threads: Points = field(default_factory=_no_points)
+    """Of all its processes, those that wait too."""
     memory_bytes: Points = field(default_factory=_no_points)
     gpu_use_ratio: Points = field(default_factory=_no_points)
     steps_total: float | None = None
@@ -302,6 +304,7 @@ class PrometheusHistory:
             loss=loss,
             cpu_cores=curves[history_queries.CPU],
             throttled_ratio=curves[history_queries.THROTTLED],
+            threads=curves[history_queries.THREADS],
             memory_bytes=curves[history_queries.MEMORY],
             gpu_use_ratio=curves[history_queries.GPU_USE],
             steps_total=numbers.get(history_queries.STEPS),
@@ -313,7 +316,13 @@ class PrometheusHistory:
         )
 
 
-_USES = (history_queries.CPU, history_queries.THROTTLED, history_queries.MEMORY, history_queries.GPU_USE)
+_USES = (
+    history_queries.CPU,
+    history_queries.THROTTLED,
+    history_queries.THREADS,
+    history_queries.MEMORY,
+    history_queries.GPU_USE,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ MIN_RATE_SECONDS = 180.0
 """A rate needs two samples, and kubelets are scraped up to once a minute."""
 
 OBJECTIVE, NODE = "objective", "node"
-CPU, THROTTLED, MEMORY, GPU_USE = "cpu", "throttled", "memory", "gpu_use"
+CPU, THROTTLED, THREADS, MEMORY, GPU_USE = "cpu", "throttled", "threads", "memory", "gpu_use"
 STEPS, PLANNED, WAITED = "steps", "planned", "waited"
 CPU_REQUEST, CPU_LIMIT = "cpu_request", "cpu_limit"
 MEMORY_REQUEST, MEMORY_LIMIT, GPUS = "memory_request", "memory_limit", "gpus"
@@ -127,7 +127,7 @@ def losses(metric: str, matchers: Matchers, pods: Collection[str], step_seconds:
 
 
 def usage(pods: Collection[str], step_seconds: float) -> str:
-    """The query for cores, the ratio of throttled periods, bytes of memory and the use of GPUs, by kind."""
+    """The query for cores, the ratio of throttled periods, threads, bytes of memory and the use of GPUs, by kind."""
     pattern, rate = _pattern(pods), max(2 * step_seconds, MIN_RATE_SECONDS)
     periods, throttled = (
         _containers("rate", f"container_cpu_cfs_{kind}periods_total", pattern, rate) for kind in ("", "throttled_")
@@ -142,6 +142,7 @@ def usage(pods: Collection[str], step_seconds: float) -> str:
         {
             CPU: f"({cpu} or {_process('rate', 'process_cpu_seconds_total', pattern, rate)})",
             THROTTLED: f"({throttled} / {periods})",
+            THREADS: _containers("max_over_time", "container_threads", pattern, rate),
             MEMORY: f"({memory} or {_process('max_over_time', 'process_resident_memory_bytes', pattern, rate)})",
             GPU_USE: f"({gpu} / 100 or {engine})",
         }

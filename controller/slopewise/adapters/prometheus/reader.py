@@ -75,6 +75,8 @@ class JobSeries:
     steps_planned: float | None = None
     wait_ratio: float | None = None
     """The part of its steps' time, over five minutes, in which they waited for their batches; None: none reported."""
+    threads: float | None = None
+    """The most threads that a library of its latest process has; None: not reported."""
     state: JobState | None = None
     responses: Responses | None = None
     """What its latest process has answered since its start; None: it is not a served model."""
@@ -398,6 +400,7 @@ class PrometheusReader:
             steps_total=process.numbers.get(queries.STEPS_TOTAL),
             steps_planned=process.numbers.get(queries.STEPS_PLANNED),
             wait_ratio=process.wait_ratio,
+            threads=process.numbers.get(queries.THREADS),
             state=process.state,
             responses=process.responses,
             checkpoint=process.checkpoint,

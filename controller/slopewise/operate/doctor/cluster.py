@@ -15,7 +15,7 @@ from slopewise.adapters.kube.state.training_policies import PolicyRecord
 from slopewise.config.training_policy import TrainingPolicySpec
 from slopewise.operate.doctor.alerts import check_alerts
 from slopewise.operate.doctor.findings import Finding
-from slopewise.operate.doctor.jobs import Sought, check_jobs, read_pods
+from slopewise.operate.doctor.jobs import Sought, check_jobs, check_threads, read_pods
 from slopewise.operate.doctor.prometheus import check_labels, check_prometheus
 from slopewise.operate.doctor.rights import check_rights
 from slopewise.operate.doctor.server import check_leader, check_nodes, check_server, moves_wanted, read_policies
@@ -56,6 +56,7 @@ def check_cluster(options: CheckOptions) -> Iterator[Finding]:
             yield from _around(api, options, policies)
             found, pods = read_pods(api, options.connection.namespace)
             yield from found
+            yield from check_threads(api, options.connection.namespace)
     yield from _measured(options, [each.document.spec for each in policies if each.document is not None], pods)
 
 

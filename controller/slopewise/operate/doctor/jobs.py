@@ -21,10 +21,12 @@ from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReader, PrometheusReading, Scope
 from slopewise.config.metric_mappings import EvaluationMapping, ResponseMapping
+from slopewise.crds import oversubscription
 from slopewise.errors import ObservationError
 from slopewise.guards.migrations import short_grace_reason, unsaved_reason
 from slopewise.operate.doctor.findings import Finding, grouped
 from slopewise.operate.doctor.prometheus import TIMEOUT_SECONDS, check_targets, without_pass
+from slopewise.operate.growths import growths_of
 from slopewise.reports.wording import counted
 
 _NO_SERIES = JobSeries()
@@ -60,6 +62,19 @@ def read_pods(api: Api, namespace: str | None) -> tuple[list[Finding], list[PodR
         remedy = f'label the pods of trainings {MANAGED_LABEL}: "true"'
         found.append(Finding("pods", "note", "no managed pod is on a node", remedy))
     return found, running
+
+
+def check_threads(api: Api, namespace: str | None) -> Iterator[Finding]:
+    """The workloads of which the controller says that they oversubscribe their CPU."""
+    try:
+        costs = [(each.name, oversubscription.message(each.status.conditions)) for each in growths_of(api, namespace)]
+    except ApiError as error:
+        yield Finding("threads", "unchecked", f"the JobGrowths cannot be read: {error}")
+        return
+    found = [(name, cost) for name, cost in costs if cost]
+    yield from grouped("threads", "note", found)
+    if costs and not found:
+        yield Finding("threads", "ok", f"{counted(len(costs), 'workload')}: none is known to oversubscribe its CPU")
 
 
 def check_jobs(

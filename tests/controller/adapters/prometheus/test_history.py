@@ -52,7 +52,7 @@ def url(
     prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPathFactory, start: float
 ) -> Iterator[str]:
     jobs = [
-        PastJob("plain-0", start, 4, loss=fast, cores=1.5, throttled=0.4),
+        PastJob("plain-0", start, 4, loss=fast, cores=1.5, throttled=0.4, threads=64),
         PastJob("gpu-0", start, 4, loss=fast, gpus=2, gpu_use=0.3, exported=True, node="node-b"),
         PastJob("silent-0", start + HOUR, 2, gpus=1),
         PastJob("gap-0", start, 5, loss=straight, gap_ratio=(0.4, 0.6)),
@@ -121,6 +121,7 @@ class TestARealPrometheus:
         assert job.cpu_cores[:, 1].mean() == pytest.approx(1.5, rel=0.01)
         assert job.throttled_ratio[:, 1].mean() == pytest.approx(0.4, rel=0.01)
         assert job.memory_bytes[:, 1].max() == GIB
+        assert (job.threads[:, 1] == 64).all()
 
     def test_requests_limits_plan_objective_and_node(self, jobs: dict[str, JobHistory]) -> None:
         job = jobs["plain-0"]

@@ -1,0 +1,105 @@
+"""The cost of a step: its least, what changes neither side, and when a job oversubscribes its CPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.worlds import START, a_job, a_snapshot
+
+from slopewise.estimators.step_cost import OVERSUBSCRIBES_RATIO, measure, oversubscribed, step_cost
+from slopewise.model import JobMemory, JobState, MemoryState, Pace, Responses
+
+
+def after(*costs: float | None, moved_after: int | None = None, cores: float = 0.5) -> JobMemory:
+    """The memory after intervals of 20 s with these CPU-seconds a step."""
+    known, moved_at = JobMemory(), None
+    for number, cost in enumerate(costs):
+        at = START + 20 * number
+        if number == moved_after:
+            moved_at = at - 1
+        pace = Pace(at, 1.0, None) if cost is None else Pace(at, cost / cores, cores)
+        known = known.altered(paces=(*known.paces, pace)[-12:], moved_at_seconds=moved_at)
+        known = measure(a_snapshot([a_job("a")], at=at), MemoryState({"a": known})).jobs["a"]
+    return known
+
+
+def ratio(*costs: float | None, moved_after: int | None = None) -> float | None:
+    cost = step_cost(after(*costs, moved_after=moved_after))
+    return None if cost is None else round(cost.ratio, 6)
+
+
+def test_steps_that_cost_more_for_three_intervals_than_they_did_for_three() -> None:
+    cost = step_cost(after(2, 2, 2, 3.2, 3.6, 3.4))
+    assert cost is not None
+    assert tuple(cost) == pytest.approx((3.2, 2.0, 0.5))
+    assert cost.ratio == pytest.approx(1.6)
+    assert cost.oversubscribes
+
+
+@pytest.mark.parametrize("dear", [1, 2])
+def test_an_evaluation_or_a_checkpoint_of_two_intervals_is_none(dear: int) -> None:
+    assert ratio(2, 2, 2, *[20.0] * dear, 2) == 1
+    assert ratio(2, 2, 2, *[20.0] * dear) == 1
+
+
+@pytest.mark.parametrize("cheap", [1, 2])
+def test_steps_that_jump_after_a_resume_or_cpu_that_is_counted_late_are_no_least(cheap: int) -> None:
+    assert after(2, 2, 2, *[0.01] * cheap, 2, 2, 2).least_step_cpu_seconds == pytest.approx(2)
+
+
+def test_a_first_interval_with_compilation_is_no_least_and_says_nothing() -> None:
+    assert ratio(50, 2, 2) == 1
+    assert after(50, 2, 2, 2).least_step_cpu_seconds == pytest.approx(2)
+
+
+def test_a_few_steps_an_interval_are_rounded_and_oversubscribe_nothing() -> None:
+    """20 s at half a core with steps of 12 s: one or two are counted in each."""
+    assert ratio(*[10, 5, 10, 5, 10, 10, 5] * 4) == 1
+
+
+def test_a_job_that_was_never_cheaper_has_a_ratio_of_1() -> None:
+    assert ratio(*[9.0] * 12) == 1
+
+
+def test_what_it_cost_at_the_start_is_remembered_beyond_the_paces_that_are_kept() -> None:
+    assert ratio(*[2.0] * 3, *[4.0] * 30) == 2
+
+
+@pytest.mark.parametrize("costs", [(), (2.0,), (2.0, 2.0), (2.0, None, 2.0), (2.0, 2.0, 2.0, None)])
+def test_too_few_intervals_or_cpu_that_is_not_known_say_nothing(costs: tuple[float | None, ...]) -> None:
+    assert step_cost(after(*costs)) is None
+
+
+def test_a_job_that_waits_without_cpu_has_no_least_of_noise() -> None:
+    assert after(2.0, 2.0, 2.0, cores=0.001).least_step_cpu_seconds is None
+
+
+def test_another_node_begins_again() -> None:
+    """Its processor may be an older one."""
+    assert ratio(*[2.0] * 3, *[4.0] * 2, moved_after=3) is None
+    assert ratio(*[2.0] * 3, *[4.0] * 3, moved_after=3) == 1
+    assert ratio(*[2.0] * 3, *[4.0] * 3, *[8.0] * 3, moved_after=3) == 2
+
+
+def test_a_served_model_has_no_steps() -> None:
+    job = replace(a_job("a"), responses=Responses(10, 1.0))
+    memory = MemoryState({"a": JobMemory(paces=(Pace(START, 1.0, 0.5),) * 3)})
+    assert measure(a_snapshot([job]), memory) is memory
+
+
+class TestItsSentence:
+    KNOWN = after(*[2.0] * 3, *[3.2] * 3)
+
+    def test_threads_cores_and_what_a_step_costs(self) -> None:
+        job = replace(a_job("a"), threads=8.0)
+        assert oversubscribed(job, self.KNOWN) == "8 threads on 0.50 cores: a step costs 3.2 CPU-seconds, 2 at best"
+        assert oversubscribed(replace(job, threads=1.0), self.KNOWN) is not None
+
+    def test_threads_that_are_not_reported_are_left_out(self) -> None:
+        assert oversubscribed(a_job("a"), self.KNOWN) == "on 0.50 cores: a step costs 3.2 CPU-seconds, 2 at best"
+
+    def test_a_job_below_the_bound_or_that_has_ended_has_none(self) -> None:
+        assert oversubscribed(a_job("a"), after(*[2.0] * 3, *[2 * OVERSUBSCRIBES_RATIO] * 3)) is None
+        assert oversubscribed(a_job("a", state=JobState.FINISHED), self.KNOWN) is None
+        assert oversubscribed(a_job("a"), None) is None
