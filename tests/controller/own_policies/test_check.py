@@ -116,7 +116,6 @@ def wanting(of_cores: float, *, soft: bool = False) -> str:
 @pytest.mark.parametrize(
     ("of_cores", "soft", "sentence"),
     [
-        (7.0, False, "cores for one job of a node that has"),
         (7.0, True, "cores for one job of a node that has"),
         (1.0, False, "cores together for the jobs of a node that has"),
         (1.0, True, None),
