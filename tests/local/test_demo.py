@@ -47,7 +47,7 @@ def start(*arguments: str, **more: object) -> subprocess.Popen[str]:
     return start_python("-m", "slopewise", *arguments, **{"stderr": subprocess.PIPE, **more})
 
 
-def finish(process: subprocess.Popen[str], seconds: float = 120) -> tuple[int, str, str]:
+def finish(process: subprocess.Popen[str], seconds: float = 600) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=seconds)
     return process.returncode, out, err
 
@@ -109,7 +109,7 @@ def test_a_placing_policy_says_on_which_of_two_nodes_each_job_starts(tmp_path: P
 
 @pytest.mark.alone
 def test_dqoes_serves_real_models_and_compares_response_times_with_their_objectives() -> None:
-    code, out, err = finish(start("demo", "--policy", "dqoes", "--scale", "0.2", "--interval", "4", "-o", "json"), 240)
+    code, out, err = finish(start("demo", "--policy", "dqoes", "--scale", "0.2", "--interval", "4", "-o", "json"))
     assert code == 0, err
     assert "served models with response-time objectives, which fit dqoes" in err
     result = json.loads(out)
@@ -293,7 +293,7 @@ def test_stopped_at_any_moment_it_leaves_nothing_behind(
         after_seconds = 1.0
     time.sleep(after_seconds * random.uniform(0.8, 1.2))
     process.send_signal(number)
-    code, out, err = finish(process, 60)
+    code, out, err = finish(process)
     assert out == ""
     if "CPU is given by" in err:  # before that it is Python itself that is stopped while it imports
         assert code == 128 + number, err
@@ -309,7 +309,7 @@ def test_a_second_ctrl_c_does_not_disturb_the_tidying_up(tmp_path: Path) -> None
     for _ in range(3):
         process.send_signal(signal.SIGINT)
         time.sleep(0.05)
-    code, _, err = finish(process, 60)
+    code, _, err = finish(process)
     assert code == 130, err
     assert "Traceback" not in err
 
