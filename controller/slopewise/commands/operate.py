@@ -20,8 +20,9 @@ from slopewise.commands.options import (
     OutputFormat,
     PoliciesFolders,
     complete_workload,
+    refuse,
+    refuse_clusters,
 )
-from slopewise.commands.refusals import refuse, refuse_clusters
 from slopewise.errors import UsageError
 from slopewise.signals import received_signals
 
@@ -99,7 +100,7 @@ def history(
 
     if record is not None:
         refuse_clusters(call, "--record")
-        from slopewise.operate.recorded_history import history_recorded
+        from slopewise.operate.recorded import history_recorded
 
         lines = history_recorded(record, job, announce, withheld=withheld)
     else:

@@ -31,8 +31,9 @@ from slopewise.commands.options import (
     RecordFolder,
     RecordSize,
     ScrapeInterval,
+    given,
+    refuse,
 )
-from slopewise.commands.refusals import given, refuse
 from slopewise.errors import UsageError
 from slopewise.signals import orderly_stop, received_signals
 

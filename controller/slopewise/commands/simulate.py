@@ -26,8 +26,9 @@ from slopewise.commands.options import (
     complete_placing_policy,
     complete_policy,
     history_options,
+    refuse,
+    refuse_beside,
 )
-from slopewise.commands.refusals import refuse, refuse_beside
 from slopewise.errors import UsageError
 from slopewise.signals import orderly_stop
 

@@ -25,9 +25,8 @@ from slopewise.adapters.local.crashed_runs import NOTHING_EARLIER, EarlierRun
 from slopewise.adapters.local.job_processes import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.limiters.base import Limiter
-from slopewise.adapters.local.memory import FileMemory, inherit
 from slopewise.adapters.local.nodes import split_machine
-from slopewise.adapters.local.ports import DryRunActuator, LocalActuator, LocalObserver
+from slopewise.adapters.local.ports import DryRunActuator, FileMemory, LocalActuator, LocalObserver, inherit
 from slopewise.adapters.local.prometheus_given import RUN_LABEL, GivenPrometheus, check_owner
 from slopewise.adapters.local.prometheus_server import PrometheusServer, TargetGroup
 from slopewise.adapters.local.supervisor import Supervisor

@@ -39,7 +39,7 @@ from slopewise.feedback.outage import Outage
 from slopewise.feedback.restore import RestoreReport, due, restore_originals
 from slopewise.loop import ControllerLoop
 from slopewise.manager.departures import Departures
-from slopewise.manager.restore_reporter import RestoreReporter
+from slopewise.manager.finalization import RestoreReporter
 from slopewise.manager.shared import SharedState
 from slopewise.model import PassReport, acts
 from slopewise.ports import Actuator, Ports

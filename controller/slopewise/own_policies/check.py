@@ -43,7 +43,7 @@ from slopewise.own_policies import contract, drawn_worlds
 from slopewise.own_policies.catalogue import name_file
 from slopewise.own_policies.contract import ContractError, Make
 from slopewise.own_policies.drawn_worlds import INTERVAL, START
-from slopewise.own_policies.endless import EndlessError, LimitedPolicy, limited
+from slopewise.own_policies.loading import EndlessError, LimitedPolicy, limited
 from slopewise.policies import PolicyFile, PolicyProtocol, Setting
 
 API = "slopewise.policy_api"

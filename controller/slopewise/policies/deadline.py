@@ -9,7 +9,7 @@ parts, each of which can be switched off:
   which they end in time, within `gamma` of the time left and `endingScrapes` before the deadline. Free is what the
   needs of its jobs leave. What fits nowhere goes where most is free (`shared/need_placement.py`).
 - moves (ours): a job that was neither guaranteed nor hopeless at `missedEvaluations` in a row goes to a node where its
-  need fits, the time of the move counted (`shared/promise_moves.py`).
+  need fits, the time of the move counted (`shared/promise_policy.py`).
 - autoscaling, per node: jobs whose work, and that of all due before them, fits before their deadlines are `guaranteed`
   that. Where it does not fit, the one with most work is `best-effort`. Jobs that would be late even alone on the
   largest node are `hopeless`, which is reported at once. CPU goes down the order of deadlines, late jobs last.

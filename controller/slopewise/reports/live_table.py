@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from slopewise.model import JobState
-from slopewise.model.job_classes import MEANINGS
+from slopewise.model.learning import MEANINGS
 from slopewise.reports.columns import Column, fitting, named, one_line, sized, table_of
 from slopewise.reports.wording import UNKNOWN, cores, counted, finite, of_bound, plain, shortened
 

@@ -25,12 +25,10 @@ from slopewise.adapters.kube.cache.records import (
 )
 from slopewise.adapters.kube.capacity import Capacity, Others, reserved_cores
 from slopewise.adapters.kube.client.protocol import Store
-from slopewise.adapters.kube.moves.absences import Absences
-from slopewise.adapters.kube.moves.arrivals import arrivals
+from slopewise.adapters.kube.moves.absences import Absences, arrivals
 from slopewise.adapters.kube.moves.movability_inputs import MovabilityInputs, Moving
-from slopewise.adapters.kube.reader import Reader
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, nothing_awaited
-from slopewise.adapters.kube.snapshot import jobs, with_cpu
+from slopewise.adapters.kube.snapshot import Reader, jobs, with_cpu
 from slopewise.adapters.kube.unreported import REMEDIES, explained
 from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord, Autoscalers, ScaledBy, Target, scaled_by
 from slopewise.adapters.kube.workloads.eligibility import other_resizer

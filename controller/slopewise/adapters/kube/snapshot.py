@@ -1,4 +1,4 @@
-"""Builds the jobs of a snapshot from pod facts and Prometheus readings. Pure.
+"""Builds the jobs of a snapshot from pod facts and Prometheus readings, which `Reader` queries.
 
 The pods of one workload are one training: a rank that reports no evaluation gets that of the rank that does.
 """
@@ -6,17 +6,50 @@ The pods of one workload are one training: a rank that reports no evaluation get
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from slopewise.adapters.kube.cache.records import PodPending
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, nothing_awaited, unconfirmed
 from slopewise.adapters.kube.workloads.job_facts import JobFacts
-from slopewise.adapters.prometheus.container_usage import ContainerKey, ContainerUse
+from slopewise.adapters.prometheus.client import Target as ScrapeTarget
+from slopewise.adapters.prometheus.container_usage import ContainerKey, ContainerUse, Machine
 from slopewise.adapters.prometheus.evaluations import JobKey
-from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
+from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading, Scope
 from slopewise.model import ContainerHealth, Job, JobState, Movability, OutcomeResult, PendingResize
 from slopewise.tracking import FirstSeen
+
+
+class Reader(Protocol):
+    """The queries to Prometheus (`reader.PrometheusReader`)."""
+
+    scrape_interval_seconds: float
+
+    def read(self, at_seconds: float, scope: Scope) -> PrometheusReading:
+        """All series of the jobs in `scope`."""
+        ...
+
+    def machines(self, at_seconds: float) -> Mapping[str, Machine]:
+        """The machines by node name."""
+        ...
+
+    def use_of_others(
+        self, at_seconds: float, namespaces: Collection[str], ours: Container[JobKey]
+    ) -> Mapping[str, float]:
+        """Cores that the containers of all other pods use, by node name; a node without figures is left out."""
+        ...
+
+    def targets(self) -> Sequence[ScrapeTarget]:
+        """What Prometheus scrapes."""
+        ...
+
+    def metric_names(
+        self, instances: Mapping[JobKey, Collection[str]], at_seconds: float
+    ) -> Mapping[JobKey, Collection[str]]:
+        """The names of the metrics that these instances export."""
+        ...
+
 
 GRACE_SECONDS = 60.0
 """How long after its start a job may lack a target or a kubelet's figures without a warning: Prometheus discovers

@@ -15,8 +15,13 @@ from typing import Protocol
 from slopewise.adapters.prometheus.client import Target
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import JobSeries
-from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings, PodLabels
-from slopewise.config.metric_presets import EVALUATION_PRESETS, RESPONSE_PRESETS
+from slopewise.config.metric_mappings import (
+    EVALUATION_PRESETS,
+    RESPONSE_PRESETS,
+    EvaluationMapping,
+    OwnMappings,
+    PodLabels,
+)
 from slopewise.errors import ObservationError
 from slopewise.model import JobState, MissingEvaluation
 from slopewise.text import bounded

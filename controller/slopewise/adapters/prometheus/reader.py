@@ -40,14 +40,15 @@ from slopewise.adapters.prometheus.evaluations import (
     with_scrape_labels,
 )
 from slopewise.adapters.prometheus.mapped_queries import (
+    MappedRows,
     Source,
     reset_parts,
     response_parts,
     sources_of,
     step_label_parts,
     step_parts,
+    without_step_labels,
 )
-from slopewise.adapters.prometheus.mapped_rows import MappedRows, without_step_labels
 from slopewise.adapters.prometheus.moving_labels import MovingLabels
 from slopewise.adapters.prometheus.points import (
     PointsBySeries,

@@ -12,8 +12,7 @@ from slopewise.adapters.kube.cache.records import MANAGED_LABEL, PodRecord
 from slopewise.adapters.kube.cache.reflector import objects
 from slopewise.adapters.kube.cache.store import UNREADABLE
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import Api
+from slopewise.adapters.kube.client.protocol import Api, path_of
 from slopewise.adapters.kube.moves.movability import volume_reasons
 from slopewise.adapters.kube.unreported import REMEDIES
 from slopewise.adapters.prometheus.evaluations import JobKey

@@ -68,7 +68,7 @@ class MoveCase:
     """The API server is new enough (`SUSPENDS_FROM`); None: its version is unknown yet."""
     moves_made: int = 0
     moves_allowed: bool = True
-    """Its namespace opts in to moves (`moves/consent.py`)."""
+    """Its namespace opts in to moves (`moves/movability_inputs.py`)."""
 
 
 def movability(case: MoveCase, fit: NodeFit | None) -> Movability:

@@ -13,9 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from slopewise.adapters.kube.events import About, Event, EventRecorder
-from slopewise.adapters.kube.reporting.move_reporter import MoveReporter
-from slopewise.adapters.kube.reporting.promise_reporter import PromiseReporter
-from slopewise.adapters.kube.reporting.stop_reporter import StopReporter
+from slopewise.adapters.kube.reporting.job_reporters import MoveReporter, PromiseReporter, StopReporter
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.training_policies import PolicyDocument

@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from slopewise.adapters.kube.cache.records import API_VERSION, GROUP, ManagedPod
 from slopewise.adapters.kube.cache.reflector import Reflector, objects
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.client.protocol import Api, Json, path_of
 from slopewise.adapters.kube.client.retry import get_or_none
 from slopewise.adapters.kube.state.status_writer import StatusDocument
 from slopewise.config.freeze import FreezeSpec

@@ -19,8 +19,7 @@ from pydantic import ValidationError
 
 from slopewise.adapters.kube.cache.records import API_VERSION, FINALIZER, MANAGED_LABEL, PodRecord
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json
+from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json, path_of
 from slopewise.adapters.kube.client.retry import update
 from slopewise.adapters.kube.state.policy_records import ClassRecords, Intervals, PolicyRecords
 from slopewise.adapters.kube.state.status_writer import StatusDocument

@@ -18,8 +18,7 @@ from urllib.parse import quote
 from slopewise.adapters.kube.cache.parsing import controlling_owner
 from slopewise.adapters.kube.cache.records import ObjectRecord, OwnerRef, PodRecord
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import Api, Store
+from slopewise.adapters.kube.client.protocol import Api, Store, path_of
 from slopewise.model import JobUid
 
 ONLY_SLOT = "0"
