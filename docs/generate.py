@@ -26,7 +26,7 @@ from slopewise.config.selectors import LabelSelector
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.guards.memory import MIN_SAMPLES, REFUSED_SECONDS
 from slopewise.memory_sizing import HEADROOM, LIMIT_STEP, NEAR_LIMIT
-from slopewise.model.job_classes import RELEASES_MEMORY
+from slopewise.model.learning import RELEASES_MEMORY
 from slopewise.policy_listing import describe
 
 HERE = Path(__file__).resolve().parent
