@@ -29,6 +29,14 @@ class OutputFormat(StrEnum):
     json = "json"
 
 
+class RowsFormat(StrEnum):
+    """How data is printed that is rows of figures."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
 class ActuatorOption(StrEnum):
     """How CPU is given on this machine."""
 

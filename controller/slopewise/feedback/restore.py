@@ -4,6 +4,10 @@ A restore runs when a policy leaves `Auto` or `Canary` or is deleted, when a sel
 `slopewise restore`, and at the end of a run on one machine. Callers retry pending and failed restores; an original is
 forgotten only after it is restored. Each original is a write, so `in_turn` bounds how many workloads a pass resizes for
 the first time.
+
+An outage, in which no pass has observed for three intervals, restores too: a job that waited when it began may have the
+floor's CPU, and nothing would ever raise it. It ends with the first pass that observes, which decides from what the
+jobs have then.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from slopewise.model import (
     JobUid,
     MemoryState,
     Outcome,
+    PassReport,
     Resize,
     ResizeMemory,
     Restored,
@@ -225,3 +230,36 @@ def _with_change(
 
 def _update_jobs(memory: MemoryState, changed: Mapping[str, JobMemory]) -> MemoryState:
     return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
+
+
+OUTAGE_INTERVALS = 3
+"""Two held passes in a row may be a restart of Prometheus."""
+
+_UNCHANGED = "; nothing is changed meanwhile"
+
+
+class Outage:
+    """Follows the reports of one policy's passes."""
+
+    def __init__(self, interval_seconds: float, now_seconds: float, *, restores: bool) -> None:
+        """`restores`: whether the policy changes jobs at all."""
+        self._interval_seconds = interval_seconds
+        self._expected_since_seconds = now_seconds
+        """An interval before the next observation was expected: a policy may have planned a longer pause."""
+        self._restores = restores
+        self.lasts = False
+        """True once original resources are to be restored, until a pass observes."""
+
+    def note(self, report: PassReport) -> PassReport:
+        """The report of a pass, which says so when its outage has lasted for so long."""
+        if report.held is None or report.policy_failed:
+            planned_seconds = report.requeue_at_seconds - self._interval_seconds
+            self._expected_since_seconds = max(report.taken_at_seconds, planned_seconds)
+            self.lasts = False
+            return report
+        seconds = report.taken_at_seconds - self._expected_since_seconds
+        self.lasts = self._restores and seconds >= OUTAGE_INTERVALS * self._interval_seconds
+        if not self.lasts:
+            return report
+        restored = f"No observation for {seconds:.0f} s, {OUTAGE_INTERVALS} intervals: original resources are restored."
+        return replace(report, held=f"{report.held.replace(_UNCHANGED, '')} {restored}")

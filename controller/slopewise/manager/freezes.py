@@ -19,8 +19,7 @@ from slopewise.adapters.kube.cache.reflector import Reflector
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import Api
 from slopewise.adapters.kube.events import About, Event
-from slopewise.adapters.kube.state.alert_freezes import is_stored, store
-from slopewise.adapters.kube.state.freezes import FreezeDocument, FreezeRecord, freeze_path
+from slopewise.adapters.kube.state.freezes import FreezeDocument, FreezeRecord, freeze_path, is_stored, store
 from slopewise.config.alerts import KEPT_SECONDS, Alert, AlertFreeze, asks, freeze_of, read_notification
 from slopewise.crds.freezes import FreezeState
 from slopewise.errors import UsageError

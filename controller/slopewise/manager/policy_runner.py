@@ -26,7 +26,7 @@ from slopewise.adapters.kube.state.freezes import UnlessFrozen
 from slopewise.adapters.kube.state.job_memory import ORIGINALS_A_PASS
 from slopewise.adapters.kube.state.training_policies import Claims, PolicyDocument, PolicyRecord
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
-from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
+from slopewise.adapters.kube.workloads.owners import WatchedJobIndex
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.adapters.prometheus.reader import PrometheusReader
 from slopewise.config.pass_settings import pass_settings, points_seconds, policy_of
@@ -35,8 +35,7 @@ from slopewise.crds.policy_status import OtherResizers
 from slopewise.decision_record.recorder import Recorder
 from slopewise.errors import ObservationError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
-from slopewise.feedback.outage import Outage
-from slopewise.feedback.restore import RestoreReport, due, restore_originals
+from slopewise.feedback.restore import Outage, RestoreReport, due, restore_originals
 from slopewise.loop import ControllerLoop
 from slopewise.manager.departures import Departures
 from slopewise.manager.finalization import RestoreReporter

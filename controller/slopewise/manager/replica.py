@@ -32,9 +32,8 @@ from slopewise.manager.freezes import AlertHandler, counted
 from slopewise.manager.leader import PolicyManager
 from slopewise.manager.metrics import ClusterMetrics
 from slopewise.manager.move_loop import finish_moves
-from slopewise.manager.options import ClusterOptions
 from slopewise.manager.policy_runner import PolicyRunner
-from slopewise.manager.shared import SharedState, checked, make_shared_state
+from slopewise.manager.shared import ClusterOptions, SharedState, checked, make_shared_state
 from slopewise.model import acts
 from slopewise.own_policies import catalogue
 from slopewise.signals import StopSignal
@@ -167,7 +166,7 @@ class Replica:
             stack.callback(self.watches.stop)
             self.watches.start()
             # The lease is released last, so that no other replica writes while our last statuses are under way.
-            stack.callback(self._stop_elector)
+            stack.callback(lambda: self.elector.stop())
             stack.callback(self.shared.stop)
             self.shared.start()
             stack.callback(self.leadership.stop, STOP_SECONDS)
@@ -264,9 +263,6 @@ class Replica:
 
     def _note_lost(self, reason: str) -> None:
         self._lost = reason
-
-    def _stop_elector(self) -> None:
-        self.elector.stop()
 
 
 MOVES_SECONDS = 120.0

@@ -32,8 +32,7 @@ PURPOSE = "the baseline on several nodes: as Kubernetes places"
 ACTIONS = ("place",)
 SIMULATOR_ONLY = "it is a baseline of the simulator, and Kubernetes itself places alike; write fair, and no placement"
 
-DEFAULT_MILLICORES = 100
-DEFAULT_MEMORY_BYTES = 200.0 * 2**20
+DEFAULT_MILLICORES, DEFAULT_MEMORY_BYTES = 100, 200.0 * 2**20
 """What the scheduler's scores take a pod for that requests nothing."""
 
 

@@ -159,7 +159,7 @@ def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]
     timed = any(row.objective_seconds is not None for row in rows)
     learning = not timed or any(row.loss is not None for row in rows)
     if timed:
-        yield sized("TIME / GOAL", rows, _time_and_goal)
+        yield sized("TIME / GOAL", rows, lambda row: Text(of_bound(row.pace_seconds, row.objective_seconds)))
     if learning:
         yield Column("LOSS", 7, lambda row: Text(_figure(row.loss)), "right")
     yield sized(_SHORT_CLASS, rows, lambda row: Text(shortened(plain(row.job_class or UNKNOWN), 8)))
@@ -191,10 +191,6 @@ def _meanings(rows: Sequence[LiveRow]) -> str:
     """What the classes in the table mean, in the order of `MEANINGS`; empty where all of them are words."""
     there = {row.job_class for row in rows}
     return ", ".join(f"{name} {meaning}" for name, meaning in MEANINGS.items() if name in there)
-
-
-def _time_and_goal(row: LiveRow) -> Text:
-    return Text(UNKNOWN if row.objective_seconds is None else of_bound(row.pace_seconds, row.objective_seconds))
 
 
 def _header_lines(header: LiveHeader) -> Iterator[Text]:

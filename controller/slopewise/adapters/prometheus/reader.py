@@ -50,12 +50,7 @@ from slopewise.adapters.prometheus.mapped_queries import (
     without_step_labels,
 )
 from slopewise.adapters.prometheus.moving_labels import MovingLabels
-from slopewise.adapters.prometheus.points import (
-    PointsBySeries,
-    PointsQuery,
-    points_by_series,
-    points_queries,
-)
+from slopewise.adapters.prometheus.points import PointsBySeries, PointsQuery, points_by_series, points_queries
 from slopewise.adapters.prometheus.process_facts import Facts, facts_by_job, latest_process
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings, ResponseMapping

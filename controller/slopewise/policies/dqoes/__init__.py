@@ -72,6 +72,7 @@ DECIDES_ON = "reports"
 UNSATISFIABLE = "unsatisfiable"
 
 _ROUNDING = 1e-9
+"""Relative: by so much times, or needs that fill a node, may differ from their bound in floating point."""
 
 
 class Parameters(PolicyParameters):

@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from slopewise.allocation import water_filling
 from slopewise.estimators.promises import BELOW, OVER, SATISFIED, deviation, listed_as
 from slopewise.model import Answering, Job, JobMemory, Node, NodeMemory
-from slopewise.policies.shared.pace_models import speed
 from slopewise.policies.shared.promise_policy import PromiseCase
-from slopewise.policies.shared.shares import useful_cores
+from slopewise.policies.shared.shares import speed, useful_cores
 
 __all__ = ["BELOW", "NO_OBJECTIVE", "OVER", "SATISFIED", "UNKNOWN", "ObjectiveCase", "assess"]
 

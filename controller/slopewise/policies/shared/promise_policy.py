@@ -41,8 +41,8 @@ from slopewise.model import (
 from slopewise.policies import Setting, parameter
 from slopewise.policies.shared.need_placement import Need, NodeRoom, Rooms, need_on, place_by_need
 from slopewise.policies.shared.node_passes import NodeDecision, decide_by_node
-from slopewise.policies.shared.pace_models import had_cores, speed
 from slopewise.policies.shared.placement import can_move, refused_nodes
+from slopewise.policies.shared.shares import had_cores, speed
 from slopewise.policies.shared.silence import JobsOfNode, without_a_report
 
 _SWITCH = "true or false"
@@ -246,7 +246,9 @@ def moves_for_promises(
     if not (candidates := _candidates(snapshot, memory, evaluations)):
         return ()
     free_on, memory_room = rooms(), snapshot.memory_room_bytes()
-    awaited = _awaited(snapshot)
+    # Nodes to which a job is on its way that is on no node yet: its need does not show.
+    here = {job.uid for job in snapshot.jobs}
+    awaited = {move.node for move in snapshot.moving if move.job_uid not in here}
     moves: list[Migrate] = []
     left: set[str] = set()
     for each in candidates:
@@ -320,9 +322,3 @@ def _moving_with(job: Job, snapshot: ClusterSnapshot) -> tuple[Job, ...]:
     pods = sorted((each for each in snapshot.jobs if each.uid in uids), key=lambda each: each.uid)
     together = len(pods) == len(uids) and job.movability.way == "suspend" and all(map(can_move, pods))
     return tuple(pods) if together else ()
-
-
-def _awaited(snapshot: ClusterSnapshot) -> frozenset[str]:
-    """Nodes to which a job is on its way that is on no node yet: its need does not show."""
-    here = {job.uid for job in snapshot.jobs}
-    return frozenset(move.node for move in snapshot.moving if move.job_uid not in here)

@@ -20,7 +20,7 @@ from slopewise.adapters.kube.client.meanings import Refused, explain
 from slopewise.adapters.kube.client.protocol import Api, Json, path_of
 from slopewise.adapters.kube.moves.recreation import ended_reason, not_recreated_reason_of
 from slopewise.adapters.kube.workloads.owners import owner_path
-from slopewise.config.selectors import LabelSelector
+from slopewise.config.training_policy import LabelSelector
 
 OnRefused = Callable[[ManagedPod, Refused], str]
 """Gets each move of a pod that could not be begun; returns the message (`backoff.MoveBackoff.note`)."""

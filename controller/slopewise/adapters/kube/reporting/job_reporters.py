@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from slopewise.adapters.kube.events import About, Event, EventRecorder
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
-from slopewise.adapters.kube.workloads.job_index import JobIndex
+from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.crds import history
 from slopewise.crds.growth_status import PassView, workload_standing
 from slopewise.crds.job_growth import Action

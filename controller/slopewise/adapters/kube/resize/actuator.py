@@ -24,7 +24,7 @@ from slopewise.adapters.kube.resize import target
 from slopewise.adapters.kube.resize.api_refusals import Changes, ChangesOf, RefusalCache, unknown_changes
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, in_words, nothing_awaited, unconfirmed
 from slopewise.adapters.kube.resize.target import Impossible, RestoreGoal
-from slopewise.adapters.kube.workloads.job_index import JobIndex
+from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import (
     CpuAllocation,

@@ -24,8 +24,7 @@ from slopewise.adapters.kube.client.retry import update
 from slopewise.adapters.kube.state.policy_records import ClassRecords, Intervals, PolicyRecords
 from slopewise.adapters.kube.state.status_writer import StatusDocument
 from slopewise.config.pass_settings import policy_of, with_interval
-from slopewise.config.selectors import LabelSelector
-from slopewise.config.training_policy import TrainingPolicy
+from slopewise.config.training_policy import LabelSelector, TrainingPolicy
 from slopewise.config.validation import validate
 from slopewise.crds.policy_status import (
     Conflict,
