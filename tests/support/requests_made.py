@@ -23,7 +23,7 @@ from slopewise.adapters.kube.cache.records import PLACED, ManagedPod
 from slopewise.adapters.kube.connection import Connection, make_elector
 from slopewise.adapters.kube.events import About, Event, EventRecorder
 from slopewise.adapters.kube.leader_election import Terms
-from slopewise.adapters.kube.moves.node_affinity import pinned
+from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.adapters.kube.moves.suspend.begin import CONTROLLER_UID
 from slopewise.adapters.kube.restorer import Restorer
 from slopewise.adapters.kube.state.freezes import FreezeDocument, freeze_path

@@ -32,7 +32,6 @@ from slopewise.adapters.prometheus.reader import PrometheusReader
 from slopewise.config.pass_settings import pass_settings, points_seconds, policy_of
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.crds.policy_status import OtherResizers
-from slopewise.decision_record.recorder import Recorder
 from slopewise.errors import ObservationError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.feedback.restore import Outage, RestoreReport, due, restore_originals
@@ -102,7 +101,9 @@ class PolicyRunner:
         self._ports = Ports(self._observer, self._actuator, self._memory, shared.clock)
         annotated = () if shared.annotations is None else (shared.annotations.sink(self._name),)
         self._sinks = shared.effects.sinks(self._reporter, self._make_departures(), *annotated)
-        self._recorder = self._make_recorder(document)
+        recorded = self._shared.options.record
+        first_changes = self._settings.first_changes_a_pass
+        self._recorder = None if recorded is None else recorded.recorder(document, first_changes)
         if self._recorder is not None:
             self._ports = self._recorder.ports(self._ports)
             self._sinks.append(self._recorder)
@@ -261,10 +262,6 @@ class PolicyRunner:
         return job_uid if managed is None else f"{managed.pod.namespace}/{managed.pod.name}"
 
     # --- the ports -------------------------------------------------------------------------------------------
-
-    def _make_recorder(self, document: TrainingPolicy) -> Recorder | None:
-        record = self._shared.options.record
-        return None if record is None else record.recorder(document, self._settings.first_changes_a_pass)
 
     def _make_reporter(self, status: PolicyDocument | None) -> StatusReporter:
         return StatusReporter(

@@ -195,7 +195,9 @@ def _lines(one: RecordedPass, names: dict[str, None]) -> Iterator[tuple[Line, st
     document = one.settings.document
     policy = str((document.get("metadata") or {}).get("name", ""))
     for decided in one.recorded.result.decided:
-        action, unit = _action(decided, inputs, _control(document))
+        action, unit = _tried(decided, inputs, _control(document))
+        if decided.guard:
+            action = action.model_copy(update={"result": WITHHELD})
         figures = Figures(policy, decided.node, unit, decided.before, decided.after, decided.guard or "")
         namespace, name = known.get(decided.job, ("", decided.name))
         yield Line(namespace, name, action, figures), decided.job
@@ -207,14 +209,11 @@ def _control(document: dict[str, object]) -> CpuControl:
     return "limits" if isinstance(resources, dict) and resources.get("control") == "limits" else "requests"
 
 
-def _action(decided: Decided, inputs: Inputs, control: CpuControl) -> tuple[Action, str]:
-    """In the words of a JobGrowth's history, and the unit of its amounts."""
-    action, unit = _tried(decided, inputs, control)
-    return (action.model_copy(update={"result": WITHHELD}) if decided.guard else action), unit
-
-
 def _tried(decided: Decided, inputs: Inputs, control: CpuControl) -> tuple[Action, str]:
-    """As if it had been tried; what a guard withheld has the guard's reason as its detail."""
+    """In the words of a JobGrowth's history, and the unit of its amounts; as if a guard had withheld nothing.
+
+    What was withheld has the guard's reason as its detail.
+    """
     now, uid, node, reason = inputs.snapshot.taken_at_seconds, decided.job, decided.node, decided.reason
     result, detail = cast("OutcomeResult", decided.result or "deferred"), decided.withheld or decided.detail
     before, after = decided.before or 0, decided.after or 0

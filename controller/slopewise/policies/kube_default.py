@@ -68,7 +68,9 @@ class Policy:
     def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
         """No resize; every arriving job on the node with the best score, one after another."""
         scored = self._requested(snapshot)
-        reserved = _reserved_millicores(snapshot)
+        # Without defaults: a pod that requests nothing fits everywhere.
+        jobs_on = snapshot.jobs_by_node()
+        reserved = {name: sum(job.allocation.request_millicores for job in jobs) for name, jobs in jobs_on.items()}
 
         def cost(arrival: Arrival, node: Node) -> float:
             bound = node.requests_max_millicores
@@ -98,12 +100,6 @@ class Policy:
             return DEFAULT_MILLICORES, DEFAULT_MEMORY_BYTES
         millicores = pod.allocation.request_millicores if isinstance(pod, Job) else pod.request_millicores
         return millicores or DEFAULT_MILLICORES, pod.memory_request_bytes or DEFAULT_MEMORY_BYTES
-
-
-def _reserved_millicores(snapshot: ClusterSnapshot) -> dict[str, int]:
-    """What is reserved on each node, without defaults: a pod that requests nothing fits everywhere."""
-    jobs_on = snapshot.jobs_by_node()
-    return {name: sum(job.allocation.request_millicores for job in jobs) for name, jobs in jobs_on.items()}
 
 
 def _score(requested: _Requested, node: Node) -> float:

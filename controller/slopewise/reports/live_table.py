@@ -163,7 +163,9 @@ def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]
     if learning:
         yield Column("LOSS", 7, lambda row: Text(_figure(row.loss)), "right")
     yield sized(_SHORT_CLASS, rows, lambda row: Text(shortened(plain(row.job_class or UNKNOWN), 8)))
-    yield Column(_USED, 5, _used, "right")
+    yield Column(
+        _USED, 5, lambda row: Text(UNKNOWN if row.cpu_cores_used is None else f"{row.cpu_cores_used:.2f}"), "right"
+    )
     if not wide and _meanings(rows):
         yield sized(_LONG_CLASS, rows, _class_and_meaning, instead_of=_SHORT_CLASS)
     if learning:
@@ -176,10 +178,6 @@ def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]
             lambda row: one_line("; ".join(filter(None, (row.note, row.reason)))),
             fills=True,
         )
-
-
-def _used(row: LiveRow) -> Text:
-    return Text(UNKNOWN if row.cpu_cores_used is None else f"{row.cpu_cores_used:.2f}")
 
 
 def _class_and_meaning(row: LiveRow) -> Text:

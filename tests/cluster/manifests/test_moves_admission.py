@@ -20,7 +20,7 @@ from slopewise.adapters.kube.cache.records import MOVE, MOVES_ALLOWED, MOVES_LAB
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.protocol import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Json, path_of
 from slopewise.adapters.kube.moves.eviction import evict
-from slopewise.adapters.kube.moves.node_affinity import pinned
+from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.adapters.kube.moves.scheduling_gate import Aim, release_patch
 
 DRY = {"dryRun": "All"}

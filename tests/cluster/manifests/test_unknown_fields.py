@@ -26,7 +26,7 @@ from slopewise.adapters.kube.cache.records import AT_TARGET, FINALIZER, MANAGED_
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.protocol import Json, path_of
 from slopewise.adapters.kube.events import REPORTING_CONTROLLER
-from slopewise.adapters.kube.moves.node_affinity import pinned
+from slopewise.adapters.kube.moves.node_predicates import pinned
 
 GROUP = "tomorrow.slopewise.dev"
 VERSION = f"{GROUP}/v1"
