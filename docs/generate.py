@@ -22,11 +22,10 @@ from slopewise import policies
 from slopewise.commands.app import app
 from slopewise.config.jobs_file import OWN_VARIABLES, JobEntry
 from slopewise.config.quantities import cpu_quantity
-from slopewise.config.selectors import LabelSelector
-from slopewise.config.training_policy import TrainingPolicy
+from slopewise.config.training_policy import LabelSelector, TrainingPolicy
 from slopewise.guards.memory import MIN_SAMPLES, REFUSED_SECONDS
 from slopewise.memory_sizing import HEADROOM, LIMIT_STEP, NEAR_LIMIT
-from slopewise.model.job_classes import RELEASES_MEMORY
+from slopewise.model.learning import RELEASES_MEMORY
 from slopewise.policy_listing import describe
 
 HERE = Path(__file__).resolve().parent

@@ -24,8 +24,7 @@ from setting import bring_kinds, connect, own_namespace, policy, wait_for
 
 from slopewise.adapters.clock import SystemClock
 from slopewise.manager.move_loop import MoveController
-from slopewise.manager.options import Rates
-from slopewise.manager.shared import SharedState
+from slopewise.manager.shared import Rates, SharedState
 from slopewise.model import ClusterSnapshot, Decisions, JobState, MemoryState, Migrate, Place
 from slopewise.telemetry.metrics import configure_logging
 from testbed.images import BASE_IMAGE

@@ -21,8 +21,7 @@ from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.protocol import FIELD_MANAGER, STRATEGIC_MERGE_PATCH
 from slopewise.config.quantities import cpu_quantity
-from slopewise.manager.options import Rates
-from slopewise.manager.shared import SharedState
+from slopewise.manager.shared import Rates, SharedState
 from slopewise.model import ClusterSnapshot, Decisions, MemoryState, Resize
 from slopewise.telemetry.metrics import configure_logging
 from testbed.cgroups import OURS, hierarchies

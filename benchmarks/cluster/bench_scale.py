@@ -32,7 +32,7 @@ from setting import bring_kinds, connect, own_namespace, policy
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.local.prometheus_server import PrometheusServer, TargetGroup, find_prometheus
 from slopewise.loop import calm_garbage_collector
-from slopewise.manager.options import Rates
+from slopewise.manager.shared import Rates
 from slopewise.telemetry.metrics import configure_logging
 from testbed.simulated import CONTAINER, NAMESPACE
 

@@ -22,9 +22,8 @@ from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import EVERYTHING, PrometheusReader, PrometheusReading, Scope
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.manager.metrics import ClusterMetrics
-from slopewise.manager.options import ClusterOptions, Rates
 from slopewise.manager.policy_runner import PolicyRunner
-from slopewise.manager.shared import SharedState, make_shared_state
+from slopewise.manager.shared import ClusterOptions, Rates, SharedState, make_shared_state
 from slopewise.model import PassReport
 from slopewise.policies import PolicyProtocol
 from slopewise.telemetry.metrics import Instruments

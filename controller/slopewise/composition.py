@@ -57,7 +57,9 @@ class Composed:
 
     def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
         """The first policy's resizes, the second one's moves, and the reasons and the memory of both."""
-        for_cpu = {uid: _cpu_view(known) for uid, known in memory.jobs.items()}
+        for_cpu = {
+            uid: known.altered(placement=None) if known.placement else known for uid, known in memory.jobs.items()
+        }
         for_placement = {uid: _placement_view(known) for uid, known in memory.jobs.items()}
         of_cpu = self._cpu.decide(snapshot, replace(memory, jobs=for_cpu, placement_nodes={}))
         of_nodes = self._placement.decide(
@@ -86,10 +88,6 @@ class Composed:
     def _reasons(self, of_cpu: Mapping[str, str], of_nodes: Mapping[str, str]) -> dict[str, str]:
         """Both reasons of each job, in the order of what is carried out."""
         return {uid: f"{reason}; {self._placement_name}: {of_nodes[uid]}" for uid, reason in of_cpu.items()}
-
-
-def _cpu_view(known: JobMemory) -> JobMemory:
-    return known if known.placement is None else known.altered(placement=None)
 
 
 def _placement_view(known: JobMemory) -> JobMemory:

@@ -28,7 +28,7 @@ from slopewise.model import (
     MemoryUse,
     ResizeMemory,
 )
-from slopewise.model.job_classes import RELEASES_MEMORY, with_meaning
+from slopewise.model.learning import RELEASES_MEMORY, with_meaning
 from slopewise.text import mebibytes
 
 HEADROOM = 1.2

@@ -14,9 +14,8 @@ from slopewise import memory_sizing
 from slopewise.errors import ObservationError, PolicyError
 from slopewise.estimators import measurements, promises
 from slopewise.feedback import move_tracking, rollback
-from slopewise.feedback.originals import in_turn, remember_changes, remember_originals
-from slopewise.feedback.pass_settings import PassSettings
-from slopewise.feedback.pass_timing import Stopwatch, next_pass_at_seconds
+from slopewise.feedback.pass_settings import PassSettings, Stopwatch, next_pass_at_seconds
+from slopewise.feedback.restore import in_turn, remember_changes, remember_originals
 from slopewise.guards import at_target
 from slopewise.guards.context import PassContext
 from slopewise.guards.review import Reviewed, review

@@ -15,8 +15,8 @@ from support.managed_pods import parsed
 from support.waiting import wait_for
 
 from slopewise.adapters.clock import SystemClock
-from slopewise.adapters.kube.cache.quantities import cpu_millicores
 from slopewise.adapters.kube.cache.records import ManagedPod
+from slopewise.adapters.kube.cache.wire import cpu_millicores
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.meanings import Refused, explain

@@ -21,8 +21,7 @@ from slopewise.adapters.kube.cache.reflector import Reflector
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.observer import KubeObserver, Stores
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
-from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
-from slopewise.adapters.kube.workloads.owners import Owners
+from slopewise.adapters.kube.workloads.owners import Owners, WatchedJobIndex
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.adapters.prometheus.reader import PrometheusReader
 from slopewise.config.training_policy import EvaluationSettings, TrainingPolicySpec

@@ -11,8 +11,7 @@ from support.command_line import slopewise
 from slopewise.adapters.prometheus.evaluations import _step_warning
 from slopewise.adapters.prometheus.missing_evaluations import _preset
 from slopewise.adapters.prometheus.queries import STEP_LABELS
-from slopewise.config.metric_mappings import EvaluationMapping, ResponseMapping
-from slopewise.config.metric_presets import EVALUATION_PRESETS, RESPONSE_PRESETS
+from slopewise.config.metric_mappings import EVALUATION_PRESETS, RESPONSE_PRESETS, EvaluationMapping, ResponseMapping
 from slopewise.config.training_policy import load_training_policy
 from slopewise_exporter.asgi import ResponseTimes
 from slopewise_exporter.responses import UNTIMED_PATHS

@@ -17,7 +17,7 @@ import psutil
 import pytest
 from support import waiting
 
-from slopewise.adapters.local.limiters.mounts import own_cgroups
+from slopewise.adapters.local.limiters.choose import own_cgroups
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, PrometheusServer
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import TrainingPolicy

@@ -32,7 +32,7 @@ from slopewise.adapters.local.crash_journal import clean_up_after_killed, defaul
 from slopewise.adapters.local.job_processes import BUILT_IN_ENVIRONMENT
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.limiters.base import UNLIMITED
-from slopewise.adapters.local.memory import FileMemory
+from slopewise.adapters.local.ports import FileMemory
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.pass_settings import pass_settings
 from slopewise.local.session import Session

@@ -5,7 +5,7 @@ Every page is of a process that has answered 40 requests in 8 seconds, or that h
 
 from __future__ import annotations
 
-from slopewise.config.metric_presets import EvaluationPreset, ResponsePreset
+from slopewise.config.metric_mappings import EvaluationPreset, ResponsePreset
 
 
 def histogram(name: str, labels: str, count: int, total: float) -> str:

@@ -20,8 +20,8 @@ from support.controller_process import ControllerProcess
 from support.gateway import TEST_LABEL, Gateway, Request
 from support.waiting import wait_for
 
-from slopewise.adapters.kube.cache.quantities import cpu_millicores
 from slopewise.adapters.kube.cache.records import API_VERSION, FINALIZER
+from slopewise.adapters.kube.cache.wire import cpu_millicores
 from slopewise.model import CpuAllocation
 
 EVEN_SHARES = {"name": "even-shares"}

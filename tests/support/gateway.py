@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from slopewise.adapters.kube.client.paths import resource_of
+from slopewise.adapters.kube.client.protocol import resource_of
 
 TEST_LABEL = "slopewise.dev/test-namespace"
 """On a policy: the namespace of the test that made it. Only these are shown to the test's controller."""

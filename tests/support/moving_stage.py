@@ -21,7 +21,7 @@ from support.movable import MovableTrainings
 from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.records import API_VERSION, MOVE
-from slopewise.adapters.kube.moves.node_affinity import is_pinned_to
+from slopewise.adapters.kube.moves.node_predicates import is_pinned_to
 
 HERE, THERE = "node-b", "node-a"
 REAL_NODES = {"matchExpressions": [{"key": "slopewise.dev/testbed-cpus", "operator": "Exists"}]}

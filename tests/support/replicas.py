@@ -35,8 +35,8 @@ from slopewise.adapters.kube.cache.records import API_VERSION, FINALIZER, MANAGE
 from slopewise.adapters.kube.connection import LEASE_NAME, Connection
 from slopewise.adapters.kube.leader_election import Terms
 from slopewise.manager.metrics import ClusterMetrics
-from slopewise.manager.options import ClusterOptions
 from slopewise.manager.replica import Replica, policy_of_file
+from slopewise.manager.shared import ClusterOptions
 from slopewise.own_policies import catalogue
 from slopewise.signals import StopSignal
 from slopewise.telemetry.metrics import Instruments, configure_logging

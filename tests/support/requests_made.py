@@ -23,7 +23,7 @@ from slopewise.adapters.kube.cache.records import PLACED, ManagedPod
 from slopewise.adapters.kube.connection import Connection, make_elector
 from slopewise.adapters.kube.events import About, Event, EventRecorder
 from slopewise.adapters.kube.leader_election import Terms
-from slopewise.adapters.kube.moves.node_affinity import pinned
+from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.adapters.kube.moves.suspend.begin import CONTROLLER_UID
 from slopewise.adapters.kube.restorer import Restorer
 from slopewise.adapters.kube.state.freezes import FreezeDocument, freeze_path
@@ -31,9 +31,8 @@ from slopewise.adapters.kube.state.training_policies import PolicyDocument, add_
 from slopewise.adapters.kube.watches import make_watches, wait_for_watches
 from slopewise.crds.policy_status import PolicyFacts
 from slopewise.manager.metrics import ClusterMetrics
-from slopewise.manager.options import ClusterOptions
 from slopewise.manager.policy_runner import PolicyRunner
-from slopewise.manager.shared import make_shared_state
+from slopewise.manager.shared import ClusterOptions, make_shared_state
 from slopewise.model import Migrate, Place
 from slopewise.operate.sweep import Sweeper
 from slopewise.signals import StopSignal

@@ -15,8 +15,8 @@ import requests
 from support.cluster import Kubectl, PodShape
 from support.waiting import wait_for
 
-from slopewise.adapters.kube.cache.quantities import cpu_millicores
 from slopewise.adapters.kube.cache.records import API_VERSION
+from slopewise.adapters.kube.cache.wire import cpu_millicores
 
 METRICS_PORT = 9464
 PERIOD_MICROSECONDS = 100_000

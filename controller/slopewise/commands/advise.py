@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +18,7 @@ from slopewise.commands.options import (
     PrometheusOfHistory,
     QueryTimeout,
     ReportFile,
+    RowsFormat,
     Since,
     complete_policy,
     history_options,
@@ -27,14 +27,6 @@ from slopewise.signals import orderly_stop
 
 if TYPE_CHECKING:
     from slopewise.advise.advice import Advice
-
-
-class AdviceFormat(StrEnum):
-    """How advice is printed."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
 
 
 def advise(
@@ -58,7 +50,7 @@ def advise(
     ] = None,
     max_jobs: MaxJobs = 20_000,
     timeout: QueryTimeout = 60.0,
-    output: Annotated[AdviceFormat, typer.Option("--output", "-o", help="How to print it.")] = AdviceFormat.table,
+    output: Annotated[RowsFormat, typer.Option("--output", "-o", help="How to print it.")] = RowsFormat.table,
     report: ReportFile = None,
     policy_out: Annotated[Path | None, typer.Option(help="Write the proposed TrainingPolicy.")] = None,
 ) -> None:
@@ -91,14 +83,14 @@ def advise(
         raise typer.Exit(advice.stopped.exit_code)
 
 
-def _print_advice(advice: Advice, output: AdviceFormat, report: Path | None, policy_out: Path | None) -> None:
+def _print_advice(advice: Advice, output: RowsFormat, report: Path | None, policy_out: Path | None) -> None:
     from slopewise.advise.sections import report_of
     from slopewise.reports.page import write_page, write_report
     from slopewise.reports.report import terminal
 
-    if output is AdviceFormat.json:
+    if output is RowsFormat.json:
         print_json(advice.as_json())
-    elif output is AdviceFormat.csv:
+    elif output is RowsFormat.csv:
         typer.echo(advice.csv_text(), nl=False)
     else:
         out.print(terminal(report_of(advice)))

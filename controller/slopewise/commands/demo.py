@@ -20,8 +20,8 @@ from slopewise.commands.options import (
     PolicyFile,
     ReportFile,
     complete_runnable_policy,
+    refuse,
 )
-from slopewise.commands.refusals import refuse
 from slopewise.extras import require
 from slopewise.signals import orderly_stop
 

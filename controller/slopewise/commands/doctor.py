@@ -20,8 +20,10 @@ from slopewise.commands.options import (
     OutputFormat,
     PrometheusConfig,
     ScrapeInterval,
+    given,
+    refuse,
+    refuse_clusters,
 )
-from slopewise.commands.refusals import given, refuse, refuse_clusters
 
 if TYPE_CHECKING:
     from slopewise.adapters.http.config import Endpoint

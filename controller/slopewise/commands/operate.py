@@ -19,9 +19,11 @@ from slopewise.commands.options import (
     Output,
     OutputFormat,
     PoliciesFolders,
+    RowsFormat,
     complete_workload,
+    refuse,
+    refuse_clusters,
 )
-from slopewise.commands.refusals import refuse, refuse_clusters
 from slopewise.errors import UsageError
 from slopewise.signals import received_signals
 
@@ -63,14 +65,6 @@ def status(
         out.print(overview.troubles_table(troubles))
 
 
-class HistoryFormat(StrEnum):
-    """How actions are printed."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-
-
 def history(
     call: typer.Context,
     job: Annotated[
@@ -87,8 +81,8 @@ def history(
     context: KubeContext = None,
     namespace: OneNamespace = None,
     output: Annotated[
-        HistoryFormat, typer.Option("--output", "-o", help="Print a table, one JSON object, or CSV for a notebook.")
-    ] = HistoryFormat.table,
+        RowsFormat, typer.Option("--output", "-o", help="Print a table, one JSON object, or CSV for a notebook.")
+    ] = RowsFormat.table,
 ) -> None:
     """Print the last ten resizes, placements and moves of each job of a cluster, or all of a decision record.
 
@@ -99,7 +93,7 @@ def history(
 
     if record is not None:
         refuse_clusters(call, "--record")
-        from slopewise.operate.recorded_history import history_recorded
+        from slopewise.operate.recorded import history_recorded
 
         lines = history_recorded(record, job, announce, withheld=withheld)
     else:
@@ -108,9 +102,9 @@ def history(
         from slopewise.operate.growths import read_history
 
         lines = read_history(Connection(kubeconfig, context, namespace), job)
-    if output is HistoryFormat.json:
+    if output is RowsFormat.json:
         print_json(as_json(lines))
-    elif output is HistoryFormat.csv:
+    elif output is RowsFormat.csv:
         typer.echo(csv_text(lines), nl=False)
     else:
         out.print(listing(lines), soft_wrap=True)  # a line for a program such as grep is one line

@@ -31,8 +31,9 @@ from slopewise.commands.options import (
     RecordFolder,
     RecordSize,
     ScrapeInterval,
+    given,
+    refuse,
 )
-from slopewise.commands.refusals import given, refuse
 from slopewise.errors import UsageError
 from slopewise.signals import orderly_stop, received_signals
 
@@ -192,8 +193,8 @@ def run_in_cluster(call: typer.Context, asked: ClusterRun) -> NoReturn:
         # These take seconds on a busy node.
         from slopewise.adapters.kube.connection import Connection, lease_namespace_of
         from slopewise.adapters.kube.leader_election import Terms
-        from slopewise.manager.options import ClusterOptions
         from slopewise.manager.replica import run_cluster
+        from slopewise.manager.shared import ClusterOptions
 
         connection = Connection(asked.kubeconfig, asked.context, asked.namespace)
         options = ClusterOptions(

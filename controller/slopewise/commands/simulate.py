@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,26 +21,20 @@ from slopewise.commands.options import (
     PrometheusConfig,
     QueryTimeout,
     ReportFile,
+    RowsFormat,
     Since,
     complete_placing_policy,
     complete_policy,
     history_options,
+    refuse,
+    refuse_beside,
 )
-from slopewise.commands.refusals import refuse, refuse_beside
 from slopewise.errors import UsageError
 from slopewise.signals import orderly_stop
 
 if TYPE_CHECKING:
     from slopewise.simulator.command import SimulateOptions
     from slopewise.simulator.results.sweep_result import SweepResult
-
-
-class SweepFormat(StrEnum):
-    """How the figures of a sweep are printed."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
 
 
 def complete_scenario(incomplete: str) -> list[str]:
@@ -73,8 +66,8 @@ def simulate(
     policies_folders: PoliciesFolders = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds 1 to N; the scenario says how many otherwise.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes at the same time; one a core otherwise.")] = None,
-    output: Annotated[SweepFormat, typer.Option("--output", "-o", help="How to print the figures.")] = (
-        SweepFormat.table
+    output: Annotated[RowsFormat, typer.Option("--output", "-o", help="How to print the figures.")] = (
+        RowsFormat.table
     ),
     report: ReportFile = None,
     trace: Annotated[Path | None, typer.Option(help="Write every event of every run as a line of JSON.")] = None,
@@ -151,7 +144,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep
 
 
-def _run(options: SimulateOptions, output: SweepFormat, *, everything: bool) -> None:
+def _run(options: SimulateOptions, output: RowsFormat, *, everything: bool) -> None:
     from slopewise.simulator.command import run_simulate
 
     result = run_simulate(options, err)
@@ -161,14 +154,14 @@ def _run(options: SimulateOptions, output: SweepFormat, *, everything: bool) -> 
         raise typer.Exit(result.stopped.exit_code)
 
 
-def _print_result(result: SweepResult, output: SweepFormat, report: Path | None, *, everything: bool) -> None:
+def _print_result(result: SweepResult, output: RowsFormat, report: Path | None, *, everything: bool) -> None:
     from slopewise.reports.page import write_report
     from slopewise.reports.report import terminal
     from slopewise.simulator.results.sections import report_of
 
-    if output is SweepFormat.json:
+    if output is RowsFormat.json:
         print_json(result.as_json())
-    elif output is SweepFormat.csv:
+    elif output is RowsFormat.csv:
         typer.echo(result.csv_text(), nl=False)
     else:
         out.print(terminal(report_of(result, everything=everything)))

@@ -11,8 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from slopewise.commands.console import out, print_json
-from slopewise.commands.options import Kubeconfig, KubeContext, LeaseNamespace, OneNamespace, Output, OutputFormat
-from slopewise.commands.refusals import refuse, refuse_clusters
+from slopewise.commands.options import (
+    Kubeconfig,
+    KubeContext,
+    LeaseNamespace,
+    OneNamespace,
+    Output,
+    OutputFormat,
+    refuse,
+    refuse_clusters,
+)
 from slopewise.errors import UsageError
 from slopewise.signals import StopSignal, received_signals
 

@@ -120,7 +120,7 @@ def _keys_beside(model: type[BaseModel], location: tuple[int | str, ...]) -> lis
         if field is None or inner is None:
             break
         here = inner
-        if _holds_many(field.annotation):
+        if any(get_origin(each) in (list, dict) for each in (field.annotation, *get_args(field.annotation))):
             next(parts, None)  # the place in the list, or the key in the mapping
     return sorted(field.alias or name for name, field in here.model_fields.items())
 
@@ -130,7 +130,3 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((model for each in get_args(annotation) if (model := _model_in(each))), None)
-
-
-def _holds_many(annotation: Any) -> bool:
-    return any(get_origin(each) in (list, dict) for each in (annotation, *get_args(annotation)))

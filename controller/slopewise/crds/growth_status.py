@@ -19,8 +19,7 @@ from slopewise.config.training_policy import Mode
 from slopewise.crds import oversubscription, promise_status
 from slopewise.crds.conditions import Condition, Status, Wanted, timestamp, updated
 from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
-from slopewise.crds.memory_columns import memory_of, memory_reason
-from slopewise.crds.progress import eta, progress_ratio
+from slopewise.crds.workload_columns import eta, memory_of, memory_reason, progress_ratio
 from slopewise.estimators import growth
 from slopewise.estimators.step_cost import oversubscribed
 from slopewise.guards.permission import canary, is_by_mode

@@ -1,12 +1,17 @@
 """The lines of a decision record, their schema and their encoding.
 
 A record is a sequence of JSON lines. A `settings` line holds the policy document; each `pass` line after it holds the
-inputs of one pass, how its decisions were carried out, and what was decided.
+inputs of one pass, how its decisions were carried out, and what was decided. Memory is stored as differences to that of
+the pass before, since most passes begin with what was saved. Levels that are no numbers, which JSON cannot hold, are
+taken out of the snapshot and put back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
@@ -16,6 +21,7 @@ from slopewise.model import (
     ClassFigures,
     ClusterSnapshot,
     Departed,
+    Job,
     JobMemory,
     MemoryState,
     NodeMemory,
@@ -181,3 +187,83 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 _ORDERED = msgspec.json.Encoder(order="deterministic")
+
+
+PARTS = ("nodes", "placement_nodes", "arriving", "classes")
+
+
+def change_of(before: MemoryState | None, now: MemoryState) -> MemoryChange:
+    """What turns `before` into `now`; all of `now` where there is no `before`."""
+    base = MemoryState() if before is None else before
+    return MemoryChange(
+        whole=before is None,
+        jobs={uid: known for uid, known in now.jobs.items() if base.jobs.get(uid) != known},
+        gone=tuple(uid for uid in base.jobs if uid not in now.jobs),
+        order=tuple(now.jobs) if list(_merged(base.jobs, now.jobs)) != list(now.jobs) else None,
+        departed=now.departed if now.departed != base.departed else None,
+        **{part: dict(getattr(now, part)) for part in PARTS if not _same(getattr(base, part), getattr(now, part))},
+    )
+
+
+def changed(before: MemoryState | None, change: MemoryChange) -> MemoryState:
+    """The memory that a pass began with."""
+    base = MemoryState() if before is None or change.whole else before
+    jobs = {uid: known for uid, known in base.jobs.items() if uid not in change.gone} | change.jobs
+    if change.order is not None:
+        jobs = {uid: jobs[uid] for uid in change.order}
+    parts: dict[str, Any] = {part: value for part in PARTS if (value := getattr(change, part)) is not None}
+    if change.departed is not None:
+        parts["departed"] = change.departed
+    return replace(base, jobs=jobs, **parts)
+
+
+def _merged(before: Mapping[str, JobMemory], now: Mapping[str, JobMemory]) -> dict[str, object]:
+    """The uids of `now` in the order that `changed` gives them."""
+    return {uid: None for uid in before if uid in now} | dict.fromkeys(now)
+
+
+def _same(before: Mapping[str, object], now: Mapping[str, object]) -> bool:
+    """Equal, in the same order: the class that was seen last is the last one."""
+    return before == now and list(before) == list(now)
+
+
+def without_nan(snapshot: ClusterSnapshot) -> tuple[ClusterSnapshot, tuple[NotFinite, ...]]:
+    """The snapshot with 0 for levels that are not finite, and which those were."""
+    found = {job.uid: marks for job in snapshot.jobs if (marks := tuple(_of(job)))}
+    if not found:
+        return snapshot, ()
+    zeros = {uid: [NotFinite(uid, "0", mark.point) for mark in marks] for uid, marks in found.items()}
+    return _with_levels(snapshot, zeros), tuple(mark for marks in found.values() for mark in marks)
+
+
+def with_nan(snapshot: ClusterSnapshot, not_finite: Sequence[NotFinite]) -> ClusterSnapshot:
+    """The snapshot as it was."""
+    if not not_finite:
+        return snapshot
+    by_job: defaultdict[str, list[NotFinite]] = defaultdict(list)
+    for mark in not_finite:
+        by_job[mark.job].append(mark)
+    return _with_levels(snapshot, by_job)
+
+
+def _of(job: Job) -> Iterator[NotFinite]:
+    if job.evaluation is not None and not math.isfinite(job.evaluation.level):
+        yield NotFinite(job.uid, str(job.evaluation.level))
+    for index, point in enumerate(job.points):
+        if not math.isfinite(point.level):
+            yield NotFinite(job.uid, str(point.level), index)
+
+
+def _with_levels(snapshot: ClusterSnapshot, levels: dict[str, list[NotFinite]]) -> ClusterSnapshot:
+    return replace(snapshot, jobs=tuple(_with_level(job, levels.get(job.uid, ())) for job in snapshot.jobs))
+
+
+def _with_level(job: Job, levels: Sequence[NotFinite]) -> Job:
+    evaluation, points = job.evaluation, list(job.points)
+    for mark in levels:
+        level = float(mark.level)
+        if mark.point is not None:
+            points[mark.point] = points[mark.point]._replace(level=level)
+        elif evaluation is not None:
+            evaluation = replace(evaluation, level=level)
+    return replace(job, evaluation=evaluation, points=tuple(points)) if levels else job

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from slopewise.decision_record.files import older
-from slopewise.decision_record.lines import SCHEMA, Line, Pass, Settings, decode
-from slopewise.decision_record.not_finite import with_nan
+from slopewise.decision_record.lines import SCHEMA, Line, Pass, Settings, decode, with_nan
 from slopewise.errors import UsageError
 from slopewise.model import ClusterSnapshot
 

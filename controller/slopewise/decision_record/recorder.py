@@ -25,11 +25,11 @@ from slopewise.decision_record.lines import (
     Pass,
     Result,
     Settings,
+    change_of,
     digest,
     encode,
+    without_nan,
 )
-from slopewise.decision_record.memory_changes import change_of
-from slopewise.decision_record.not_finite import without_nan
 from slopewise.errors import ActuationError
 from slopewise.model import (
     ClusterSnapshot,

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from slopewise.config.pass_settings import pass_settings, policy_of
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.config.validation import validate
-from slopewise.decision_record.lines import Answer, Decided, Pass, Result, Settings
-from slopewise.decision_record.memory_changes import changed
+from slopewise.decision_record.lines import Answer, Decided, Pass, Result, Settings, changed
 from slopewise.decision_record.reader import RecordedPass, snapshot_of
 from slopewise.decision_record.recorder import ANSWERS, result_of
 from slopewise.errors import ActuationError

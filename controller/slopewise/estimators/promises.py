@@ -74,7 +74,7 @@ def confirm(snapshot: ClusterSnapshot, memory: MemoryState, interval_seconds: fl
         if job.state.ended or (standing is None and known.objective_missed is None and known.hopeless is None):
             continue
         missed = _is_below(standing.qoe if standing else None)
-        hopeless = _is_hopeless(standing.deadline if standing else None)
+        hopeless = standing.deadline.hopeless if standing and standing.deadline else None
         after = known.altered(
             objective_missed=_confirmed(known.objective_missed, enough_seconds, now, found=missed),
             hopeless=_confirmed(known.hopeless, enough_seconds, now, found=hopeless),
@@ -150,10 +150,6 @@ def _target(job: Job, known: JobMemory) -> TargetStanding | None:
 def _is_below(qoe: QoeStanding | None) -> bool | None:
     """None: no objective, or not timed yet."""
     return None if qoe is None or qoe.listed is None else qoe.listed == BELOW
-
-
-def _is_hopeless(deadline: DeadlineStanding | None) -> bool | None:
-    return None if deadline is None else deadline.hopeless
 
 
 def _confirmed(before: Confirmed | None, enough_seconds: float, now: float, *, found: bool | None) -> Confirmed | None:

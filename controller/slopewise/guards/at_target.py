@@ -110,7 +110,8 @@ def remember(memory: MemoryState, outcomes: Sequence[Outcome[Decision]]) -> Memo
     for uid, known in memory.jobs.items():
         outcome = results.get(JobUid.of(uid).workload)
         if outcome is not None and known.stop is not None:
-            changed[uid] = known.altered(stop=_with_result(known.stop, outcome))
+            detail = "" if outcome.result == "applied" else outcome.detail
+            changed[uid] = known.altered(stop=structs.replace(known.stop, result=outcome.result, detail=detail))
     return replace(memory, jobs={**memory.jobs, **changed})
 
 
@@ -146,11 +147,6 @@ def at_target(job: Job) -> str:
         return "its evaluation is not known now"
     name, sign = ("evaluation", "≥") if evaluation.objective == "max" else ("loss", "≤")
     return f"{name} {evaluation.level:.3g} {sign} {target:.3g}"
-
-
-def _with_result(stop: StopRecord, outcome: Outcome[Decision]) -> StopRecord:
-    detail = "" if outcome.result == "applied" else outcome.detail
-    return structs.replace(stop, result=outcome.result, detail=detail)
 
 
 def _without_former_processes(memory: MemoryState, jobs: Sequence[Job]) -> MemoryState:

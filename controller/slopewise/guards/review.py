@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from slopewise.guards import at_target, memory, migrations, moves, resize
+from slopewise.guards import at_target, memory, moves, resize
 from slopewise.guards.context import PassContext
 from slopewise.guards.framework import ATTEMPTS, ROUTINE, Decided, Guard, Refusal, Stage, routine, withheld_by
 from slopewise.guards.move_budgets import JOINT_GUARDS
@@ -137,9 +137,7 @@ def _verdict(unit: tuple[Decision, ...], context: PassContext) -> tuple[Decision
     if refused:
         uid, (_, reason) = next(iter(refused.items()))
         whose = context.jobs[uid].name if uid in context.jobs else uid
-        others = Refusal(
-            migrations.all_or_nothing.__name__, f"moves whole or not at all, and {whose} may not: {reason}"
-        )
+        others = Refusal(moves.all_or_nothing.__name__, f"moves whole or not at all, and {whose} may not: {reason}")
         return [withheld_by(each, refused.get(each.job_uid, others)) for each in unit]
     moved = tuple(verdict for verdict in judged.values() if isinstance(verdict, Place | Migrate))
     together = moves.together(moved, context)
@@ -163,7 +161,7 @@ def _place(withheld: Withheld[Decision]) -> tuple[int, int]:
 def guard_names() -> list[str]:
     """All guards in their order, as `Withheld.guard` names them."""
     resizing = [*permission_names(Resize), *_names(resize.GUARDS), resize.CAPACITY]
-    moved = [*permission_names(Migrate), *_names(moves.MOVE_GUARDS, migrations.MIGRATION_GUARDS, JOINT_GUARDS)]
+    moved = [*permission_names(Migrate), *_names(moves.MOVE_GUARDS, moves.MIGRATION_GUARDS, JOINT_GUARDS)]
     stopped = [*permission_names(Stop), *_names(at_target.STOP_GUARDS)]
     return [moving.__name__, *resizing, *moved, ATTEMPTS, stopping.__name__, *stopped]
 

@@ -165,7 +165,7 @@ def _columns(jobs: Sequence[LocalJobResult]) -> Iterator[Column[LocalJobResult]]
     yield sized("STATE", jobs, lambda job: rich_text.Text(plain(job.state), style=_STATE_STYLES.get(job.state, "")))
     yield sized("TIME", jobs, lambda job: rich_text.Text(_known(job.jct_seconds, duration)), "right")
     if any(job.qoe_seconds is not None for job in jobs):
-        yield sized("TIME / GOAL", jobs, lambda job: rich_text.Text(_of(job.pace_seconds, job.qoe_seconds)))
+        yield sized("TIME / GOAL", jobs, lambda job: rich_text.Text(of_bound(job.pace_seconds, job.qoe_seconds)))
     if any(job.deadline_seconds is not None for job in jobs):
         yield sized("DEADLINE", jobs, _deadline)
     yield sized("LOSS", jobs, _loss)
@@ -176,10 +176,6 @@ def _columns(jobs: Sequence[LocalJobResult]) -> Iterator[Column[LocalJobResult]]
 
 def _known(value: float | None, written: Any) -> str:
     return UNKNOWN if value is None else str(written(value))
-
-
-def _of(value: float | None, bound: float | None) -> str:
-    return UNKNOWN if bound is None else of_bound(value, bound)
 
 
 def _deadline(job: LocalJobResult) -> rich_text.Text:

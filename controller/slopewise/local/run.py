@@ -29,14 +29,13 @@ from slopewise.config.pass_settings import runnable_name
 from slopewise.config.training_policy import PolicyChoice, TrainingPolicy, TrainingPolicySpec, load_training_policy
 from slopewise.decision_record.recorder import RecordOptions
 from slopewise.errors import UsageError
-from slopewise.local.live import NO_LOSS, Progress, Screen, live_rows
+from slopewise.local.live import NO_LOSS, Progress, Screen, configure_short_lines, live_rows
 from slopewise.local.result import LocalResult, gather
 from slopewise.local.session import OWN_SCRAPE_SECONDS, PrometheusInUse, Session, SessionPlan
-from slopewise.local.short_lines import configure_short_lines
 from slopewise.local.workshop import Announce, Workshop
 from slopewise.loop import calm_garbage_collector
 from slopewise.model import CpuControl
-from slopewise.model.job_classes import MEANINGS
+from slopewise.model.learning import MEANINGS
 from slopewise.own_policies import catalogue
 from slopewise.reports.live_table import LiveRow
 from slopewise.signals import Interrupted

@@ -25,9 +25,8 @@ from slopewise.adapters.local.crashed_runs import NOTHING_EARLIER, EarlierRun
 from slopewise.adapters.local.job_processes import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.limiters.base import Limiter
-from slopewise.adapters.local.memory import FileMemory, inherit
 from slopewise.adapters.local.nodes import split_machine
-from slopewise.adapters.local.ports import DryRunActuator, LocalActuator, LocalObserver
+from slopewise.adapters.local.ports import DryRunActuator, FileMemory, LocalActuator, LocalObserver, inherit
 from slopewise.adapters.local.prometheus_given import RUN_LABEL, GivenPrometheus, check_owner
 from slopewise.adapters.local.prometheus_server import PrometheusServer, TargetGroup
 from slopewise.adapters.local.supervisor import Supervisor
@@ -47,8 +46,7 @@ from slopewise.config.training_policy import TrainingPolicy
 from slopewise.decision_record.recorder import RecordOptions
 from slopewise.errors import SlopewiseError, UsageError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
-from slopewise.feedback.outage import Outage
-from slopewise.feedback.restore import restore_originals
+from slopewise.feedback.restore import Outage, restore_originals
 from slopewise.local.tally import RunTally
 from slopewise.local.workshop import ClosesStack, Workshop
 from slopewise.loop import ControllerLoop, Sink
@@ -124,7 +122,12 @@ class Session(ClosesStack):
         self.revive_at_seconds = 0.0
         self._log = structlog.get_logger("slopewise")
         self.tally = RunTally()
-        self._sinks: tuple[Sink, ...] = (self._keep, self.tally.count, self._place_the_rest, *sinks)
+        self._sinks: tuple[Sink, ...] = (
+            self._keep,
+            self.tally.count,
+            lambda report: self.supervisor.after_pass(report),
+            *sinks,
+        )
         _check_control(plan.policy, workshop.limiter)
         _check_memory(plan.policy)
         _check_interval(plan)
@@ -277,9 +280,6 @@ class Session(ClosesStack):
     def _keep(self, report: PassReport) -> None:
         with self._reports_lock:
             self._reports.append(report)
-
-    def _place_the_rest(self, report: PassReport) -> None:
-        self.supervisor.after_pass(report)
 
     def _supervisor(self, folder: Path) -> Supervisor:
         return Supervisor(

@@ -14,7 +14,7 @@ import structlog
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL, ManagedPod, PodRecord
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
-from slopewise.adapters.kube.workloads.job_index import JobIndex
+from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.crds.inactive_status import Departure
 from slopewise.model import CpuControl, JobUid, PassReport
 from slopewise.ports import Clock

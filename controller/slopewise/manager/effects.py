@@ -18,7 +18,7 @@ from slopewise.adapters.kube.state.training_policies import (
     add_finalizer,
     remove_finalizer,
 )
-from slopewise.adapters.kube.workloads.job_index import JobIndex
+from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.adapters.local.ports import DryRunActuator
 from slopewise.loop import Sink
 from slopewise.memory_in_process import DictionaryMemory

@@ -137,7 +137,9 @@ class PolicyManager:
         if record.deleting:
             self._finalize(key, record)
         elif record.document is None:
-            self._refuse(key, record, record.invalid or f"TrainingPolicy {record.name} cannot be read.")
+            if self._drop(key):
+                invalid = record.invalid or f"TrainingPolicy {record.name} cannot be read."
+                self._report(key, record, invalid=invalid)
         else:
             self._apply(key, record, record.document)
 
@@ -209,11 +211,6 @@ class PolicyManager:
         self._reported.forget(key)
         if self._drop(key):
             self._finalizations.of(record)
-
-    def _refuse(self, key: str, record: PolicyRecord, reason: str) -> None:
-        """Stop its passes, and report the reason: condition, event, log."""
-        if self._drop(key):
-            self._report(key, record, invalid=reason)
 
     def _report(
         self,

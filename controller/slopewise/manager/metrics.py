@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from slopewise.adapters.http.alert_webhook import CallOutcome
-from slopewise.adapters.kube.state.alert_freezes import Stored
+from slopewise.adapters.kube.state.freezes import Stored
 from slopewise.feedback.restore import RestoreReport
 from slopewise.model import FreezeEffect, FreezeScope
 

@@ -26,20 +26,18 @@ from slopewise.adapters.kube.state.freezes import UnlessFrozen
 from slopewise.adapters.kube.state.job_memory import ORIGINALS_A_PASS
 from slopewise.adapters.kube.state.training_policies import Claims, PolicyDocument, PolicyRecord
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
-from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
+from slopewise.adapters.kube.workloads.owners import WatchedJobIndex
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.adapters.prometheus.reader import PrometheusReader
 from slopewise.config.pass_settings import pass_settings, points_seconds, policy_of
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.crds.policy_status import OtherResizers
-from slopewise.decision_record.recorder import Recorder
 from slopewise.errors import ObservationError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
-from slopewise.feedback.outage import Outage
-from slopewise.feedback.restore import RestoreReport, due, restore_originals
+from slopewise.feedback.restore import Outage, RestoreReport, due, restore_originals
 from slopewise.loop import ControllerLoop
 from slopewise.manager.departures import Departures
-from slopewise.manager.restore_reporter import RestoreReporter
+from slopewise.manager.finalization import RestoreReporter
 from slopewise.manager.shared import SharedState
 from slopewise.model import PassReport, acts
 from slopewise.ports import Actuator, Ports
@@ -103,7 +101,9 @@ class PolicyRunner:
         self._ports = Ports(self._observer, self._actuator, self._memory, shared.clock)
         annotated = () if shared.annotations is None else (shared.annotations.sink(self._name),)
         self._sinks = shared.effects.sinks(self._reporter, self._make_departures(), *annotated)
-        self._recorder = self._make_recorder(document)
+        recorded = self._shared.options.record
+        first_changes = self._settings.first_changes_a_pass
+        self._recorder = None if recorded is None else recorded.recorder(document, first_changes)
         if self._recorder is not None:
             self._ports = self._recorder.ports(self._ports)
             self._sinks.append(self._recorder)
@@ -262,10 +262,6 @@ class PolicyRunner:
         return job_uid if managed is None else f"{managed.pod.namespace}/{managed.pod.name}"
 
     # --- the ports -------------------------------------------------------------------------------------------
-
-    def _make_recorder(self, document: TrainingPolicy) -> Recorder | None:
-        record = self._shared.options.record
-        return None if record is None else record.recorder(document, self._settings.first_changes_a_pass)
 
     def _make_reporter(self, status: PolicyDocument | None) -> StatusReporter:
         return StatusReporter(

@@ -2,7 +2,8 @@
 
 It starts the endpoint for probes and metrics, the watches, then the election. Only the replica that holds the lease
 runs `manager/leader.py`; the others keep their watches up to date. A replica that loses the lease exits with status 1,
-and the kubelet restarts it: its pending actions were decided under the lost lease.
+and the kubelet restarts it: its pending actions were decided under the lost lease. With `--once` it runs one pass of
+each policy instead, and ends.
 """
 
 from __future__ import annotations
@@ -18,23 +19,22 @@ from slopewise.adapters.health import HealthServer
 from slopewise.adapters.http import alert_webhook
 from slopewise.adapters.http.access import read_access
 from slopewise.adapters.kube.client.client import KubeApi
-from slopewise.adapters.kube.connection import connect, make_elector, other_leaders
+from slopewise.adapters.kube.connection import connect, make_elector, other_leaders, take_lease
 from slopewise.adapters.kube.leader_election import Elector, NoElection
-from slopewise.adapters.kube.state.training_policies import PolicyRecord
-from slopewise.adapters.kube.watches import make_watches
+from slopewise.adapters.kube.state.training_policies import PolicyDocument, PolicyRecord, add_finalizer
+from slopewise.adapters.kube.watches import make_watches, wait_for_watches
 from slopewise.config.pass_settings import policy_of, with_interval
-from slopewise.config.training_policy import load_training_policy
+from slopewise.config.training_policy import TrainingPolicy, load_training_policy
 from slopewise.errors import SlopewiseError, UsageError
 from slopewise.loop import calm_garbage_collector
-from slopewise.manager.alerts import AlertHandler
-from slopewise.manager.assignment import checked
 from slopewise.manager.finalization import Finalizations, NoFinalizations
-from slopewise.manager.freezes import counted
+from slopewise.manager.freezes import AlertHandler, counted
 from slopewise.manager.leader import PolicyManager
 from slopewise.manager.metrics import ClusterMetrics
-from slopewise.manager.options import ClusterOptions
-from slopewise.manager.run_once import run_once
-from slopewise.manager.shared import SharedState, make_shared_state
+from slopewise.manager.move_loop import finish_moves
+from slopewise.manager.policy_runner import PolicyRunner
+from slopewise.manager.shared import ClusterOptions, SharedState, checked, make_shared_state
+from slopewise.model import acts
 from slopewise.own_policies import catalogue
 from slopewise.signals import StopSignal
 from slopewise.telemetry.metrics import Instruments, configure_logging
@@ -51,7 +51,7 @@ REPEAT_SECONDS = 60.0
 
 
 def run_cluster(options: ClusterOptions, stop: StopSignal, announce: Callable[[str], None]) -> int:
-    """Run until a signal comes (0) or the lease is lost (1); with `once`, one pass of each policy (`run_once.py`)."""
+    """Run until a signal comes (0) or the lease is lost (1); with `once`, one pass of each policy (`run_once`)."""
     file_policy = policy_of_file(options)
     if options.alert_token_file is not None:
         alert_webhook.check_token_file(options.alert_token_file)
@@ -166,7 +166,7 @@ class Replica:
             stack.callback(self.watches.stop)
             self.watches.start()
             # The lease is released last, so that no other replica writes while our last statuses are under way.
-            stack.callback(self._stop_elector)
+            stack.callback(lambda: self.elector.stop())
             stack.callback(self.shared.stop)
             self.shared.start()
             stack.callback(self.leadership.stop, STOP_SECONDS)
@@ -264,5 +264,55 @@ class Replica:
     def _note_lost(self, reason: str) -> None:
         self._lost = reason
 
-    def _stop_elector(self) -> None:
-        self.elector.stop()
+
+MOVES_SECONDS = 120.0
+"""How long the process waits for the end of moves that this pass has begun: a checkpoint, and a start."""
+
+HELD_EXIT_CODE = 4
+REFUSED_EXIT_CODE = FAILED_EXIT_CODE = 1
+
+
+def run_once(shared: SharedState, elector: Elector, stop: StopSignal, announce: Callable[[str], None]) -> int:
+    """0 when every policy had its pass; 4 when one could not observe, 1 when one is invalid or has failed.
+
+    Changes are carried out, unless it is a dry run.
+    """
+    wait_for_watches(shared.watches, stop)
+    take_lease(elector, shared.options.lease_namespace, stop)
+    shared.watches.catch_up()
+    policies = [record for record in shared.claims.policies() if not record.deleting]
+    if not policies:
+        announce("There is no TrainingPolicy; apply one, or name one with --policy-file.")
+    codes = []
+    for record in policies:
+        if stop.number is not None:
+            return stop.exit_code
+        codes.append(_one(shared, record, announce))
+    if not shared.options.dry_run and not finish_moves(shared, MOVES_SECONDS, stop.wait):
+        announce("Moves are under way; another controller, or `slopewise sweep`, continues them.")
+    return max(codes, default=0)
+
+
+def _one(shared: SharedState, record: PolicyRecord, announce: Callable[[str], None]) -> int:
+    """One policy's pass."""
+    if record.document is None:
+        announce(f"slopewise: {record.invalid}")
+        return REFUSED_EXIT_CODE
+    runner = _runner(shared, record, record.document)
+    try:
+        report = runner.one_pass()
+        runner.publish(report)
+    finally:
+        runner.stop()
+    if report.held is None:
+        return 0
+    return FAILED_EXIT_CODE if report.policy_failed else HELD_EXIT_CODE
+
+
+def _runner(shared: SharedState, record: PolicyRecord, document: TrainingPolicy) -> PolicyRunner:
+    """As in `manager/leader.py`: a policy that changes pods gets its finalizer first."""
+    if not record.uid:
+        return PolicyRunner(shared, record, document, None)
+    if acts(document.spec.mode) and not shared.effects.is_held(record):
+        add_finalizer(shared.api, record.name)
+    return PolicyRunner(shared, record, document, PolicyDocument(record))

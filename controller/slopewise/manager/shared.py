@@ -1,40 +1,153 @@
 """The state that all policies of one process share: API clients, watches, memory, writers, rate limits, metrics.
 
-`manager/replica.py` makes it once; each `policy_runner.py` builds its ports from it.
+`manager/replica.py` makes it once; each `policy_runner.py` builds its ports from it. `PolicyAssignment` says which
+policy manages which pod. An invalid policy has no pods: a younger one that selects them manages them.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from slopewise.adapters.clock import SystemClock
-from slopewise.adapters.grafana.annotations import DecisionAnnotations
+from slopewise.adapters.grafana.annotations import DecisionAnnotations, GrafanaAccess
+from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.fencing import FencedApi
 from slopewise.adapters.kube.client.protocol import MayWrite
+from slopewise.adapters.kube.connection import DEFAULT_NAMESPACE, Connection, own_identity
 from slopewise.adapters.kube.events import EventRecorder
+from slopewise.adapters.kube.leader_election import Terms
 from slopewise.adapters.kube.moves.backoff import MoveBackoff
-from slopewise.adapters.kube.moves.consent import allows_moves
 from slopewise.adapters.kube.moves.evict.controller import EvictionController
 from slopewise.adapters.kube.moves.gated_pods import GatedPodController
+from slopewise.adapters.kube.moves.movability_inputs import allows_moves
 from slopewise.adapters.kube.moves.scheduling_gate import GateReleaser
+from slopewise.adapters.kube.moves.suspend.annotation import SuspendedJobs
 from slopewise.adapters.kube.moves.suspend.begin import JobMover
 from slopewise.adapters.kube.moves.suspend.stop import JobStopper
-from slopewise.adapters.kube.moves.suspend.suspended_jobs import SuspendedJobs
 from slopewise.adapters.kube.resize.rate_limiter import Rate, RateLimiter
 from slopewise.adapters.kube.state.freezes import KubeFreezes
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.status_writer import StatusSender, StatusWriter
-from slopewise.adapters.kube.state.training_policies import PolicyRecord
+from slopewise.adapters.kube.state.training_policies import Claims, PolicyRecord, claim_pods
 from slopewise.adapters.kube.watches import Watches
 from slopewise.adapters.kube.workloads.owners import Owners
-from slopewise.manager.assignment import PolicyAssignment
+from slopewise.config.pass_settings import interval_mistake, with_interval
+from slopewise.decision_record.recorder import RecordOptions
 from slopewise.manager.effects import Effects, NoEffects
 from slopewise.manager.metrics import ClusterMetrics
-from slopewise.manager.options import ClusterOptions, Rates
 from slopewise.model import JobUid, MoveUnderWay
 from slopewise.telemetry.metrics import Instruments
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How many pods may be resized a minute, which bounds the effect of an error; each a token bucket."""
+
+    per_node_per_minute: int = 30
+    per_namespace_per_minute: int = 120
+    per_cluster_per_minute: int = 600
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """The command line of `slopewise run`, in a cluster."""
+
+    connection: Connection
+    prometheus_url: str
+    policy_file: Path | None = None
+    scrape_interval_seconds: float = 15.0
+    dry_run: bool = False
+    once: bool = False
+    host: str = "127.0.0.1"
+    port: int = 8080
+    json_logs: bool = False
+    lease_namespace: str = DEFAULT_NAMESPACE
+    identity: str = field(default_factory=own_identity)
+    lease: Terms = field(default_factory=Terms)
+    rates: Rates = Rates()
+    restore_deadline_seconds: float = 60.0
+    """A policy that is deleted waits for its pods' originals no longer than this."""
+    prometheus_config: Path | None = None
+    """The `http_config` for Prometheus."""
+
+    record: RecordOptions | None = None
+    """Where the passes of each policy are recorded; None: nowhere."""
+    alert_token_file: Path | None = None
+    """The token by which Alertmanager may call the webhook; None: there is no webhook."""
+    annotated: GrafanaAccess | None = None
+    """The Grafana in which decisions are annotated; None: none."""
+
+    @property
+    def prometheus(self) -> Endpoint:
+        """The Prometheus that scrapes the trainers."""
+        return Endpoint(self.prometheus_url, self.prometheus_config)
+
+
+def checked(record: PolicyRecord, scrape_interval_seconds: float) -> PolicyRecord:
+    """The record with its interval; invalid, with a message, where that is shorter than the scrape interval."""
+    if record.document is None:
+        return record
+    mistake = interval_mistake(record.document, scrape_interval_seconds)
+    if mistake is None:
+        return replace(record, document=with_interval(record.document, scrape_interval_seconds))
+    reason = f"TrainingPolicy {record.name}: {mistake}, or scrape more often (--scrape-interval)."
+    return replace(record, document=None, invalid=reason)
+
+
+class PolicyAssignment:
+    """Which policy manages which pod, computed again only when an input has changed."""
+
+    def __init__(self, watches: Watches, file_policy: PolicyRecord | None, scrape_interval_seconds: float) -> None:
+        """`file_policy`: the one policy, where it came as a file."""
+        self._watches = watches
+        self._file_policy = None if file_policy is None else (file_policy,)
+        self._scrape_interval_seconds = scrape_interval_seconds
+        self._checked: tuple[tuple[PolicyRecord, ...], tuple[PolicyRecord, ...]] = ((), ())
+        self._known: tuple[tuple[object, ...], Claims] | None = None
+
+    def policies(self) -> tuple[PolicyRecord, ...]:
+        """All current policies, also invalid ones and those that are being deleted.
+
+        The same tuple until something changes.
+        """
+        if self._file_policy is not None:
+            return self._file_policy
+        there = () if self._watches.policies is None else self._watches.policies.items()
+        if there is not self._checked[0]:
+            self._checked = (there, tuple(checked(record, self._scrape_interval_seconds) for record in there))
+        return self._checked[1]
+
+    def current(self) -> Claims:
+        """Each pod's policy. A store returns the same tuple until something changes, so a call is cheap."""
+        watches, policies = self._watches, self.policies()
+        seen = (
+            policies,
+            watches.pods.items(),
+            () if watches.namespaces is None else watches.namespaces.items(),
+            () if watches.nodes is None else watches.nodes.items(),
+        )
+        known = self._known
+        if known is None or any(now is not before for now, before in zip(seen, known[0], strict=True)):
+            known = (seen, claim_pods(policies, watches.pods.items(), self._namespaces(), self._nodes()))
+            self._known = known
+        return known[1]
+
+    def _namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        store = self._watches.namespaces
+        if store is None:  # their labels may not be read: only an empty selector selects
+            return {pod.namespace: {} for pod in self._watches.pods.items()}
+        return {each.name: each.labels for each in store.items()}
+
+    def _nodes(self) -> Mapping[str, Mapping[str, str]]:
+        store = self._watches.nodes
+        if store is None:
+            return {pod.node: {} for pod in self._watches.pods.items() if pod.node is not None}
+        return {each.name: each.labels for each in store.items()}
+
 
 _FLUSH_SECONDS = 4.0
 FAIL_FAST_SECONDS = 3.0

@@ -1,7 +1,8 @@
-"""What is remembered of a job's learning curve, of its class, and of when it is expected to end."""
+"""What is remembered of a job's learning curve, of its class and its meaning, and of when it is expected to end."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -125,3 +126,27 @@ class ClassFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
         if self.fixed_seconds is None or self.cpu_seconds is None or self.least_cores is None:
             return None
         return self.fixed_seconds, self.cpu_seconds, self.least_cores
+
+
+_LEARNING, _SLOWING, _CONVERGED = "still learning", "slowing down", "converged"
+
+MEANINGS: Mapping[str, str] = {
+    "NL": _LEARNING,
+    "WL": _SLOWING,
+    "CL": _CONVERGED,
+    "PC": _LEARNING,
+    "WC": _SLOWING,
+    "CC": _CONVERGED,
+}
+"""FlowCon's new, watching and completing list; SpeCon's progressing, watching and converged category."""
+
+
+RELEASES_MEMORY = frozenset({"CL", "released"})
+"""Classes of jobs that need little: FlowCon's completing list, and TRADL's jobs that have reached their last target.
+Their memory request may be lowered (`memory_sizing.py`)."""
+
+
+def with_meaning(job_class: str) -> str:
+    """`NL, still learning`; `urgent`."""
+    meaning = MEANINGS.get(job_class)
+    return job_class if meaning is None else f"{job_class}, {meaning}"

@@ -24,7 +24,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Movability:
-    """Whether and how a running job can be moved, as the platform knows; checked by `guards/migrations.py`."""
+    """Whether and how a running job can be moved, as the platform knows; checked by `guards/moves.py`."""
 
     way: MoveWay | None = None
     """None: it cannot be moved (`blocked_reason`)."""

@@ -12,7 +12,7 @@ from rich.text import Text
 from slopewise.crds.conditions import Condition, troubles
 from slopewise.crds.history import Line
 from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
-from slopewise.model.job_classes import MEANINGS
+from slopewise.model.learning import MEANINGS
 from slopewise.reports.wording import plain
 
 RECENT = 5

@@ -18,8 +18,7 @@ from rich.text import Text
 
 from slopewise.adapters.kube.cache.reflector import objects
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.client.protocol import Api, Json, path_of
 from slopewise.adapters.kube.connection import LEASE_NAME
 from slopewise.adapters.kube.state.training_policies import policy_path
 from slopewise.composition import composed_name
@@ -27,7 +26,7 @@ from slopewise.config.freeze import FreezeSpec
 from slopewise.crds.conditions import troubles
 from slopewise.crds.policy_status import TrainingPolicyStatus
 from slopewise.errors import DataSourceError
-from slopewise.model.job_classes import with_meaning
+from slopewise.model.learning import with_meaning
 from slopewise.operate.growths import growths_of
 from slopewise.reports.columns import Column, fitting, named, one_line, remarks, sized, table_of
 from slopewise.reports.wording import UNKNOWN, counted, listed, plain

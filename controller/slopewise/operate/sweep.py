@@ -28,8 +28,7 @@ from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import PodRecord
 from slopewise.adapters.kube.cache.reflector import objects
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api
+from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, path_of
 from slopewise.adapters.kube.connection import Connection, connect
 from slopewise.adapters.kube.moves.eviction import evict
 from slopewise.adapters.kube.moves.gated_pods import STRANDED_SECONDS, is_stranded

@@ -87,7 +87,8 @@ def name_of(text: str, beside: Path | None = None) -> str:
 
 def name_file(path: Path) -> PolicyFile:
     """The policy in this file, which has its name from now on; UsageError for a mistake, or a name that is taken."""
-    name, path = policy_name(path.stem, str(path)), _absolute(path)
+    # Not through the file's own link: those of a mounted ConfigMap lead to folders that come and go.
+    name, path = policy_name(path.stem, str(path)), path.parent.resolve() / path.name
     refuse_shipped(name, str(path))
     others = [place.origin for place in _places(name) if place.origin != str(path)]
     if others:
@@ -170,11 +171,6 @@ def _place_in_package(point: EntryPoint) -> Place:
     origin = f"{package} ({point.value})"
     name = point.name.replace("_", "-")
     return Place(name, origin, lambda: load_package(name, point.module, origin))
-
-
-def _absolute(path: Path) -> Path:
-    """Not through the file's own link: those of a mounted ConfigMap lead to folders that come and go."""
-    return path.parent.resolve() / path.name
 
 
 def _load_once(path: Path) -> PolicyFile:

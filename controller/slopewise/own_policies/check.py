@@ -43,7 +43,7 @@ from slopewise.own_policies import contract, drawn_worlds
 from slopewise.own_policies.catalogue import name_file
 from slopewise.own_policies.contract import ContractError, Make
 from slopewise.own_policies.drawn_worlds import INTERVAL, START
-from slopewise.own_policies.endless import EndlessError, LimitedPolicy, limited
+from slopewise.own_policies.loading import EndlessError, LimitedPolicy, limited
 from slopewise.policies import PolicyFile, PolicyProtocol, Setting
 
 API = "slopewise.policy_api"
@@ -175,7 +175,7 @@ def _description(policy: PolicyFile) -> Iterator[str]:
         extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
         if not field.description or not {"unit", "source"} <= set(extra):
             yield f"Parameters.{name} has no description, unit or source; make it with parameter(...)"
-    shipped = _types_of_shipped()
+    shipped = {key: kind for name in policies.names() for key, kind in _types(policies.find(name)).items()}
     for key, kind in _types(policy).items():
         if kind != (known := shipped.get(key, kind)):
             yield f"Parameters.{key} is a {kind}, and a {known} in shipped policies; a key has one type, so rename it"
@@ -185,10 +185,6 @@ def _types(policy: PolicyFile) -> Mapping[str, str]:
     """The JSON type of each parameter, by its key; a cluster's API server knows one type for each key."""
     found = policy.parameters.model_json_schema(by_alias=True).get("properties", {})
     return {key: str(schema["type"]) for key, schema in found.items() if "type" in schema}
-
-
-def _types_of_shipped() -> Mapping[str, str]:
-    return {key: kind for name in policies.names() for key, kind in _types(policies.find(name)).items()}
 
 
 # --- what it decides ------------------------------------------------------------------------------------------

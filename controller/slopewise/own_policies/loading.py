@@ -1,22 +1,30 @@
-"""Loads a user's policy from a file or a package; a mistake in it is one message.
+"""Loads a user's policy from a file or a package, and ends code of it that does not end; a mistake is one message.
 
 The module is executed once a process, with the rights of that process. No bytecode is written beside the file, which
 may be on a read-only volume.
+
+An alarm interrupts Python at its next line; `except Exception` does not catch it. A loop in C, and one that catches
+everything, are ended with the process. Only in the main thread, where signals arrive.
 """
 
 from __future__ import annotations
 
 import ast
+import faulthandler
 import importlib
 import re
+import signal
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 
 from pydantic import ValidationError
 
 from slopewise.errors import UsageError
+from slopewise.model import ClusterSnapshot, Decisions, MemoryState
 from slopewise.own_policies.answers import CheckedPolicy
 from slopewise.policies import ACTIONS, PolicyFile, PolicyParameters, PolicyProtocol, Setting
 
@@ -148,3 +156,51 @@ def _cannot_be_loaded(origin: str, error: BaseException) -> UsageError:
             f"{origin}: imports {error.name}, which is not there; install it where slopewise runs, or leave it out."
         )
     return UsageError(f"{origin}: cannot be loaded: {described(error, origin)}; mend it.")
+
+
+LIMIT_SECONDS = 10.0
+"""Half of the shortest interval of a paper. A pass takes milliseconds, on a machine with other work a second."""
+
+_STDERR = 2  # the descriptor: a test has another `sys.stderr`, which is no file
+
+PATIENCE = 3
+"""So many limits go by until the process is ended: the alarm comes first wherever it can."""
+
+
+class EndlessError(BaseException):
+    """The policy's code has not ended in time; no Exception, so that no policy catches it by accident."""
+
+
+@contextmanager
+def limited(file: Path) -> Iterator[None]:
+    """EndlessError where the code within takes longer than the limit, with the line of the file it was in."""
+
+    def ring(_: int, frame: FrameType | None) -> None:
+        lines = [at.lineno for at in traceback.extract_stack(frame) if at.filename == str(file)]
+        where = f" (line {lines[-1]})" if lines else ""
+        raise EndlessError(f"has not ended within {LIMIT_SECONDS:g} s{where}; a pass waits for it")
+
+    handler = signal.signal(signal.SIGALRM, ring)
+    left = signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS, LIMIT_SECONDS)
+    faulthandler.dump_traceback_later(PATIENCE * LIMIT_SECONDS, exit=True, file=_STDERR)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, *left)
+
+
+class LimitedPolicy:
+    """A policy of whose decisions each must come within the limit."""
+
+    def __init__(self, policy: PolicyProtocol, file: Path) -> None:
+        """`file` is the policy's own."""
+        self._policy = policy
+        self._file = file
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        """What the policy decides; EndlessError where it takes too long."""
+        with limited(self._file):
+            return self._policy.decide(snapshot, memory)

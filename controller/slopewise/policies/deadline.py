@@ -9,7 +9,7 @@ parts, each of which can be switched off:
   which they end in time, within `gamma` of the time left and `endingScrapes` before the deadline. Free is what the
   needs of its jobs leave. What fits nowhere goes where most is free (`shared/need_placement.py`).
 - moves (ours): a job that was neither guaranteed nor hopeless at `missedEvaluations` in a row goes to a node where its
-  need fits, the time of the move counted (`shared/promise_moves.py`).
+  need fits, the time of the move counted (`shared/promise_policy.py`).
 - autoscaling, per node: jobs whose work, and that of all due before them, fits before their deadlines are `guaranteed`
   that. Where it does not fit, the one with most work is `best-effort`. Jobs that would be late even alone on the
   largest node are `hopeless`, which is reported at once. CPU goes down the order of deadlines, late jobs last.
@@ -38,7 +38,6 @@ from slopewise.model import Arrival, Job, JobMemory, Node, NodeMemory, Objective
 from slopewise.policies import PolicyParameters, parameter
 from slopewise.policies.shared.need_placement import Need, NodeRoom
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict
-from slopewise.policies.shared.pace_models import speed
 from slopewise.policies.shared.promise_policy import (
     At,
     PromiseCase,
@@ -47,7 +46,7 @@ from slopewise.policies.shared.promise_policy import (
     moves_parameter,
     placement_parameter,
 )
-from slopewise.policies.shared.shares import useful_cores
+from slopewise.policies.shared.shares import speed, useful_cores
 from slopewise.text import duration
 
 PURPOSE = "trainings that must be done by a stated time"
@@ -60,6 +59,7 @@ MORE_THAN_SEEN_RATIO = 1.25
 """A job that does not say what it can use may use a quarter more than it ever did: it shows at the next evaluation."""
 
 _ROUNDING = 1e-9
+"""Relative: by so much times, or needs that fill a node, may differ from their bound in floating point."""
 
 
 class Parameters(PolicyParameters):

@@ -41,7 +41,7 @@ from typing import Literal
 
 from slopewise.estimators.growth import FIRST_INTERVAL_SCRAPES, is_usable
 from slopewise.model import ClusterSnapshot, Decisions, Growth, Job, JobMemory, MemoryState, Node, NodeMemory
-from slopewise.model.job_classes import with_meaning
+from slopewise.model.learning import with_meaning
 from slopewise.policies import PolicyParameters, Setting, parameter
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
 from slopewise.policies.shared.silence import unknown_reason

@@ -32,8 +32,7 @@ PURPOSE = "the baseline on several nodes: as Kubernetes places"
 ACTIONS = ("place",)
 SIMULATOR_ONLY = "it is a baseline of the simulator, and Kubernetes itself places alike; write fair, and no placement"
 
-DEFAULT_MILLICORES = 100
-DEFAULT_MEMORY_BYTES = 200.0 * 2**20
+DEFAULT_MILLICORES, DEFAULT_MEMORY_BYTES = 100, 200.0 * 2**20
 """What the scheduler's scores take a pod for that requests nothing."""
 
 
@@ -69,7 +68,9 @@ class Policy:
     def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
         """No resize; every arriving job on the node with the best score, one after another."""
         scored = self._requested(snapshot)
-        reserved = _reserved_millicores(snapshot)
+        # Without defaults: a pod that requests nothing fits everywhere.
+        jobs_on = snapshot.jobs_by_node()
+        reserved = {name: sum(job.allocation.request_millicores for job in jobs) for name, jobs in jobs_on.items()}
 
         def cost(arrival: Arrival, node: Node) -> float:
             bound = node.requests_max_millicores
@@ -99,12 +100,6 @@ class Policy:
             return DEFAULT_MILLICORES, DEFAULT_MEMORY_BYTES
         millicores = pod.allocation.request_millicores if isinstance(pod, Job) else pod.request_millicores
         return millicores or DEFAULT_MILLICORES, pod.memory_request_bytes or DEFAULT_MEMORY_BYTES
-
-
-def _reserved_millicores(snapshot: ClusterSnapshot) -> dict[str, int]:
-    """What is reserved on each node, without defaults: a pod that requests nothing fits everywhere."""
-    jobs_on = snapshot.jobs_by_node()
-    return {name: sum(job.allocation.request_millicores for job in jobs) for name, jobs in jobs_on.items()}
 
 
 def _score(requested: _Requested, node: Node) -> float:

@@ -46,7 +46,9 @@ class Policy:
 
     def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
         """No resize; every arriving job on the node of least cost, one after another."""
-        left = _seconds_left(snapshot, memory)
+        running = [job for job in snapshot.jobs if not job.state.ended]
+        known = {job.uid: _job_seconds_left(job, memory.jobs[job.uid]) for job in running}
+        left = {uid: seconds for uid, seconds in known.items() if seconds is not None}
         mean = math.fsum(left.values()) / len(left) if left else 0.0
         jobs_on = snapshot.jobs_by_node()
         counts = {name: len(jobs) for name, jobs in jobs_on.items()}
@@ -66,12 +68,6 @@ class Policy:
         decisions = self._within_nodes.decide(snapshot, memory)
         reasons = {uid: _reason(uid, left, mean) for uid in decisions.reasons}
         return replace(decisions, policy="procon", reasons=reasons, moves=places)
-
-
-def _seconds_left(snapshot: ClusterSnapshot, memory: MemoryState) -> dict[str, float]:
-    """P of every running job for which it is known, in seconds, by uid."""
-    known = {job.uid: _job_seconds_left(job, memory.jobs[job.uid]) for job in snapshot.jobs if not job.state.ended}
-    return {uid: seconds for uid, seconds in known.items() if seconds is not None}
 
 
 def _job_seconds_left(job: Job, known: JobMemory) -> float | None:

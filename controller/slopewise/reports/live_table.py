@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
 from slopewise.model import JobState
-from slopewise.model.job_classes import MEANINGS
+from slopewise.model.learning import MEANINGS
 from slopewise.reports.columns import Column, fitting, named, one_line, sized, table_of
 from slopewise.reports.wording import UNKNOWN, cores, counted, finite, of_bound, plain, shortened
 
@@ -159,11 +159,13 @@ def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]
     timed = any(row.objective_seconds is not None for row in rows)
     learning = not timed or any(row.loss is not None for row in rows)
     if timed:
-        yield sized("TIME / GOAL", rows, _time_and_goal)
+        yield sized("TIME / GOAL", rows, lambda row: Text(of_bound(row.pace_seconds, row.objective_seconds)))
     if learning:
         yield Column("LOSS", 7, lambda row: Text(_figure(row.loss)), "right")
     yield sized(_SHORT_CLASS, rows, lambda row: Text(shortened(plain(row.job_class or UNKNOWN), 8)))
-    yield Column(_USED, 5, _used, "right")
+    yield Column(
+        _USED, 5, lambda row: Text(UNKNOWN if row.cpu_cores_used is None else f"{row.cpu_cores_used:.2f}"), "right"
+    )
     if not wide and _meanings(rows):
         yield sized(_LONG_CLASS, rows, _class_and_meaning, instead_of=_SHORT_CLASS)
     if learning:
@@ -178,10 +180,6 @@ def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]
         )
 
 
-def _used(row: LiveRow) -> Text:
-    return Text(UNKNOWN if row.cpu_cores_used is None else f"{row.cpu_cores_used:.2f}")
-
-
 def _class_and_meaning(row: LiveRow) -> Text:
     known = plain(row.job_class or UNKNOWN)
     return Text(f"{known} {MEANINGS[known]}" if known in MEANINGS else shortened(known, 20))
@@ -191,10 +189,6 @@ def _meanings(rows: Sequence[LiveRow]) -> str:
     """What the classes in the table mean, in the order of `MEANINGS`; empty where all of them are words."""
     there = {row.job_class for row in rows}
     return ", ".join(f"{name} {meaning}" for name, meaning in MEANINGS.items() if name in there)
-
-
-def _time_and_goal(row: LiveRow) -> Text:
-    return Text(UNKNOWN if row.objective_seconds is None else of_bound(row.pace_seconds, row.objective_seconds))
 
 
 def _header_lines(header: LiveHeader) -> Iterator[Text]:

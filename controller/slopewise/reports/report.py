@@ -2,26 +2,110 @@
 
 `demo`, `simulate`, `advise` and `run --local` build theirs of these parts; `terminal` and `page.py` draw any of them.
 Foreign text is kept as it is: a terminal gets `Text` and never markup, and the template escapes.
+
+A comparison of policies has a column for each where the terminal has room: first each comparison moves below its
+figure, then labels wrap between words, and then each figure has a line. No name and no figure is cut.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, ClassVar, Literal
 
 from rich import text as rich_text
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.table import Table as Grid
 
-from slopewise.reports.cells import Row
+from slopewise.reports.cells import Cell, Row
 from slopewise.reports.columns import Column, fitting, remarks, table_of
-from slopewise.reports.comparison_table import ComparisonTable
 from slopewise.reports.estimates import Verdict
 from slopewise.reports.plots import Plot
 from slopewise.reports.wording import plain
 from slopewise.text import printable
+
+STYLES: Mapping[Verdict | None, str] = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim", None: ""}
+
+_ANY_WIDTH = 10_000
+"""Wider than any table: how wide one would be."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonTable:
+    """Laid out when it is drawn, because only then the width is known."""
+
+    title: str
+    policies: Sequence[str]
+    """The first is what the others are compared with."""
+    blocks: Sequence[tuple[str, Sequence[Row]]]
+    """Each under its heading; those without one are measures, the others of jobs."""
+    baseline: str = ""
+    """What a ratio is of; the first policy otherwise."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        unbound = options.update(width=_ANY_WIDTH)
+        words = [word for _, rows in self.blocks for row in rows for word in row.label.split()]
+        longest_word = max(map(len, words), default=0)
+        for stacked, label_width in ((False, None), (True, None), (True, longest_word)):
+            table = self._table(stacked=stacked, label_width=label_width)
+            if Measurement.get(console, unbound, table).maximum <= options.max_width:
+                yield table
+                return
+        yield from self._lines()
+
+    def _table(self, *, stacked: bool, label_width: int | None) -> Grid:
+        table = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column(rich_text.Text(plain(self.title), style="bold"), overflow="fold", width=label_width)
+        for policy in self.policies:
+            table.add_column(rich_text.Text(plain(policy), style="bold"), overflow="fold")
+        for heading, rows in self.blocks:
+            if heading:
+                table.add_row(rich_text.Text(plain(heading), style="bold"))
+            for row in rows:
+                cells = (_cell_text(cell, stacked=stacked) for cell in row.cells)
+                table.add_row(rich_text.Text(plain(row.label)), *cells)
+        return table
+
+    def _lines(self) -> Iterator[rich_text.Text]:
+        if self.title:
+            yield rich_text.Text(plain(self.title), style="bold", overflow="fold")
+        for heading, rows in self.blocks:
+            if heading:
+                yield rich_text.Text(plain(heading), style="bold", overflow="fold")
+            for row in rows:
+                label = row.label if heading else _uncapitalised(row.label)
+                for policy, cell in zip(self.policies, row.cells, strict=True):
+                    figure = rich_text.Text(plain(f"{policy}: {label} {cell.text}".rstrip()), overflow="fold")
+                    if cell.badge:
+                        against = _against(cell, self.baseline or self.policies[0])
+                        figure.append(", " if cell.text else " ").append(plain(against), style=STYLES[cell.verdict])
+                    yield figure.append(f" ({cell.note})", style="dim") if cell.note else figure
+
+
+def _cell_text(cell: Cell, *, stacked: bool) -> rich_text.Text:
+    text = rich_text.Text(cell.text)
+    if cell.badge:
+        between = "\n" if stacked else "  "
+        text.append(between if cell.text else "").append(cell.badge, style=STYLES[cell.verdict])
+    if cell.note:
+        text.append(f"\n({cell.note})", style="dim")
+    return text
+
+
+def _against(cell: Cell, baseline: str) -> str:
+    """`×0.94 of fair, better`; of what is no ratio the badge itself."""
+    if not cell.badge.startswith("×"):
+        return cell.badge
+    ratio = cell.badge.removesuffix(f" {cell.verdict}")
+    return f"{ratio} of {baseline}" + (f", {cell.verdict}" if ratio != cell.badge else "")
+
+
+def _uncapitalised(label: str) -> str:
+    """As within a sentence: `mean completion time`, and `CPU of everything else`."""
+    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
+
 
 Medium = Literal["terminal", "page"]
 

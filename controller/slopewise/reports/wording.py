@@ -73,8 +73,10 @@ def seconds(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1f} s"
 
 
-def of_bound(value: float | None, bound: float) -> str:
-    """`41.3 of 45.0 s` for a figure and its bound; `112 of 150 ms` when the bound is below a second."""
+def of_bound(value: float | None, bound: float | None) -> str:
+    """`41.3 of 45.0 s` for a figure and its bound; `112 of 150 ms` below a second; a dash where there is no bound."""
+    if bound is None:
+        return UNKNOWN
     unit, factor, digits = ("ms", 1000, 0) if bound < 1 else ("s", 1, 1)
     known = UNKNOWN if value is None else f"{value * factor:.{digits}f}"
     return f"{known} of {bound * factor:.{digits}f} {unit}"

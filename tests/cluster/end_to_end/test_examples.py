@@ -10,7 +10,7 @@ import yaml
 from support.scene import Scene
 from support.waiting import wait_for
 
-from slopewise.adapters.kube.cache.quantities import cpu_millicores
+from slopewise.adapters.kube.cache.wire import cpu_millicores
 
 pytestmark = pytest.mark.timeout(600)
 

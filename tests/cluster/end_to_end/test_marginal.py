@@ -18,7 +18,7 @@ from support.installation import DEPLOYMENT
 from support.scene import Scene, identity
 from support.waiting import wait_for
 
-from slopewise.adapters.kube.cache.quantities import cpu_millicores
+from slopewise.adapters.kube.cache.wire import cpu_millicores
 from slopewise.estimators import raw_points
 from slopewise.guards.review import guard_names
 from slopewise.model import JobMemory, Points

@@ -10,7 +10,7 @@ from support.cluster import Kubectl, is_ready
 from support.scene import METRICS_PORT, Scene, identity
 from support.waiting import wait_for
 
-from slopewise.adapters.kube.cache.quantities import memory_bytes
+from slopewise.adapters.kube.cache.wire import memory_bytes
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
 

@@ -11,7 +11,7 @@ from support import fault_stage
 from support.fault_stage import Stage
 from support.gateway import Request
 
-from slopewise.adapters.kube.client.paths import resource_of
+from slopewise.adapters.kube.client.protocol import resource_of
 from slopewise.decision_record.reader import read
 from slopewise.decision_record.replay import replay
 from slopewise.own_policies import catalogue

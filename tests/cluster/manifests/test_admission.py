@@ -14,8 +14,7 @@ from support.cluster import Kubectl, PodShape
 from support.waiting import wait_for
 
 from slopewise.adapters.kube.client.client import KubeApi
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Json
+from slopewise.adapters.kube.client.protocol import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Json, path_of
 
 NOT_OURS = "a JobGrowth is the controller's memory"
 

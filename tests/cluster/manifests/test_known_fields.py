@@ -20,9 +20,8 @@ from support.field_changes import JSON_PATCH, Change, Schemas, add, applied, cha
 from slopewise.adapters.kube.cache.records import API_VERSION, FINALIZER, MOVE, PLACE_GATE, PLACED
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import Json
-from slopewise.adapters.kube.moves.node_affinity import pinned
+from slopewise.adapters.kube.client.protocol import Json, path_of
+from slopewise.adapters.kube.moves.node_predicates import pinned
 
 DRY = {"dryRun": "All"}
 NOWHERE = "a-node-that-is-not-there"

@@ -18,10 +18,9 @@ from support.waiting import wait_for
 from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import MOVE, MOVES_ALLOWED, MOVES_LABEL, PLACE_GATE, PLACED
 from slopewise.adapters.kube.client.client import KubeApi
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Json
+from slopewise.adapters.kube.client.protocol import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Json, path_of
 from slopewise.adapters.kube.moves.eviction import evict
-from slopewise.adapters.kube.moves.node_affinity import pinned
+from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.adapters.kube.moves.scheduling_gate import Aim, release_patch
 
 DRY = {"dryRun": "All"}

@@ -24,10 +24,9 @@ from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.records import AT_TARGET, FINALIZER, MANAGED_LABEL, MOVE, PLACE_GATE, STOP
 from slopewise.adapters.kube.client.client import KubeApi
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import Json
+from slopewise.adapters.kube.client.protocol import Json, path_of
 from slopewise.adapters.kube.events import REPORTING_CONTROLLER
-from slopewise.adapters.kube.moves.node_affinity import pinned
+from slopewise.adapters.kube.moves.node_predicates import pinned
 
 GROUP = "tomorrow.slopewise.dev"
 VERSION = f"{GROUP}/v1"

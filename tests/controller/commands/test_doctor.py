@@ -17,7 +17,7 @@ from support.command_line import slopewise
 from support.gated_pods import Stage
 
 from slopewise.adapters.kube.cache.records import API_VERSION
-from slopewise.adapters.kube.client.paths import path_of
+from slopewise.adapters.kube.client.protocol import path_of
 from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.adapters.local.crash_journal import default_state_dir
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries

@@ -11,7 +11,7 @@ import pytest
 from support.api_server import ApiServer, refusal
 from support.command_line import slopewise
 
-from slopewise.adapters.kube.client.paths import path_of
+from slopewise.adapters.kube.client.protocol import path_of
 from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.adapters.kube.state.training_policies import policy_path
 

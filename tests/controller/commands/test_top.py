@@ -27,7 +27,7 @@ from support.recorded_runs import a_document, record_run
 from support.waiting import eventually
 
 from slopewise.adapters.health import HealthServer
-from slopewise.adapters.kube.client.paths import path_of
+from slopewise.adapters.kube.client.protocol import path_of
 from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.model import Pace, PassReport

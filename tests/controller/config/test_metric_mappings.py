@@ -9,11 +9,14 @@ import pytest
 import yaml
 
 from slopewise.config.jobs_file import load_jobs
-from slopewise.config.metric_mappings import NO_OWN_MAPPINGS, EvaluationMapping, OwnMappings, ResponseMapping
-from slopewise.config.metric_presets import (
+from slopewise.config.metric_mappings import (
     EVALUATION_PRESETS,
+    NO_OWN_MAPPINGS,
     RESPONSE_PRESETS,
+    EvaluationMapping,
     EvaluationPreset,
+    OwnMappings,
+    ResponseMapping,
     ResponsePreset,
 )
 from slopewise.config.training_policy import EvaluationSettings, TrainingPolicySpec, load_training_policy

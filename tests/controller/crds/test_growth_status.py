@@ -18,7 +18,7 @@ from slopewise.crds.growth_status import (
 from slopewise.crds.inactive_status import Departure, absent_status, departed_status
 from slopewise.crds.job_growth import JobGrowthStatus
 from slopewise.crds.oversubscription import OVERSUBSCRIBES, message
-from slopewise.crds.progress import eta
+from slopewise.crds.workload_columns import eta
 from slopewise.model import (
     Absence,
     Change,

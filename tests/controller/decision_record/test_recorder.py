@@ -16,8 +16,7 @@ from support.recorded_runs import a_document, record_run
 
 from slopewise.config.training_policy import Metadata, as_json
 from slopewise.decision_record.files import BoundedFile, older
-from slopewise.decision_record.lines import Pass, Settings, Stored, decode
-from slopewise.decision_record.memory_changes import PARTS
+from slopewise.decision_record.lines import PARTS, Pass, Settings, Stored, decode
 from slopewise.decision_record.reader import read
 from slopewise.decision_record.recorder import Recorder, RecordOptions
 from slopewise.decision_record.replay import replay

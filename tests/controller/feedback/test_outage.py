@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slopewise.feedback.outage import Outage
+from slopewise.feedback.restore import Outage
 from slopewise.model import PassReport
 
 HELD = "Prometheus did not answer; nothing is changed meanwhile."

@@ -10,9 +10,8 @@ from support.reviewing import reviewed
 from support.worlds import START, a_job, a_node, a_snapshot
 
 from slopewise.guards.at_target import STOP_GUARDS
-from slopewise.guards.migrations import MIGRATION_GUARDS
 from slopewise.guards.move_budgets import JOINT_GUARDS
-from slopewise.guards.moves import MOVE_GUARDS
+from slopewise.guards.moves import MIGRATION_GUARDS, MOVE_GUARDS
 from slopewise.guards.permission import PERMISSIONS
 from slopewise.guards.resize import GUARDS
 from slopewise.guards.review import guard_names

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import structlog
 from support.worlds import START, a_job, a_snapshot
 
-from slopewise.local.short_lines import configure_short_lines
+from slopewise.local.live import configure_short_lines
 from slopewise.model import Outcome, PassReport, Resize, Results, Withheld
 from slopewise.telemetry.metrics import Telemetry
 

@@ -23,7 +23,7 @@ from slopewise.adapters.kube.state.freezes import ALERT, ENDED_LABEL, MADE_BY_LA
 from slopewise.config.alerts import KEPT_SECONDS
 from slopewise.config.freeze import in_utc
 from slopewise.errors import UsageError
-from slopewise.manager.alerts import AlertHandler
+from slopewise.manager.freezes import AlertHandler
 
 TOKEN = "a-token-of-the-tests"
 OF_THE_NAMESPACE = {"scope": "namespace", "name": NAMESPACE}

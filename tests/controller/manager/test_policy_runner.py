@@ -17,9 +17,8 @@ from slopewise.adapters.kube.resize.rate_limiter import RateLimiter
 from slopewise.adapters.kube.state.freezes import freeze_path
 from slopewise.adapters.kube.watches import make_watches, wait_for_watches
 from slopewise.manager.metrics import ClusterMetrics
-from slopewise.manager.options import ClusterOptions
 from slopewise.manager.policy_runner import PolicyRunner
-from slopewise.manager.shared import SharedState, make_shared_state
+from slopewise.manager.shared import ClusterOptions, SharedState, make_shared_state
 from slopewise.signals import StopSignal
 from slopewise.telemetry.metrics import Instruments
 

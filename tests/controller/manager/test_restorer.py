@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from slopewise.feedback.restore import RestoreReport
+from slopewise.manager.finalization import NewOutcomes
 from slopewise.manager.policy_runner import (
     CONFIRM_SECONDS,
     MAX_RETRY_AFTER_SECONDS,
@@ -12,7 +13,6 @@ from slopewise.manager.policy_runner import (
     Retry,
     reading_seconds,
 )
-from slopewise.manager.restore_reporter import NewOutcomes
 
 
 def test_that_a_pod_still_waits_is_no_news() -> None:

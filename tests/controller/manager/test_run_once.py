@@ -21,9 +21,8 @@ from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.leader_election import Terms
 from slopewise.errors import SlopewiseError, UsageError
 from slopewise.manager.metrics import ClusterMetrics
-from slopewise.manager.options import ClusterOptions
-from slopewise.manager.replica import Replica, policy_of_file
-from slopewise.manager.run_once import run_once
+from slopewise.manager.replica import Replica, policy_of_file, run_once
+from slopewise.manager.shared import ClusterOptions
 from slopewise.signals import StoppedError, StopSignal
 from slopewise.telemetry.metrics import Instruments
 

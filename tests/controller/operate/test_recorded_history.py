@@ -17,7 +17,7 @@ from slopewise.crds.history import as_json, csv_text
 from slopewise.decision_record.lines import Decided, Inputs, Pass, Settings, decode, encode
 from slopewise.errors import UsageError
 from slopewise.model import CpuAllocation, MemoryAllocation, PassReport, Resize
-from slopewise.operate.recorded_history import history_recorded
+from slopewise.operate.recorded import history_recorded
 from slopewise.simulator.world.model import Instance
 
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import MOVE
-from slopewise.adapters.kube.moves.node_affinity import pinned
+from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.adapters.kube.moves.scheduling_gate import Aim
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, Step
 from slopewise.adapters.kube.moves.suspend.begin import CONTROLLER_UID

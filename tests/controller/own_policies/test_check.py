@@ -14,7 +14,7 @@ from support.own_policy import HEAD, PARAMETERS, a_file, deciding, failing
 
 from slopewise.errors import UsageError
 from slopewise.model import ClusterSnapshot, JobState, MemoryState, Node
-from slopewise.own_policies import endless
+from slopewise.own_policies import loading
 from slopewise.own_policies.check import CheckResult, check_file, written
 from slopewise.own_policies.drawn_worlds import START
 from slopewise.own_policies.template import template
@@ -148,7 +148,7 @@ def test_a_missing_verdict_is_a_sentence(tmp_path: Path) -> None:
 def test_a_policy_that_loops_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], place: str
 ) -> None:
-    monkeypatch.setattr(endless, "LIMIT_SECONDS", 1.0)
+    monkeypatch.setattr(loading, "LIMIT_SECONDS", 1.0)
     path = a_file(tmp_path, deciding(*lines))
     alarm = signal.getsignal(signal.SIGALRM)
     result = check_file(path, FEW)
@@ -162,7 +162,7 @@ def test_a_policy_that_loops_is_ended(
 
 
 def test_a_file_that_loops_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endless, "LIMIT_SECONDS", 0.5)
+    monkeypatch.setattr(loading, "LIMIT_SECONDS", 0.5)
     with pytest.raises(UsageError, match=r"cannot be loaded: it has not ended within 0.5 s \(line 1\)"):
         check_file(a_file(tmp_path, failing("while True: pass")))
 
@@ -172,8 +172,8 @@ def test_what_no_alarm_ends_ends_the_process(tmp_path: Path) -> None:
     path = a_file(tmp_path, deciding("return sum(iter(int, 1))"))
     code = f"""
 from pathlib import Path
-from slopewise.own_policies import check, endless
-endless.LIMIT_SECONDS = 0.5
+from slopewise.own_policies import check, loading
+loading.LIMIT_SECONDS = 0.5
 check.check_file(Path({str(path)!r}), 5)
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)

@@ -28,7 +28,7 @@ from slopewise.model import (
 )
 from slopewise.policies import Setting
 from slopewise.policies.dqoes import Parameters, Policy
-from slopewise.policies.shared.pace_models import had_cores, speed
+from slopewise.policies.shared.shares import had_cores, speed
 
 ITVAL = 20.0
 ASKED = 10.0

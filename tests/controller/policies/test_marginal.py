@@ -39,9 +39,8 @@ from slopewise.model import (
 )
 from slopewise.policies import Setting, marginal
 from slopewise.policies.marginal import FAVOURS, curve, forecast
-from slopewise.policies.marginal.fair_ends import fair_share
+from slopewise.policies.marginal.fair_ends import down, expected_ends, fair_share, order
 from slopewise.policies.marginal.forecast import Forecast, forecasts
-from slopewise.policies.marginal.order import down, expected_ends, order
 from slopewise.simulator.engine import controller_of, drive, run
 from slopewise.simulator.world.default_scheduler import DefaultScheduler
 from slopewise.simulator.world.model import Instance, Physics, RunOutcome, SimJob, SimNode

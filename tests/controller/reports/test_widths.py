@@ -15,9 +15,8 @@ from slopewise.demo.report.sections import report_of
 from slopewise.operate import restore, sweep
 from slopewise.reports.cells import Cell, Row
 from slopewise.reports.columns import fitting, named, remarks, sized, table_of
-from slopewise.reports.comparison_table import ComparisonTable
 from slopewise.reports.live_table import LiveRow, jobs_table
-from slopewise.reports.report import terminal
+from slopewise.reports.report import ComparisonTable, terminal
 
 WIDTHS = [60, 80, 100, 140]
 NAMES = ["digits-conv", "team-of-the-long-name/experiment-0042-resnet-152-imagenet-worker-7"]

@@ -119,7 +119,7 @@ class AlertWebhook:
         if not (size.isascii() and size.isdigit()):
             return Reply("411 Length Required", "send Content-Length", "refused")
         if len(size) > len(str(MAX_BODY_BYTES)) or int(size) > MAX_BODY_BYTES:
-            _discard(environ)
+            _read(environ, 4 * _CHUNK_BYTES)  # a connection that is closed on unread data loses the answer
             more = f"the body has more than {MAX_BODY_BYTES} bytes; set max_alerts of the receiver"
             return Reply("413 Content Too Large", more, "refused")
         if not self._turns.acquire(blocking=False):
@@ -160,8 +160,3 @@ def _read(environ: WSGIEnvironment, size: int) -> bytes | None:
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
-
-
-def _discard(environ: WSGIEnvironment) -> None:
-    """Read a little of what is refused: a connection that is closed on unread data loses the answer."""
-    _read(environ, 4 * _CHUNK_BYTES)

@@ -20,8 +20,7 @@ import structlog
 from slopewise.adapters.kube.cache.records import API_VERSION, ManagedPod
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json
+from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json, path_of
 from slopewise.text import bounded, printable
 
 REPORTING_CONTROLLER = "slopewise.dev/controller"

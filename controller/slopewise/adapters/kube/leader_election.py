@@ -20,8 +20,7 @@ from typing import Any
 import structlog
 
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.client.protocol import Api, Json, path_of
 from slopewise.adapters.kube.client.retry import get_or_none
 from slopewise.errors import UsageError
 

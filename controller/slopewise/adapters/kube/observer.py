@@ -25,23 +25,18 @@ from slopewise.adapters.kube.cache.records import (
 )
 from slopewise.adapters.kube.capacity import Capacity, Others, reserved_cores
 from slopewise.adapters.kube.client.protocol import Store
-from slopewise.adapters.kube.moves.absences import Absences
-from slopewise.adapters.kube.moves.arrivals import arrivals
+from slopewise.adapters.kube.moves.absences import Absences, arrivals
 from slopewise.adapters.kube.moves.movability_inputs import MovabilityInputs, Moving
-from slopewise.adapters.kube.reader import Reader
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, nothing_awaited
-from slopewise.adapters.kube.snapshot import jobs, with_cpu
-from slopewise.adapters.kube.unreported import REMEDIES, explained
+from slopewise.adapters.kube.snapshot import REMEDIES, Reader, explained, jobs, with_cpu
 from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord, Autoscalers, ScaledBy, Target, scaled_by
 from slopewise.adapters.kube.workloads.eligibility import other_resizer
 from slopewise.adapters.kube.workloads.job_facts import JobFacts, facts_of
-from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
-from slopewise.adapters.kube.workloads.owners import Identity, Owners, Resolution
+from slopewise.adapters.kube.workloads.owners import Identity, Owners, Resolution, WatchedJobIndex
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations
 from slopewise.adapters.prometheus.reader import PrometheusReading, Scope
-from slopewise.config.selectors import Selection
-from slopewise.config.training_policy import TrainingPolicySpec
+from slopewise.config.training_policy import Selection, TrainingPolicySpec
 from slopewise.errors import ObservationError
 from slopewise.model import (
     NO_FREEZES,

@@ -12,8 +12,7 @@ from slopewise.adapters.kube.state.freezes import KubeFreezes, UnlessFrozen
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.job_memory import KubeMemory
 from slopewise.adapters.kube.watches import Watches
-from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
-from slopewise.adapters.kube.workloads.owners import Identity, Owners
+from slopewise.adapters.kube.workloads.owners import Identity, Owners, WatchedJobIndex
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.feedback.restore import RestoreReport, restore_originals
 from slopewise.model import JobUid

@@ -1,22 +1,72 @@
-"""Builds the jobs of a snapshot from pod facts and Prometheus readings. Pure.
+"""Builds the jobs of a snapshot from pod facts and Prometheus readings, which `Reader` queries.
 
-The pods of one workload are one training: a rank that reports no evaluation gets that of the rank that does.
+The pods of one workload are one training: a rank that reports no evaluation gets that of the rank that does. Where none
+reports, one pod of the workload carries the cause as a warning (`explained`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from slopewise.adapters.kube.cache.records import PodPending
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, nothing_awaited, unconfirmed
 from slopewise.adapters.kube.workloads.job_facts import JobFacts
-from slopewise.adapters.prometheus.container_usage import ContainerKey, ContainerUse
+from slopewise.adapters.prometheus.client import Target as ScrapeTarget
+from slopewise.adapters.prometheus.container_usage import ContainerKey, ContainerUse, Machine
 from slopewise.adapters.prometheus.evaluations import JobKey
-from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
-from slopewise.model import ContainerHealth, Job, JobState, Movability, OutcomeResult, PendingResize
+from slopewise.adapters.prometheus.missing_evaluations import (
+    MissingEvaluations,
+    Remedies,
+    Unreachable,
+    unreachable,
+    with_missing,
+)
+from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading, Scope
+from slopewise.model import (
+    ContainerHealth,
+    Job,
+    JobState,
+    JobUid,
+    MissingEvaluation,
+    Movability,
+    OutcomeResult,
+    PendingResize,
+)
 from slopewise.tracking import FirstSeen
+
+
+class Reader(Protocol):
+    """The queries to Prometheus (`reader.PrometheusReader`)."""
+
+    scrape_interval_seconds: float
+
+    def read(self, at_seconds: float, scope: Scope) -> PrometheusReading:
+        """All series of the jobs in `scope`."""
+        ...
+
+    def machines(self, at_seconds: float) -> Mapping[str, Machine]:
+        """The machines by node name."""
+        ...
+
+    def use_of_others(
+        self, at_seconds: float, namespaces: Collection[str], ours: Container[JobKey]
+    ) -> Mapping[str, float]:
+        """Cores that the containers of all other pods use, by node name; a node without figures is left out."""
+        ...
+
+    def targets(self) -> Sequence[ScrapeTarget]:
+        """What Prometheus scrapes."""
+        ...
+
+    def metric_names(
+        self, instances: Mapping[JobKey, Collection[str]], at_seconds: float
+    ) -> Mapping[JobKey, Collection[str]]:
+        """The names of the metrics that these instances export."""
+        ...
+
 
 GRACE_SECONDS = 60.0
 """How long after its start a job may lack a target or a kubelet's figures without a warning: Prometheus discovers
@@ -174,7 +224,69 @@ def _blind_spots(facts: JobFacts, series: JobSeries, use: ContainerUse | None, n
     since = facts.managed.container.running_since_seconds
     if facts.managed.pod.ended or since is None or now_seconds - since < GRACE_SECONDS:
         return
-    if series.up is False and series.evaluation is not None:  # without one `unreported.py` has the cause
+    if series.up is False and series.evaluation is not None:  # without one `explained` has the cause
         yield _SCRAPE_FAILS
     if use is None:
         yield _NO_USE
+
+
+REMEDIES = Remedies(
+    no_target="give its container a port named metrics, or see what selects its targets",
+    scrape_fails="see whether its exporter listens and answers",
+    no_metrics="report one with slopewise-exporter, or name it in spec.evaluation.metric",
+    failing_seconds=GRACE_SECONDS,
+    missing_seconds=GRACE_SECONDS,
+)
+
+
+def explained(
+    found: Sequence[Job],
+    job_facts: Iterable[JobFacts],
+    reading: PrometheusReading,
+    missing: MissingEvaluations,
+    now_seconds: float,
+) -> list[Job]:
+    """The jobs of a pass; those without an evaluation that should have one carry the cause, as far as it is known."""
+    silent = {job.uid: job for job in found if job.evaluation is None and job.responses is None and not job.state.ended}
+    speakers = _speakers(silent, job_facts, reading, now_seconds) if silent else {}
+    causes = missing.of(speakers.values(), now_seconds)
+    if not causes:
+        return list(found)
+    return [_with_cause(job, speakers, causes) if job.uid in silent else job for job in found]
+
+
+def _speakers(
+    silent: Mapping[str, Job], job_facts: Iterable[JobFacts], reading: PrometheusReading, now_seconds: float
+) -> dict[str, Unreachable]:
+    """By workload: the first of its pods that Prometheus scrapes, else the first."""
+    found = _unreachable(silent, job_facts, reading, now_seconds)
+    speakers: dict[str, Unreachable] = {}
+    for uid, one in sorted(found, key=lambda each: (each[1].series.up is None, each[0])):
+        speakers.setdefault(JobUid.of(uid).workload, one)
+    return speakers
+
+
+def _unreachable(
+    silent: Mapping[str, Job], job_facts: Iterable[JobFacts], reading: PrometheusReading, now_seconds: float
+) -> Iterator[tuple[str, Unreachable]]:
+    """Each silent job whose container runs, by uid."""
+    for facts in job_facts:
+        managed = facts.managed
+        since = managed.container.running_since_seconds
+        if managed.job_uid not in silent or since is None:
+            continue
+        key = JobKey(managed.pod.namespace, managed.pod.name)
+        one = unreachable(key, reading.jobs.get(key, _NO_SERIES), now_seconds - since)
+        if one is not None:
+            yield managed.job_uid, one
+
+
+def _with_cause(job: Job, speakers: Mapping[str, Unreachable], causes: Mapping[JobKey, MissingEvaluation]) -> Job:
+    speaker = speakers.get(JobUid.of(job.uid).workload)
+    cause = None if speaker is None else causes.get(speaker.key)
+    if speaker is None or cause is None:
+        return job
+    speaks = speaker.key == JobKey(job.namespace, job.name)
+    return replace(
+        job, missing_evaluation=cause, warnings=with_missing(job.warnings, cause) if speaks else job.warnings
+    )

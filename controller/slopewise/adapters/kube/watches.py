@@ -15,15 +15,9 @@ from slopewise.adapters.kube.cache.parsing import parse_node, parse_object, pars
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL, NodeRecord, ObjectRecord, OtherPod, PodRecord
 from slopewise.adapters.kube.cache.reflector import Reflector
 from slopewise.adapters.kube.client.meanings import LimitKind
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.client.protocol import Api, Json, path_of
 from slopewise.adapters.kube.observer import Stores
-from slopewise.adapters.kube.resize.namespace_limits import (
-    LimitRecord,
-    NamespaceLimits,
-    parse_limit_range,
-    parse_quota,
-)
+from slopewise.adapters.kube.resize.api_refusals import LimitRecord, NamespaceLimits, parse_limit_range, parse_quota
 from slopewise.adapters.kube.resize.progress import ResizeProgress
 from slopewise.adapters.kube.state.freezes import FreezeRecord, freeze_path, parse_freeze
 from slopewise.adapters.kube.state.job_growth_object import GrowthRecord, growth_path, parse_growth

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import psutil
 
-from slopewise.adapters.local.limiters.mounts import own_quota_cores
+from slopewise.adapters.local.limiters.choose import own_quota_cores
 from slopewise.errors import ActuationError, UsageError
 from slopewise.model import Node
 

@@ -1,4 +1,4 @@
-"""Observer and Actuator of this machine: read Prometheus and cgroups, write cgroups.
+"""Observer, Actuator and Memory of this machine: read Prometheus and cgroups, write cgroups and one JSON file.
 
 They are FlowCon's test-bed, without Docker.
 A job is a process group that `supervisor.py` started. Its name is its uid and its `pod` label, and the namespace is
@@ -8,15 +8,21 @@ its run. `nodes.py` defines the nodes of this machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from slopewise.adapters.local.limiters.base import UNLIMITED, Limiter
 from slopewise.adapters.local.nodes import ONLY_NODE
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations, unreachable, with_missing
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReader, PrometheusReading
-from slopewise.errors import ActuationError
+from slopewise.errors import ActuationError, SlopewiseError
 from slopewise.model import (
+    MEMORY_JSON,
     NO_OBJECTIVES,
     Arrival,
     ClusterSnapshot,
@@ -25,6 +31,7 @@ from slopewise.model import (
     Job,
     JobState,
     MemoryAllocation,
+    MemoryState,
     Migrate,
     MissingEvaluation,
     Movability,
@@ -215,3 +222,64 @@ class DryRunActuator:
     def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
         """Nothing was changed, so there is nothing to restore."""
         return Restored("applied", "dry run: nothing was changed")
+
+
+# Fields of a run and its cgroups that are invalid in the next run, because counters and resources restart.
+_OF_ONE_RUN: dict[str, Any] = {
+    "anchor": None,
+    "original": None,
+    "last_resized_at_seconds": None,
+    "pace_anchor": None,
+    "answering": None,
+    "change": None,
+    "backoff_until_seconds": None,
+    "backoff_reason": None,
+}
+
+
+def inherit(former: Path, path: Path) -> None:
+    """Begin the memory at `path` with the measurements of a killed run, if they can be read."""
+    with suppress(SlopewiseError, OSError):
+        jobs = FileMemory(former).load().jobs
+        known = {uid: job.altered(**_OF_ONE_RUN) for uid, job in jobs.items()}
+        FileMemory(path).save(MemoryState(known))
+
+
+class FileMemory:
+    """Reads the file once, then caches the state; writes the whole file, and only when the state changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._state: MemoryState | None = None
+
+    def load(self) -> MemoryState:
+        """The stored state, an empty one where there is no file; SlopewiseError when the file is damaged."""
+        if self._state is None:
+            self._state = self._read()
+        return self._state
+
+    def save(self, state: MemoryState) -> None:
+        """Replace the file atomically: a crash leaves the former state."""
+        if state == self._state:
+            return
+        new = self._path.with_name(f"{self._path.name}.new")
+        try:
+            new.write_bytes(MEMORY_JSON.encode(state))
+            new.replace(self._path)
+        except OSError as error:
+            raise SlopewiseError(
+                f"{self._path}: the controller's memory cannot be written ({error.strerror}); "
+                "make room or choose another folder."
+            ) from error
+        self._state = state
+
+    def _read(self) -> MemoryState:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=MemoryState)
+        except FileNotFoundError:
+            return MemoryState()
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+            raise SlopewiseError(
+                f"{self._path}: the controller's memory is damaged ({error}); "
+                "restore it from a copy, or remove it to start with an empty one."
+            ) from error

@@ -105,7 +105,8 @@ class PrometheusServer:
 
     def start(self) -> None:
         """Start and wait until it answers queries; DataSourceError with the last line of its log when it does not."""
-        self._check_folder()
+        if self._data_dir.exists() and any(self._data_dir.iterdir()):
+            raise UsageError(f"{self._data_dir}: is not empty, and would be removed; give Prometheus an empty folder.")
         try:
             self._write_configuration()
             self._launch_on_a_free_port()
@@ -172,10 +173,6 @@ class PrometheusServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def _check_folder(self) -> None:
-        if self._data_dir.exists() and any(self._data_dir.iterdir()):
-            raise UsageError(f"{self._data_dir}: is not empty, and would be removed; give Prometheus an empty folder.")
 
     def _write_configuration(self) -> None:
         self._data_dir.mkdir(parents=True, exist_ok=True)

@@ -201,7 +201,8 @@ class PrometheusHttp:
             return
         if response.status_code != HTTPStatus.OK:
             raise self._failures.refused(response.status_code, body)
-        found = self._expected.decode(_with_readable_infinity(body))
+        # With `Inf` for `+Inf`, which msgspec does not read; only as a value, which a bracket closes, not as a label's.
+        found = self._expected.decode(_PLUS_INFINITY.sub(b',"Inf"]', body) if b'"+Inf"' in body else body)
         response.rows = found.data.result
         if found.warnings or found.is_partial:
             raise self._failures.partial((found.warnings or ["isPartial"])[0])
@@ -300,8 +301,3 @@ def _whole_body(raw: Any, deadline: float) -> bytes:
         raise requests.ConnectionError("the connection broke in mid-answer") from error
     except OSError as error:
         raise requests.ConnectionError(str(error)) from error
-
-
-def _with_readable_infinity(body: bytes) -> bytes:
-    """With `Inf` for `+Inf`, which msgspec does not read; only as a value, which a bracket closes, not as a label's."""
-    return _PLUS_INFINITY.sub(b',"Inf"]', body) if b'"+Inf"' in body else body

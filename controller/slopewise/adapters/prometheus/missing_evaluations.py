@@ -15,8 +15,13 @@ from typing import Protocol
 from slopewise.adapters.prometheus.client import Target
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import JobSeries
-from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings, PodLabels
-from slopewise.config.metric_presets import EVALUATION_PRESETS, RESPONSE_PRESETS
+from slopewise.config.metric_mappings import (
+    EVALUATION_PRESETS,
+    RESPONSE_PRESETS,
+    EvaluationMapping,
+    OwnMappings,
+    PodLabels,
+)
 from slopewise.errors import ObservationError
 from slopewise.model import JobState, MissingEvaluation
 from slopewise.text import bounded
@@ -186,7 +191,7 @@ class MissingEvaluations:
         where = _ports(job.series.instances)
         if job.series.warnings:
             return MissingEvaluation("NotUsable", job.series.warnings[0]), True
-        wanted = self._wanted(job.key)
+        wanted = " or ".join(one.metric for one in self._of(job.key))
         if job.series.up is None and (one := next(self._named_by_others(job.key), None)) is not None:
             named = f'{one.pod_labels.namespace}="{job.key.namespace}" and {one.pod_labels.pod}="{job.key.pod}"'
             message = f"no {one.metric} has {named}; correct spec.evaluation.podLabels, or what exports it"
@@ -228,9 +233,6 @@ class MissingEvaluations:
     def _named_by_others(self, key: JobKey) -> Iterator[EvaluationMapping]:
         """Mappings whose series name their pod by labels that the scrape does not write."""
         return (one for one in self._of(key) if one.pod_labels != PodLabels())
-
-    def _wanted(self, key: JobKey) -> str:
-        return " or ".join(one.metric for one in self._of(key))
 
 
 def _preset(names: Collection[str]) -> tuple[str, str] | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from slopewise.adapters.prometheus.client import Row
 from slopewise.adapters.prometheus.evaluations import JobKey, job_key
-from slopewise.adapters.prometheus.mapped_rows import OF_THE_CONTRACT, MappedFact, MappedRows
+from slopewise.adapters.prometheus.mapped_queries import OF_THE_CONTRACT, MappedFact, MappedRows
 from slopewise.adapters.prometheus.queries import (
     CHECKPOINT_DURATION,
     CHECKPOINT_ON_SIGTERM,

@@ -40,21 +40,17 @@ from slopewise.adapters.prometheus.evaluations import (
     with_scrape_labels,
 )
 from slopewise.adapters.prometheus.mapped_queries import (
+    MappedRows,
     Source,
     reset_parts,
     response_parts,
     sources_of,
     step_label_parts,
     step_parts,
+    without_step_labels,
 )
-from slopewise.adapters.prometheus.mapped_rows import MappedRows, without_step_labels
 from slopewise.adapters.prometheus.moving_labels import MovingLabels
-from slopewise.adapters.prometheus.points import (
-    PointsBySeries,
-    PointsQuery,
-    points_by_series,
-    points_queries,
-)
+from slopewise.adapters.prometheus.points import PointsBySeries, PointsQuery, points_by_series, points_queries
 from slopewise.adapters.prometheus.process_facts import Facts, facts_by_job, latest_process
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings, ResponseMapping

@@ -14,8 +14,7 @@ from pydantic import BaseModel
 from slopewise import policies
 from slopewise.config.freeze import FreezeSpec
 from slopewise.config.quantities import cpu_quantity
-from slopewise.config.selectors import LabelRequirement
-from slopewise.config.training_policy import FORGOTTEN_UNIT_CORES, Behaviour, CpuBounds
+from slopewise.config.training_policy import FORGOTTEN_UNIT_CORES, Behaviour, CpuBounds, LabelRequirement
 from slopewise.crds.schema.from_models import Format, Rule
 from slopewise.policies import PolicyFile
 

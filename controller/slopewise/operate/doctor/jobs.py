@@ -12,10 +12,9 @@ from slopewise.adapters.kube.cache.records import MANAGED_LABEL, PodRecord
 from slopewise.adapters.kube.cache.reflector import objects
 from slopewise.adapters.kube.cache.store import UNREADABLE
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import Api
+from slopewise.adapters.kube.client.protocol import Api, path_of
 from slopewise.adapters.kube.moves.movability import volume_reasons
-from slopewise.adapters.kube.unreported import REMEDIES
+from slopewise.adapters.kube.snapshot import REMEDIES
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations, Unreachable, unreachable
 from slopewise.adapters.prometheus.queries import AnyOf
@@ -23,7 +22,7 @@ from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReader, Pr
 from slopewise.config.metric_mappings import EvaluationMapping, ResponseMapping
 from slopewise.crds import oversubscription
 from slopewise.errors import ObservationError
-from slopewise.guards.migrations import short_grace_reason, unsaved_reason
+from slopewise.guards.moves import short_grace_reason, unsaved_reason
 from slopewise.operate.doctor.findings import Finding, grouped
 from slopewise.operate.doctor.prometheus import TIMEOUT_SECONDS, check_targets, without_pass
 from slopewise.operate.growths import growths_of

@@ -10,8 +10,7 @@ from typing import Any
 from slopewise.adapters.kube.cache.reflector import objects
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.client.protocol import Api, Json, path_of
 from slopewise.adapters.kube.state.training_policies import PolicyRecord, parse_policy, policy_path
 from slopewise.operate.doctor.findings import Finding, grouped
 from slopewise.operate.status import leader_line, read_leader

@@ -29,10 +29,9 @@ from slopewise.allocation import capacity_cores
 from slopewise.estimators.speed import measured_speed, useful_cores
 from slopewise.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, Move, Node, NodeMemory
 from slopewise.policies import PolicyParameters, Setting, parameter
-from slopewise.policies.marginal.fair_ends import fair_ends
+from slopewise.policies.marginal.fair_ends import Order, down, expected_ends, fair_ends, order
 from slopewise.policies.marginal.forecast import Forecast, Weights, forecasts, state_of
 from slopewise.policies.marginal.nodes import moves, places
-from slopewise.policies.marginal.order import Order, down, expected_ends, order
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
 from slopewise.policies.shared.shares import floor_ratio_parameter
 from slopewise.policies.shared.silence import Silence, without_a_loss

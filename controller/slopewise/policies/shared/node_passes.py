@@ -27,7 +27,7 @@ from slopewise.model import (
     Resize,
     Unmet,
 )
-from slopewise.model.job_classes import with_meaning
+from slopewise.model.learning import with_meaning
 from slopewise.policies.shared.silence import JobsOfNode, Silence, is_new, reason, without_a_loss, without_decision
 
 

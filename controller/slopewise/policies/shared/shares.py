@@ -1,4 +1,4 @@
-"""Divides the CPU of one node: in proportion within bounds, or down an order of jobs.
+"""Divides the CPU of one node, in proportion within bounds or down an order of jobs; the speed of a job with a share.
 
 `node_passes.py` turns the cores into resizes. Plain arithmetic over the jobs of one node (twenty or so), where arrays
 cost more than they save.
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from slopewise.allocation import down_an_order
-from slopewise.estimators.speed import useful_cores
-from slopewise.model import Job, Node
+from slopewise.allocation import down_an_order, water_filling
+from slopewise.estimators.speed import Speed, measured_speed, useful_cores
+from slopewise.model import CpuControl, Job, JobMemory, Node
 from slopewise.policies import parameter
 
-__all__ = ["down_the_order", "floor_ratio_parameter", "in_proportion", "useful_cores"]
+__all__ = ["Speed", "down_the_order", "floor_ratio_parameter", "had_cores", "in_proportion", "speed", "useful_cores"]
 
 
 def floor_ratio_parameter() -> Any:
@@ -69,3 +69,27 @@ def down_the_order(groups: Sequence[Sequence[Job]], node: Node, floor_ratio: flo
     most = {job.uid: max(floor, useful_cores(job, node)) for job in jobs}
     order = ([job.uid for job in group] for group in groups)
     return down_an_order(dict.fromkeys(most, floor), order, most, node.cpu_cores)
+
+
+def speed(known: JobMemory, had_cores: float) -> Speed | None:
+    """What the job's paces say; None before it was timed. `had_cores`: what it might use meanwhile.
+
+    Where no CPU use was read, it is taken to have used what it might, so that seconds x limit stays the same.
+    """
+    if not known.paces:
+        return None
+    return measured_speed(known) or Speed((0.0, known.paces[-1].seconds * had_cores), 0.0)
+
+
+def had_cores(jobs: Sequence[Job], node: Node, control: CpuControl) -> list[float]:
+    """What each job of the node may use now when all of them want CPU, in cores, shape (jobs,); above 0.
+
+    Worked example: two jobs without limits on one core have 0.5 each, and one that used all of it was held back.
+    """
+    if control == "requests":
+        weights = [max(1, job.allocation.request_millicores) for job in jobs]
+        unit = sum(weights) / node.cpu_cores
+        return [weight / unit for weight in weights]
+    limits = [job.allocation.limit_millicores for job in jobs]
+    most = [node.cpu_cores if limit is None else min(node.cpu_cores, max(1, limit) / 1000) for limit in limits]
+    return water_filling(most, node.cpu_cores)

@@ -15,8 +15,8 @@ from support.rendering import ROOT
 from support.replicas import Town, write_policy
 
 from slopewise.adapters.kube.connection import LEASE_NAME, Connection, other_leaders
-from slopewise.manager.options import ClusterOptions
 from slopewise.manager.replica import run_cluster
+from slopewise.manager.shared import ClusterOptions
 from slopewise.signals import StopSignal
 
 

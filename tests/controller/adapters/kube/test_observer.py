@@ -25,14 +25,12 @@ from slopewise.adapters.kube.observer import KubeNotes, KubeObserver, Stores
 from slopewise.adapters.kube.snapshot import GRACE_SECONDS
 from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
-from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
-from slopewise.adapters.kube.workloads.owners import Owners
+from slopewise.adapters.kube.workloads.owners import Owners, WatchedJobIndex
 from slopewise.adapters.prometheus.client import Target
 from slopewise.adapters.prometheus.container_usage import ContainerKey, ContainerUse, Machine
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading, Scope
-from slopewise.config.selectors import Selection
-from slopewise.config.training_policy import TrainingPolicySpec
+from slopewise.config.training_policy import Selection, TrainingPolicySpec
 from slopewise.errors import ObservationError
 from slopewise.model import (
     ClusterSnapshot,

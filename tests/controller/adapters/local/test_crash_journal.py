@@ -26,8 +26,8 @@ from slopewise.adapters.local.crash_journal import (
     journal_path,
     new_run_id,
 )
+from slopewise.adapters.local.limiters.choose import own_cgroups
 from slopewise.adapters.local.limiters.identity import identify
-from slopewise.adapters.local.limiters.mounts import own_cgroups
 from slopewise.errors import SlopewiseError
 
 ASLEEP = "import time; time.sleep(600)"

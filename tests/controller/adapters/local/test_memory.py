@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.worlds import START, a_job, a_snapshot, known
 
-from slopewise.adapters.local.memory import FileMemory, inherit
+from slopewise.adapters.local.ports import FileMemory, inherit
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.growth import Measuring, measure
 from slopewise.model import CpuAllocation, Doubts, JobMemory, MemoryState, NodeMemory, Outlier

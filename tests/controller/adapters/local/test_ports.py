@@ -11,7 +11,7 @@ from support.limiting import FakeLimiter
 from support.worlds import START, FakeClock
 
 from slopewise.adapters.local.limiters.base import UNLIMITED
-from slopewise.adapters.local.limiters.mounts import own_quota_cores
+from slopewise.adapters.local.limiters.choose import own_quota_cores
 from slopewise.adapters.local.ports import DryRunActuator, LocalActuator, LocalJob, LocalObserver
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.missing_evaluations import Unreachable

@@ -16,8 +16,13 @@ from support.waiting import wait_for
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, TargetGroup
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReader
-from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings, ResponseMapping
-from slopewise.config.metric_presets import EvaluationPreset, ResponsePreset
+from slopewise.config.metric_mappings import (
+    EvaluationMapping,
+    EvaluationPreset,
+    OwnMappings,
+    ResponseMapping,
+    ResponsePreset,
+)
 from slopewise.model import Responses
 
 pytestmark = pytest.mark.processes

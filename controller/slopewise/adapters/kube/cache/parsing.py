@@ -19,7 +19,6 @@ from typing import Literal, TypeVar
 import msgspec
 
 from slopewise.adapters.kube.cache import wire
-from slopewise.adapters.kube.cache.quantities import Quantity, cpu_millicores, memory_bytes
 from slopewise.adapters.kube.cache.records import (
     GROUP,
     MIGRATABLE,
@@ -35,6 +34,7 @@ from slopewise.adapters.kube.cache.records import (
     PodRecord,
 )
 from slopewise.adapters.kube.cache.scheduling_facts import scheduling_facts
+from slopewise.adapters.kube.cache.wire import Quantity, cpu_millicores, memory_bytes
 from slopewise.adapters.kube.client.protocol import FIELD_MANAGER, Json
 from slopewise.model import CpuAllocation, MemoryAllocation
 

@@ -22,8 +22,7 @@ from kubernetes.client import ApiException, Configuration
 from slopewise import __version__
 from slopewise.adapters.http.answers import CHUNK_BYTES, whole_body
 from slopewise.adapters.kube.client.errors import ApiError, Cause, message_of, refused, reported_in_stream, unanswered
-from slopewise.adapters.kube.client.paths import resource_of
-from slopewise.adapters.kube.client.protocol import Json
+from slopewise.adapters.kube.client.protocol import Json, resource_of
 from slopewise.adapters.kube.client.transport import Transport, load_configuration
 
 __all__ = ["ApiError", "Cause", "KubeApi", "Watch"]

@@ -106,10 +106,6 @@ def _replaced(error: ApiError) -> bool:
     return error.is_invalid and _has_cause(error, "FieldValueInvalid", "metadata.uid")
 
 
-def _too_small(error: ApiError) -> bool:
-    return error.is_forbidden and _has_cause(error, "NodeCapacity")
-
-
 def _resize_throttled(error: ApiError) -> Refused:
     seconds = error.retry_after_seconds or 0.0
     what = f"the API server has too much to do; tried again after {seconds:.0f} s"
@@ -181,7 +177,7 @@ _MEANINGS: tuple[tuple[Container[Verb], Callable[[ApiError], bool], Callable[[Ap
         ),
     ),
     (("resize", "evict", "suspend", "release"), _DENIED, _denied),
-    (("resize",), _too_small, _TOO_SMALL),
+    (("resize",), lambda e: e.is_forbidden and _has_cause(e, "NodeCapacity"), _TOO_SMALL),
     (("resize",), _forbidden_by("have enough allocatable resources"), _TOO_SMALL),
     (
         ("resize",),

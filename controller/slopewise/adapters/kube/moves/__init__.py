@@ -26,7 +26,7 @@ crash reads the step and continues, and no step is made twice.
      placed     the replacement has a node                      no status.move: every pod is placed, or none is to come
 
 5. The new process reports its first step, and `feedback/move_tracking.py` compares it with what the job lost: resumed,
-   cancelled or failed. `reporting/move_reporter.py` writes events and history.
+   cancelled or failed. `reporting/job_reporters.py` writes events and history.
 
 Who writes what, and what follows a crash:
 

@@ -1,20 +1,23 @@
-"""Finds why a workload with stored memory has no pod on a node: moved, waiting, suspended by others, or ended.
+"""Jobs of a snapshot that are on no node: stored workloads without a pod there, and gated pods that wait for a place.
 
-`observer.py` calls it in every pass; the result is `ClusterSnapshot.absent`, from which `reporting/pass_reporter.py`
-updates JobGrowths and `feedback/move_tracking.py` closes the moves of Jobs that were suspended meanwhile. What only an
-owner's spec shows is read once, and again when the spec has changed (`moves/owner_cache.py`).
+The reason of an absence (moved, waiting, suspended by others, ended) goes into `ClusterSnapshot.absent`, from which
+`reporting/pass_reporter.py` updates JobGrowths and `feedback/move_tracking.py` closes the moves of Jobs that were
+suspended meanwhile. What only an owner's spec shows is read once, and again when the spec has changed
+(`moves/owner_cache.py`). `moves/gated_pods.py` carries out the placement of arrivals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-from slopewise.adapters.kube.cache.records import ObjectRecord, PodRecord
+from slopewise.adapters.kube.cache.records import PLACE_GATE, ObjectRecord, PodRecord
 from slopewise.adapters.kube.client.protocol import Api, Store
 from slopewise.adapters.kube.moves.owner_cache import OwnerReading, Pause
 from slopewise.adapters.kube.state.job_memory import Remembered
+from slopewise.adapters.kube.workloads.job_facts import JobFacts, facts_of
 from slopewise.adapters.kube.workloads.owners import Identity
-from slopewise.model import Absence, JobUid, MoveUnderWay
+from slopewise.config.training_policy import TrainingPolicySpec
+from slopewise.model import Absence, Arrival, JobUid, MoveUnderWay
 
 
 class Absences:
@@ -72,3 +75,37 @@ def _waits(pod: PodRecord) -> str:
     if pod.unschedulable_since_seconds is not None:
         return f"no node takes its pod {pod.name} just now; `kubectl describe` it to see why"
     return f"its pod {pod.name} waits for a node"
+
+
+RefusedNodes = Callable[[PodRecord], Mapping[str, str]]
+
+
+def arrivals(
+    pods: Mapping[str, tuple[Identity, PodRecord]],
+    spec: TrainingPolicySpec,
+    now_seconds: float,
+    refused_nodes: RefusedNodes,
+) -> tuple[Arrival, ...]:
+    """From pods by job uid, in the order of their arrival. A pod with another gate has not arrived yet."""
+    found = [
+        _arrival(facts_of(identity, pod, None, None, spec), now_seconds, refused_nodes(pod))
+        for identity, pod in pods.values()
+        if pod.gates == (PLACE_GATE,)
+    ]
+    return tuple(sorted(found, key=lambda each: (each.arrived_at_seconds, each.uid)))
+
+
+def _arrival(facts: JobFacts, now_seconds: float, refused_nodes: Mapping[str, str]) -> Arrival:
+    pod, requested = facts.managed.pod, facts.requested
+    return Arrival(
+        uid=facts.managed.job_uid,
+        name=pod.name,
+        namespace=pod.namespace,
+        arrived_at_seconds=min(pod.created_at_seconds, now_seconds),
+        request_millicores=sum(each.desired.request_millicores for each in pod.containers),
+        memory_request_bytes=facts.memory_request_bytes,
+        useful_parallelism_cores=requested.useful_parallelism_cores,
+        objectives=requested.objectives,
+        workload_class=facts.workload_class,
+        refused_nodes=refused_nodes,
+    )

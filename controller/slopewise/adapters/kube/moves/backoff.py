@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from slopewise.adapters.kube.cache.records import ManagedPod, ObjectRecord
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.meanings import Cause, Refused
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import Api, Json, Store
+from slopewise.adapters.kube.client.protocol import Api, Json, Store, path_of
 from slopewise.crds.conditions import timestamp
 from slopewise.ports import Clock
 from slopewise.tracking import TtlMap

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from slopewise.adapters.kube.cache.records import ManagedPod
-from slopewise.adapters.kube.workloads.job_index import JobIndex
+from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.model import Migrate, Movability, Move, Outcome, Place
 
 

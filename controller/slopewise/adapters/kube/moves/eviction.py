@@ -1,21 +1,26 @@
-"""Sends one eviction, or a dry run of it, and checks whether the pod would be recreated.
+"""Sends one eviction, or a dry run of it, and checks disruption budgets before several pods are ended together.
 
-`evict/controller.py` evicts, `moves/disruption.py` sends dry runs, and `moves/gated_pods.py` and the sweeper evict pods
-that found no room. Pods are never deleted: disruption budgets apply to evictions, and `podFailurePolicy`
-distinguishes them from failures.
+`evict/controller.py` evicts, and `moves/gated_pods.py` and the sweeper evict pods that found no room. Pods are never
+deleted: disruption budgets apply to evictions, and `podFailurePolicy` distinguishes them from failures.
+
+`suspend/begin.py` ends all pods of a Job at once, which no budget restrains, and `evict/controller.py` moves a workload
+whole or not at all. A budget that allows one disruption grants the dry run of each of four evictions, so budgets are
+read, and counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+
+from pydantic import ValidationError
 
 from slopewise.adapters.kube.cache.records import ManagedPod, OwnerRef, PodRecord
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.meanings import Refused, explain
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import Api, Json
+from slopewise.adapters.kube.client.protocol import Api, Json, path_of
 from slopewise.adapters.kube.moves.recreation import ended_reason, not_recreated_reason_of
 from slopewise.adapters.kube.workloads.owners import owner_path
+from slopewise.config.training_policy import LabelSelector
 
 OnRefused = Callable[[ManagedPod, Refused], str]
 """Gets each move of a pod that could not be begun; returns the message (`backoff.MoveBackoff.note`)."""
@@ -73,3 +78,44 @@ def evict(api: Api, pod: PodRecord, *, dry_run: bool = False) -> Refused | None:
     except ApiError as error:
         return explain(error, "evict")
     return None
+
+
+def disruption_refusal(api: Api, pods: Sequence[PodRecord]) -> Refused | None:
+    """Why these pods, all of one namespace, must not end at once; None: they may."""
+    for pod in pods:
+        refused = evict(api, pod, dry_run=True)
+        if refused is not None and not refused.gone:
+            return refused
+    return _refused_together(api, pods) if len(pods) > 1 else None
+
+
+def _refused_together(api: Api, pods: Sequence[PodRecord]) -> Refused | None:
+    try:
+        found = api.get(path_of("policy/v1", "poddisruptionbudgets", pods[0].namespace))
+    except ApiError as error:
+        return explain(error, "list budgets")
+    return next(_violated(found["items"], pods), None)
+
+
+def _violated(budgets: Sequence[Json], pods: Sequence[PodRecord]) -> Iterator[Refused]:
+    for budget in budgets:
+        selected = sum(_selects(budget, pod) for pod in pods)
+        allowed = (budget.get("status") or {}).get("disruptionsAllowed", 0)
+        if selected > allowed:
+            yield Refused(
+                "deferred",
+                f"a disruption budget says no: {budget['metadata']['name']} allows {allowed} disruptions now, and "
+                f"{selected} pods would end at once",
+                "budget",
+            )
+
+
+def _selects(budget: Json, pod: PodRecord) -> bool:
+    """A selector that cannot be read counts as selecting: better no move than one too many."""
+    selector = budget["spec"].get("selector")
+    if selector is None:
+        return False
+    try:
+        return LabelSelector.model_validate(selector).matches(pod.labels)
+    except ValidationError:
+        return True

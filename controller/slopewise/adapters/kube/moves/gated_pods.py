@@ -25,7 +25,7 @@ from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.kube.client.protocol import Api, Store, TakeTurn
 from slopewise.adapters.kube.events import About, Event
 from slopewise.adapters.kube.moves.eviction import evict, not_recreated_reason
-from slopewise.adapters.kube.moves.node_affinity import is_pinned_to
+from slopewise.adapters.kube.moves.node_predicates import is_pinned_to
 from slopewise.adapters.kube.moves.recreation import EVICTABLE
 from slopewise.adapters.kube.moves.scheduling_gate import Aim, GateReleaser
 from slopewise.adapters.kube.workloads.owners import Owners

@@ -14,14 +14,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from slopewise.adapters.kube.cache.records import (
-    MOVES_ALLOWED,
-    MOVES_LABEL,
-    ManagedPod,
-    ObjectRecord,
-    SchedulingFacts,
-    VolumeRecord,
-)
+from slopewise.adapters.kube.cache.records import MOVES_ALLOWED, MOVES_LABEL, ManagedPod, ObjectRecord, SchedulingFacts
 from slopewise.adapters.kube.moves.node_predicates import Needs, NodeFit
 from slopewise.adapters.kube.moves.owner_cache import Disk, OwnerTemplate
 from slopewise.adapters.kube.workloads.eligibility import KUEUE_LABEL
@@ -68,7 +61,7 @@ class MoveCase:
     """The API server is new enough (`SUSPENDS_FROM`); None: its version is unknown yet."""
     moves_made: int = 0
     moves_allowed: bool = True
-    """Its namespace opts in to moves (`moves/consent.py`)."""
+    """Its namespace opts in to moves (`moves/movability_inputs.py`)."""
 
 
 def movability(case: MoveCase, fit: NodeFit | None) -> Movability:
@@ -152,15 +145,11 @@ def volume_reasons(scheduling: SchedulingFacts, disks: Mapping[str, Disk] = NO_D
     for disk in disks.values():
         if disk.blocked_reason:
             yield disk.blocked_reason
-    if not any(_outlives_the_node(volume) for volume in scheduling.volumes):
+    if not any(volume.claim or volume.kind in _NETWORK_VOLUMES for volume in scheduling.volumes):
         yield (
             "it has no volume that another node can read, so its checkpoints would stay behind; mount a claim, or set "
             "slopewise.dev/checkpoints: external where they go to an object store, none where a served model makes none"
         )
-
-
-def _outlives_the_node(volume: VolumeRecord) -> bool:
-    return bool(volume.claim) or volume.kind in _NETWORK_VOLUMES
 
 
 def _apart(case: MoveCase) -> Iterator[str]:

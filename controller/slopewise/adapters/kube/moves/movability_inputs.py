@@ -1,7 +1,8 @@
 """Collects the inputs of `moves/movability.py` for all migratable jobs of a policy, once a pass.
 
 Jobs that are not migratable cost nothing; for the others everything comes from stores, except what
-`moves/owner_cache.py` reads.
+`moves/owner_cache.py` reads. A namespace consents to moves by a label of its administrator's, which the admission
+policies of manifests/components/moves check too.
 """
 
 from __future__ import annotations
@@ -11,10 +12,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from slopewise.adapters.kube.cache.records import ManagedPod, NodeRecord, ObjectRecord, PodRecord, SchedulingFacts
+from slopewise.adapters.kube.cache.records import (
+    MOVES_ALLOWED,
+    MOVES_LABEL,
+    ManagedPod,
+    NodeRecord,
+    ObjectRecord,
+    PodRecord,
+    SchedulingFacts,
+)
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import Api, Store
-from slopewise.adapters.kube.moves.consent import allows_moves
 from slopewise.adapters.kube.moves.movability import MoveCase, movability, needs_of
 from slopewise.adapters.kube.moves.node_predicates import NodeFit
 from slopewise.adapters.kube.moves.owner_cache import Disk, OwnerReading, OwnerTemplate
@@ -180,3 +188,11 @@ def _owners_affinity(record: ObjectRecord | None, template: OwnerTemplate) -> st
         return template.affinity_json
     affinity |= {"nodeAffinity": move.node_affinity}
     return json.dumps({key: value for key, value in affinity.items() if value}, sort_keys=True)
+
+
+def allows_moves(namespaces: Store[ObjectRecord] | None, name: str) -> bool:
+    """Whether this namespace opts in; True where namespaces may not be read: the API server decides then."""
+    if namespaces is None:
+        return True
+    namespace = namespaces.get("", name)
+    return namespace is not None and namespace.labels.get(MOVES_LABEL) == MOVES_ALLOWED

@@ -17,14 +17,14 @@ from urllib.parse import quote
 from slopewise.adapters.kube.cache.records import GROUP, OwnerRef
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.meanings import explain
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import Api, Json
-from slopewise.adapters.kube.moves.job_status import ends_with_failure, is_finished
+from slopewise.adapters.kube.client.protocol import Api, Json, path_of
 from slopewise.adapters.kube.moves.recreation import (
     EVICTABLE,
     ended_reason,
+    ends_with_failure,
     failed_when_ended_reason,
     foreign_manager,
+    is_finished,
     not_recreated_reason_of,
 )
 from slopewise.adapters.kube.moves.stop_note import note_on

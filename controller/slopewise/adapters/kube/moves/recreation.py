@@ -20,7 +20,6 @@ from collections.abc import Iterable
 
 from slopewise.adapters.kube.cache.records import PLACE_GATE
 from slopewise.adapters.kube.client.protocol import Json
-from slopewise.adapters.kube.moves.job_status import is_finished
 
 EVICTABLE = ("Job", "StatefulSet")
 """The kinds of owners that recreate a pod only after its end."""
@@ -131,3 +130,23 @@ def _fits_exit_code(rule: Json, ends_with: Iterable[int] = _ENDS_WITH) -> bool:
         return False
     named = set(codes.get("values") or ())
     return any((code in named) == (codes.get("operator") == "In") for code in ends_with)
+
+
+FAILED = ("Failed", "FailureTarget")
+FINISHED = ("Complete", "SuccessCriteriaMet", *FAILED)
+
+
+def is_finished(job: Json) -> bool:
+    """Whether it has ended, or is about to."""
+    return has_condition(job, FINISHED)
+
+
+def ends_with_failure(job: Json) -> bool:
+    """Whether it has failed finally, or is about to."""
+    return has_condition(job, FAILED)
+
+
+def has_condition(job: Json, kinds: tuple[str, ...]) -> bool:
+    """Whether one of these conditions is true."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(each["type"] in kinds and each["status"] == "True" for each in conditions)

@@ -20,11 +20,9 @@ from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import PLACE_GATE, PLACED, NodeRecord, PodRecord, SchedulingFacts
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.meanings import explain
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, Store
+from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, Store, path_of
 from slopewise.adapters.kube.client.retry import update
-from slopewise.adapters.kube.moves.node_affinity import pinned
-from slopewise.adapters.kube.moves.node_predicates import Needs, NodeFit
+from slopewise.adapters.kube.moves.node_predicates import Needs, NodeFit, pinned
 from slopewise.model import OutcomeResult
 
 PREFERENCE_WEIGHT = 100

@@ -13,19 +13,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from slopewise.adapters.kube.events import About, Event, EventRecorder
-from slopewise.adapters.kube.reporting.move_reporter import MoveReporter
-from slopewise.adapters.kube.reporting.promise_reporter import PromiseReporter
-from slopewise.adapters.kube.reporting.stop_reporter import StopReporter
+from slopewise.adapters.kube.reporting.job_reporters import MoveReporter, PromiseReporter, StopReporter
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.training_policies import PolicyDocument
-from slopewise.adapters.kube.workloads.job_index import JobIndex
+from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.config.training_policy import TrainingPolicySpec
 from slopewise.crds import history
 from slopewise.crds.growth_status import Key, PassView, change_text, transition_key, view_of
 from slopewise.crds.job_growth import Action
 from slopewise.crds.policy_status import Conflict, OtherResizers, PolicyFacts, others_message, policy_key
-from slopewise.crds.promise_status import Change
 from slopewise.feedback.restore import RestoreReport
 from slopewise.guards.review import is_routine
 from slopewise.model import Job, JobUid, Outcome, OutcomeResult, PassReport, Resize, ResizeMemory, Withheld
@@ -74,7 +71,9 @@ class StatusReporter:
         self._clock = clock
         self._about = About.policy(name, policy_uid) if policy_uid else None
         self._moves = MoveReporter(index, job_growths, events, self._act)
-        self._promises = PromiseReporter(self._emit_promise)
+        self._promises = PromiseReporter(
+            lambda uid, change: self._emit_pod(uid, change.reason, change.note, warning=change.warning)
+        )
         self._stops = StopReporter(index, job_growths, events, self._act)
         self._early: dict[str, list[Action]] = {}
         """Actions of workloads without a document: a pod is placed before it is a job."""
@@ -226,7 +225,11 @@ class StatusReporter:
 
     def _fails_again(self, report: PassReport) -> str | None:
         """Resizes that failed twice in a row: once may be a deleted pod, twice is probably a missing right."""
-        before, self._failed = self._failed, _failed_by_job(report.results.of(Resize, ResizeMemory))
+        resizes = report.results.of(Resize, ResizeMemory)
+        before, self._failed = (
+            self._failed,
+            {one.decision.job_uid: one.detail for one in resizes if one.result == "failed"},
+        )
         again = [reason for uid, reason in self._failed.items() if uid in before]
         return f"resizes fail: {_together(again)}" if again else None
 
@@ -317,9 +320,6 @@ class StatusReporter:
         if managed is not None:
             self._events.emit(Event(About.pod(managed), reason, note, warning))
 
-    def _emit_promise(self, job_uid: str, change: Change) -> None:
-        self._emit_pod(job_uid, change.reason, change.note, warning=change.warning)
-
     def _emit_policy(self, reason: str, note: str, *, warning: bool = False, action: str = "Resize") -> None:
         if self._about is not None:
             self._events.emit(Event(self._about, reason, note, warning, action))
@@ -354,10 +354,6 @@ def _warnings(job: Job) -> frozenset[str]:
     """Without a missing loss, which has an event of its own."""
     missing = job.missing_evaluation
     return frozenset(each for each in job.warnings if missing is None or missing.message not in each)
-
-
-def _failed_by_job(outcomes: Sequence[Outcome[Resize | ResizeMemory]]) -> dict[str, str]:
-    return {each.decision.job_uid: each.detail for each in outcomes if each.result == "failed"}
 
 
 def _note(resize: Resize | ResizeMemory, reason: str) -> str:

@@ -18,16 +18,13 @@ from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL, ManagedPod, Resources
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.meanings import POD_GONE, POD_REPLACED, LimitKind, Refused, explain
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json
+from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, path_of
 from slopewise.adapters.kube.client.retry import update
 from slopewise.adapters.kube.resize import target
-from slopewise.adapters.kube.resize.api_refusals import Changes, RefusalCache
-from slopewise.adapters.kube.resize.namespace_limits import ChangesOf, unknown_changes
+from slopewise.adapters.kube.resize.api_refusals import Changes, ChangesOf, RefusalCache, unknown_changes
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, in_words, nothing_awaited, unconfirmed
-from slopewise.adapters.kube.resize.restore_goal import RestoreGoal
-from slopewise.adapters.kube.resize.target import Impossible
-from slopewise.adapters.kube.workloads.job_index import JobIndex
+from slopewise.adapters.kube.resize.target import Impossible, RestoreGoal
+from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import (
     CpuAllocation,

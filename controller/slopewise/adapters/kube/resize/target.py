@@ -192,3 +192,27 @@ def _changes(container: ContainerRecord, to: Resources) -> dict[str, Any]:
     if memory.request_bytes is not None and memory.request_bytes != had.request_bytes:
         requests["memory"] = memory_quantity(memory.request_bytes)
     return {side: values for side, values in (("limits", limits), ("requests", requests)) if values}
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreGoal:
+    """What a restore writes; `note` names what of the original cannot be restored."""
+
+    resources: Resources
+    note: str = ""
+
+    def lowers_limit(self, managed: ManagedPod) -> bool:
+        """Whether a memory limit would go down."""
+        has, to = managed.container.memory.limit_bytes, self.resources.memory.limit_bytes
+        return has is not None and to is not None and to < has
+
+    def with_limit_of(self, managed: ManagedPod, why: str) -> RestoreGoal:
+        """The same without a change of the memory limit, and a note with the reason."""
+        memory = self.resources.memory.altered("limit", managed.container.memory.limit_bytes)
+        note = f"its raised memory limit stays: {why}"
+        return RestoreGoal(Resources(self.resources.cpu, memory), "; ".join(filter(None, (self.note, note))))
+
+    def without_room(self, managed: ManagedPod) -> Resources:
+        """The part that needs no room on the node."""
+        cpu = without_room(managed, self.resources.cpu)
+        return Resources(cpu, memory_without_room(managed, self.resources.memory))

@@ -1,11 +1,15 @@
 """JobGrowth objects: parsing, naming, creation, and rendering of their status.
 
 A `GrowthDocument` of each workload joins the two parts of its status: the memory of each pod (`slots`), and what users
-see.
+see. The memory is JSON, compressed where a workload has many pods.
+
+Worked example: in the middle of a run a pod's memory with 113 raw points is 5.1 KB as JSON and 2.7 KB compressed. Each
+of 10 pods keeps 100 points, 2.3 KB, and each of 16 none, 1 KB: their JobGrowths are below 32 KB.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 import zlib
@@ -17,16 +21,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from slopewise.adapters.kube.cache.records import API_VERSION, ManagedPod, OwnerRef
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import PARAMS, Api, Json
-from slopewise.adapters.kube.state.memory_text import memory_text, read_memory
+from slopewise.adapters.kube.client.protocol import PARAMS, Api, Json, path_of
 from slopewise.adapters.kube.state.status_writer import StatusDocument
 from slopewise.crds.growth_status import PassView, running_status
 from slopewise.crds.history import appended
 from slopewise.crds.inactive_status import Departure, absent_status, departed_status
 from slopewise.crds.job_growth import Action, JobGrowthStatus, MoveIntent, Original, PodGrowth
 from slopewise.errors import SlopewiseError
-from slopewise.model import Absence, CpuAllocation, Job, JobMemory, JobUid, MemoryAllocation
+from slopewise.estimators.raw_points import shortened
+from slopewise.model import MEMORY_JSON, Absence, CpuAllocation, Job, JobMemory, JobUid, MemoryAllocation
 
 _HISTORY: TypeAdapter[tuple[Action, ...]] = TypeAdapter(tuple[Action, ...])
 _KEPT_APART = {"pods", "move", "history"}
@@ -288,3 +291,46 @@ def _read_slot(workload_uid: str, raw: Json) -> tuple[Slot, Exception | None]:
 def _message(record: GrowthRecord, slot: object, what: str, error: Exception) -> str:
     first = str(error).splitlines()[0]
     return f"JobGrowth {record.namespace}/{record.name}, pod {slot}: {what} ({first})."
+
+
+COMPRESSED = "zlib:"
+"""A text that begins so goes on in base 85; JSON begins with a brace."""
+
+READABLE_PODS = 4
+"""The memory of no more pods than that stays JSON, for people who read it."""
+
+POINTS_STORED = 1000
+"""Raw points of all pods of a workload together."""
+
+LEARNING_PODS = 12
+"""With more pods than that no points and no state of the policy are stored: they begin again with the next leader."""
+
+MAX_JSON_BYTES = 1_000_000
+
+
+def memory_text(known: JobMemory, pods: int) -> str:
+    """The memory of one of so many pods."""
+    encoded = MEMORY_JSON.encode(_learning_part(known, pods))
+    if pods <= READABLE_PODS:
+        return encoded.decode()
+    return COMPRESSED + base64.b85encode(zlib.compress(encoded, level=9)).decode()
+
+
+def _learning_part(known: JobMemory, pods: int) -> JobMemory:
+    if pods > LEARNING_PODS:
+        return known.altered(points=None, state="", ends=None)
+    most = POINTS_STORED // pods
+    if known.points is None or known.points.count <= most:
+        return known
+    return known.altered(points=shortened(known.points, most))
+
+
+def read_memory(text: str) -> JobMemory:
+    """The memory as it was stored; msgspec.DecodeError, ValueError or zlib.error where it is damaged."""
+    if not text.startswith(COMPRESSED):
+        return msgspec.json.decode(text or "{}", type=JobMemory)
+    reader = zlib.decompressobj()
+    encoded = reader.decompress(base64.b85decode(text.removeprefix(COMPRESSED)), MAX_JSON_BYTES)
+    if reader.unconsumed_tail or not reader.eof:
+        raise ValueError("the compressed memory is cut off, or too large")
+    return msgspec.json.decode(encoded, type=JobMemory)

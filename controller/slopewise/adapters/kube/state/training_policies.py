@@ -19,14 +19,12 @@ from pydantic import ValidationError
 
 from slopewise.adapters.kube.cache.records import API_VERSION, FINALIZER, MANAGED_LABEL, PodRecord
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json
+from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json, path_of
 from slopewise.adapters.kube.client.retry import update
 from slopewise.adapters.kube.state.policy_records import ClassRecords, Intervals, PolicyRecords
 from slopewise.adapters.kube.state.status_writer import StatusDocument
 from slopewise.config.pass_settings import policy_of, with_interval
-from slopewise.config.selectors import LabelSelector
-from slopewise.config.training_policy import TrainingPolicy
+from slopewise.config.training_policy import LabelSelector, TrainingPolicy
 from slopewise.config.validation import validate
 from slopewise.crds.policy_status import (
     Conflict,

@@ -1,4 +1,4 @@
-"""Facts about a job from its pod's own object: training container, annotations, eligibility. Pure.
+"""Facts about a job from its pod's own object: training container, annotations, eligibility, workload class. Pure.
 
 `owners.py` finds the workload of the pod. `observer.py` keeps `JobFacts` until the pod, its node or its original
 changes, and joins them with Prometheus readings.
@@ -6,6 +6,7 @@ changes, and joins them with Prometheus readings.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,7 +20,6 @@ from slopewise.adapters.kube.workloads.eligibility import (
     memory_ineligible_reason,
 )
 from slopewise.adapters.kube.workloads.owners import Identity
-from slopewise.adapters.kube.workloads.workload_class import workload_class
 from slopewise.config.training_policy import TrainingPolicySpec
 from slopewise.model import AcceptedRange, CpuAllocation, MemoryAllocation
 
@@ -134,3 +134,19 @@ def trainer(pod: PodRecord, by_policy: str | None, by_owner: str | None) -> tupl
 
 def _listed(pod: PodRecord) -> str:
     return ", ".join(container.name for container in pod.containers)
+
+
+_DIGEST_BYTES = 6
+
+
+def workload_class(identity: Identity, namespace: str, container: ContainerRecord, stated: str | None) -> str:
+    """`namespace/stated`, or `namespace/#digest` of the workload's kind and the container's program.
+
+    `stated`: by the annotation `slopewise.dev/class`. Empty where the program is not known.
+    """
+    if stated is not None:
+        return f"{namespace}/{stated}"
+    if not container.program:
+        return ""
+    kind = f"{identity.workload.kind} {container.program}"
+    return f"{namespace}/#{hashlib.blake2b(kind.encode(), digest_size=_DIGEST_BYTES).hexdigest()}"

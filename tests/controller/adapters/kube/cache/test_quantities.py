@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slopewise.adapters.kube.cache.quantities import LARGEST, cpu_millicores, memory_bytes
+from slopewise.adapters.kube.cache.wire import LARGEST, cpu_millicores, memory_bytes
 from slopewise.config.quantities import cpu_quantity
 
 

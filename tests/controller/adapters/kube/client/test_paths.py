@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slopewise.adapters.kube.client.paths import path_of, resource_of
+from slopewise.adapters.kube.client.protocol import path_of, resource_of
 
 
 def test_paths_are_those_of_the_api_server() -> None:

@@ -11,7 +11,7 @@ from support.managed_pods import PODS
 
 from slopewise.adapters.kube.cache.records import MOVE, PLACED
 from slopewise.adapters.kube.moves.gated_pods import MAX_WAIT_SECONDS, RETRY_SECONDS, STRANDED_SECONDS
-from slopewise.adapters.kube.moves.node_affinity import pinned
+from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.model import Arrival, ClusterSnapshot, Move, Outcome, PassReport, Place, Results
 
 TRAIN = "uid-of-train:0"

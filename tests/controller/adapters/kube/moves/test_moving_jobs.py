@@ -28,8 +28,7 @@ from slopewise.adapters.kube.moves.movability_inputs import Moving
 from slopewise.adapters.kube.observer import KubeObserver, Stores
 from slopewise.adapters.kube.state.job_memory import Remembered
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
-from slopewise.adapters.kube.workloads.job_index import WatchedJobIndex
-from slopewise.adapters.kube.workloads.owners import Owners
+from slopewise.adapters.kube.workloads.owners import Owners, WatchedJobIndex
 from slopewise.adapters.prometheus.client import Target
 from slopewise.adapters.prometheus.container_usage import Machine
 from slopewise.adapters.prometheus.evaluations import JobKey

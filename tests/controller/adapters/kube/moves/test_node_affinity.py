@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from support.api_objects import Json
 
 from slopewise.adapters.kube.cache.records import NodeRecord
-from slopewise.adapters.kube.moves.node_affinity import is_pinned_to, pinned
-from slopewise.adapters.kube.moves.node_predicates import matches_any
+from slopewise.adapters.kube.moves.node_predicates import is_pinned_to, matches_any, pinned
 
 SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
 GPU = {"key": "gpu", "operator": "Exists"}

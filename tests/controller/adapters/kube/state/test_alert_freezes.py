@@ -11,8 +11,7 @@ from support.alerts import an_alert, body
 from support.api_server import ApiServer, Drop, refusal
 
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.state.alert_freezes import is_stored, store
-from slopewise.adapters.kube.state.freezes import ENDED_LABEL, FreezeRecord, freeze_path, parse_freeze
+from slopewise.adapters.kube.state.freezes import ENDED_LABEL, FreezeRecord, freeze_path, is_stored, parse_freeze, store
 from slopewise.config.alerts import KEPT_SECONDS, AlertFreeze, freeze_of, read_notification
 
 NAME = f"alert-{1:016x}"

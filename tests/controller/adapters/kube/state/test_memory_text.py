@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from slopewise.adapters.kube.state.memory_text import COMPRESSED, MAX_JSON_BYTES, memory_text, read_memory
+from slopewise.adapters.kube.state.job_growth_object import COMPRESSED, MAX_JSON_BYTES, memory_text, read_memory
 from slopewise.estimators.raw_points import KEPT, unpacked
 from slopewise.model import Anchor, Ends, Growth, JobMemory, Pace, Points, Usage
 

@@ -10,7 +10,7 @@ from support.managed_pods import a_raw_pod
 
 from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import OwnerRef
-from slopewise.adapters.kube.moves.arrivals import arrivals
+from slopewise.adapters.kube.moves.absences import arrivals
 from slopewise.adapters.kube.workloads.job_facts import facts_of
 from slopewise.adapters.kube.workloads.owners import Identity
 from slopewise.config.training_policy import TrainingPolicySpec

@@ -27,7 +27,6 @@ from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.kube.client.meanings import Refused
 from slopewise.adapters.kube.client.protocol import Api, Store, TakeTurn
 from slopewise.adapters.kube.events import About, Event
-from slopewise.adapters.kube.moves import disruption
 from slopewise.adapters.kube.moves.evict.replacements import (
     AWAITED,
     ENDING,
@@ -40,6 +39,7 @@ from slopewise.adapters.kube.moves.evict.replacements import (
 from slopewise.adapters.kube.moves.eviction import (
     OnRefused,
     as_it_is,
+    disruption_refusal,
     evict,
     is_not_replaced,
     not_recreated_reason,
@@ -154,7 +154,7 @@ class EvictionController:
                 checked.add(member.owner.uid)
                 if (refused := self._check_recreation(member.pod)) is not None:
                     return refused
-        return disruption.refusal(self._api, [member.pod for member in members])
+        return disruption_refusal(self._api, [member.pod for member in members])
 
     def _check_recreation(self, pod: PodRecord) -> Refused | None:
         try:

@@ -90,7 +90,10 @@ def next_step(leaving: PodMove, intent: MoveIntent, replacements: Replacements, 
     """Of one leaving pod, in a move of this age."""
     old = replacements.old(leaving)
     if old is not None and not old.ended:
-        return Step(ENDING) if old.deleting else _still_running(old, age_seconds)
+        if old.deleting:
+            return Step(ENDING)
+        # Its eviction was refused, or was never sent: retried for a while, then it stays.
+        return Step(TO_BE_EVICTED, evict=old) if age_seconds <= EVICT_SECONDS else Step()
     if old is not None and old.phase == "Succeeded" and leaving.owner.kind == "Job":
         return Step()  # counted as done; a StatefulSet starts it again
     new = replacements.take(leaving)
@@ -103,8 +106,3 @@ def next_step(leaving: PodMove, intent: MoveIntent, replacements: Replacements, 
         return Step()
     # Where the node was given up, a pod that is still pinned to it is evicted next, and another one comes.
     return Step(starting if intent.node else AWAITED)
-
-
-def _still_running(old: PodRecord, age_seconds: float) -> Step:
-    """Its eviction was refused, or was never sent: retried for a while, then it stays."""
-    return Step(TO_BE_EVICTED, evict=old) if age_seconds <= EVICT_SECONDS else Step()

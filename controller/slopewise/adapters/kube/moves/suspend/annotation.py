@@ -1,4 +1,4 @@
-"""The move of a Job, stored in its annotation `slopewise.dev/move`.
+"""The move of a Job, stored in its annotation `slopewise.dev/move`; how it is written, and how long a Job has no pod.
 
 `suspend/state_machine.py` writes it with every step; `suspend/controller.py` and the sweeper continue from it. The
 observer reads the moves under way (`under_way`), and `moves/movability_inputs.py` the owner's affinity beside our pin.
@@ -12,7 +12,9 @@ continued (`on_a_copy`).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -20,10 +22,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from slopewise.adapters.kube.cache.parsing import controlling_owner
-from slopewise.adapters.kube.cache.records import MOVE, ObjectRecord
-from slopewise.adapters.kube.client.protocol import Json, Store
+from slopewise.adapters.kube.cache.records import MOVE, ObjectRecord, PodRecord
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.meanings import Refused
+from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json, Store
 from slopewise.adapters.kube.workloads.eligibility import KUEUE_LABEL
 from slopewise.model import JobUid, MoveUnderWay
+from slopewise.tracking import FirstSeen
 
 _MAX_KEPT = 4096
 """Parsed annotations in the cache: a pinned Job is checked twice a second for its lifetime."""
@@ -166,3 +171,66 @@ def _parsed_again(text: str, carrier: _Carrier) -> JobMove | None:
 
 
 _parsed_once = lru_cache(maxsize=_MAX_KEPT)(_parsed_again)
+
+
+class SuspendedJobs:
+    """Counts from the first call of `seconds` that sees a Job so, i.e. from a scrape. Safe from any thread."""
+
+    def __init__(
+        self, jobs: Store[ObjectRecord], pods: Store[PodRecord], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._jobs = jobs
+        self._pods = pods
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._seen = FirstSeen[str]()
+
+    def seconds(self) -> list[float]:
+        """For how long each of them has had no pod; empty: none is without."""
+        with self._lock:
+            now, uids = self._monotonic(), self._without_pods()
+            self._seen.keep(uids, now)
+            return [self._seen.seconds(uid, now) for uid in uids]
+
+    def _without_pods(self) -> list[str]:
+        suspended = {
+            (move.namespace, move.workload_uid)
+            for move in under_way(self._jobs)
+            if move.step in ("leaving", "unpinning")
+        }
+        if not suspended:
+            return []
+        with_pods = {
+            (pod.namespace, pod.owner.uid) for pod in self._pods.items() if pod.owner is not None and not pod.ended
+        }
+        return [uid for _, uid in suspended - with_pods]
+
+
+def patch_once(
+    api: Api, path: str, body: Json, is_done: Callable[[Json], bool], on_written: Callable[[Json], None]
+) -> Refused | None:
+    """None once the patch is carried out; ApiError where nothing was done.
+
+    `is_done`: whether a Job that is read has what the patch writes. `on_written` gets the Job as it is then.
+    """
+    try:
+        on_written(api.patch(path, body, MERGE_PATCH, PARAMS))
+    except ApiError as error:
+        if not error.maybe_done:
+            raise
+        return _find_out(api, path, is_done, on_written, error)
+    return None
+
+
+def _find_out(
+    api: Api, path: str, is_done: Callable[[Json], bool], on_written: Callable[[Json], None], error: ApiError
+) -> Refused | None:
+    try:
+        found = api.get(path)
+    except ApiError:
+        reason = f"not known whether it was done ({error.message}); the next pass will see"
+        return Refused("failed", reason, "trouble", maybe_done=True)
+    if not is_done(found):
+        return Refused("failed", f"it was not done ({error.message})", "trouble")
+    on_written(found)
+    return None

@@ -15,16 +15,12 @@ from slopewise.adapters.kube.cache.records import MANAGED_LABEL, ManagedPod, Nod
 from slopewise.adapters.kube.cache.scheduling_facts import scheduling_facts
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.meanings import Refused, explain
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import Api, Json, Store
+from slopewise.adapters.kube.client.protocol import Api, Json, Store, path_of
 from slopewise.adapters.kube.client.retry import update
-from slopewise.adapters.kube.moves import disruption
-from slopewise.adapters.kube.moves.eviction import OnRefused, as_it_is
-from slopewise.adapters.kube.moves.job_status import is_finished
+from slopewise.adapters.kube.moves.eviction import OnRefused, as_it_is, disruption_refusal
 from slopewise.adapters.kube.moves.node_predicates import Needs, NodeFit
-from slopewise.adapters.kube.moves.recreation import failed_when_ended_reason, foreign_manager
-from slopewise.adapters.kube.moves.suspend.annotation import MAX_JOBS, JobMove, move_of, move_on, under_way
-from slopewise.adapters.kube.moves.suspend.patching import patch_once
+from slopewise.adapters.kube.moves.recreation import failed_when_ended_reason, foreign_manager, is_finished
+from slopewise.adapters.kube.moves.suspend.annotation import MAX_JOBS, JobMove, move_of, move_on, patch_once, under_way
 from slopewise.adapters.kube.moves.suspend.state_machine import begun, is_suspended, owners_node_affinity
 from slopewise.adapters.kube.workloads.eligibility import KUEUE_LABEL
 from slopewise.model import Migrate, Move, MoveUnderWay, Outcome
@@ -159,7 +155,7 @@ class JobMover:
             return Refused("failed", "its pod is gone, or has ended")
         if any(pod.deleting for pod in live):
             return Refused("deferred", "a pod of its Job is ending; tried in the next pass")
-        refused = disruption.refusal(self._api, live)
+        refused = disruption_refusal(self._api, live)
         if refused is not None:
             return replace(refused, maybe_done=False)
         waits = self._take_turn(managed.pod.node or "", managed.pod.namespace)

@@ -14,8 +14,7 @@ from typing import Protocol
 from slopewise.adapters.kube.cache.records import NodeRecord, ObjectRecord, PodRecord
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
-from slopewise.adapters.kube.client.paths import path_of
-from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json, Store
+from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json, Store, path_of
 from slopewise.adapters.kube.client.retry import get_or_none
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, moves
 from slopewise.adapters.kube.moves.suspend.begin import job_path, read_live, target_trouble

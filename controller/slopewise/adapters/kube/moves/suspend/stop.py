@@ -15,9 +15,9 @@ from slopewise.adapters.kube.client.meanings import Refused, explain
 from slopewise.adapters.kube.client.protocol import Api, Json
 from slopewise.adapters.kube.client.retry import update
 from slopewise.adapters.kube.moves.stop_note import StopNote, note_on
+from slopewise.adapters.kube.moves.suspend.annotation import patch_once
 from slopewise.adapters.kube.moves.suspend.begin import GONE, job_path, not_now, suspension_obstacles
-from slopewise.adapters.kube.moves.suspend.patching import patch_once
-from slopewise.adapters.kube.workloads.job_index import JobIndex
+from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.model import Outcome, Stop
 from slopewise.ports import Clock
 

@@ -16,7 +16,7 @@ from support.suspended_jobs import JOBS, NAME, NODES, UID, CrashError, Frozen, K
 
 from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import MOVE
-from slopewise.adapters.kube.moves.node_affinity import pinned
+from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, Step, move_on
 from slopewise.adapters.kube.moves.suspend.controller import PODS_ENDED_SECONDS, SuspendedJobController
 from slopewise.adapters.kube.moves.suspend.state_machine import ARRIVAL_SECONDS, freed

@@ -8,7 +8,7 @@ import pytest
 from support.api_server import ApiServer
 from support.suspended_jobs import Yard
 
-from slopewise.adapters.kube.moves.suspend.suspended_jobs import SuspendedJobs
+from slopewise.adapters.kube.moves.suspend.annotation import SuspendedJobs
 
 
 @pytest.fixture

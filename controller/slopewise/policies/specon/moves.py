@@ -1,6 +1,6 @@
 """SpeCon's moves: Algorithm 4 (where a slow job goes) and Algorithm 5 (idle nodes take jobs), on one plan.
 
-Algorithm 3 (`specon.py`) has put every job into a category before. A `Plan` starts as the observed cluster and is
+Algorithm 3 (`__init__.py`) has put every job into a category before. A `Plan` starts as the observed cluster and is
 updated by every decided move. Arrays are over the nodes in order of name.
 """
 

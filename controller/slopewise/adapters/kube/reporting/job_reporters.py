@@ -1,7 +1,7 @@
-"""Emits events and history entries of moves: placed, begun, resumed, failed, and withheld with the reason.
+"""Emits events and history entries of moves, stops at the target, and promises.
 
 An event of a migration is about the workload, because its pods are replaced meanwhile; one of a placement is about the
-pod.
+pod. A stop that is withheld and a promise that is missed or kept again give one event a change.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from slopewise.adapters.kube.events import About, Event, EventRecorder
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
-from slopewise.adapters.kube.workloads.job_index import JobIndex
+from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.crds import history
+from slopewise.crds.growth_status import PassView, workload_standing
 from slopewise.crds.job_growth import Action
+from slopewise.crds.promise_status import NOTHING_ASKED, Change, changes
 from slopewise.guards.review import is_routine
 from slopewise.model import (
+    Job,
     JobUid,
     Migrate,
     Move,
@@ -24,8 +27,11 @@ from slopewise.model import (
     OutcomeResult,
     PassReport,
     Place,
+    Standing,
+    Stop,
     Withheld,
 )
+from slopewise.tracking import OncePerChange
 
 Act = Callable[[str, Action], None]
 """Appends an action to the history of the job of that uid."""
@@ -131,3 +137,62 @@ def about_workload(index: JobIndex, job_growths: JobGrowthStore, job_uid: str) -
         return about_pod(index, job_uid)
     owner = document.workload
     return About(owner.api_version, owner.kind, owner.name, owner.uid, document.namespace)
+
+
+class PromiseReporter:
+    """Compares the standing of each workload with that of the last pass. Called by one thread at a time."""
+
+    def __init__(self, emit: Callable[[str, Change], None]) -> None:
+        """`emit` gets the uid of the workload's first job, and the change."""
+        self._emit = emit
+        self._before: dict[str, Standing] | None = None
+
+    def __call__(self, view: PassView, jobs_of: Mapping[str, Sequence[Job]], known: Collection[str]) -> None:
+        """Emit the changes of one pass; `known` are the workloads that there still are, also those without a pod."""
+        now = {uid: workload_standing(jobs, view) for uid, jobs in jobs_of.items()}
+        if self._before is not None:
+            for workload_uid, standing in now.items():
+                for change in changes(self._before.get(workload_uid, NOTHING_ASKED), standing):
+                    self._emit(jobs_of[workload_uid][0].uid, change)
+        kept = {uid: standing for uid, standing in (self._before or {}).items() if uid in known}
+        self._before = kept | {uid: standing for uid, standing in now.items() if standing != NOTHING_ASKED}
+
+
+_RESULTS: Mapping[OutcomeResult, str] = {
+    "applied": "StoppedAtTarget",
+    "deferred": "StopDeferred",
+    "infeasible": "StopInfeasible",
+    "failed": "StopFailed",
+}
+
+
+class StopReporter:
+    """Reports the stops of one policy. Called by one thread at a time."""
+
+    def __init__(
+        self, index: JobIndex, job_growths: JobGrowthStore, events: EventRecorder, act: Callable[[str, Action], None]
+    ) -> None:
+        self._index = index
+        self._job_growths = job_growths
+        self._events = events
+        self._act = act
+        self._once = OncePerChange[str, str]()
+        """The last event reason of each job that is at its target; by uid."""
+
+    def emit(self, report: PassReport) -> None:
+        """Report all stops of one pass with a snapshot."""
+        self._once.forget_all_but({job.uid for job in report.snapshot.jobs} if report.snapshot is not None else set())
+        for outcome in report.results.of(Stop):
+            uid, reason = outcome.decision.job_uid, _RESULTS[outcome.result]
+            if outcome.result == "applied" or self._once.is_new(uid, reason):
+                self._act(uid, history.stopped(outcome, report.taken_at_seconds))
+                self._emit(uid, reason, outcome.detail or outcome.decision.reason, warning=outcome.result != "applied")
+        for withheld in report.results.withheld_of(Stop):
+            uid = withheld.decision.job_uid
+            if not is_routine(withheld.guard) and self._once.is_new(uid, "StopWithheld"):
+                self._emit(uid, "StopWithheld", withheld.reason, warning=True)
+
+    def _emit(self, job_uid: str, reason: str, why: str, *, warning: bool) -> None:
+        about = about_workload(self._index, self._job_growths, job_uid)
+        if about is not None:
+            self._events.emit(Event(about, reason, why, warning, "Stop"))

@@ -12,12 +12,12 @@ was measured, q = (o - p)/o how much better it is than asked. Classes: over-achi
 
 Worked example: C = 1 and L* of 0.2, 0.3, 0.4 and 0.5: the first three are satisfied, the fourth gets the 0.1 left.
 
-`step` (`shared/objective_steps.py`) changes every limit a little at each evaluation, with back-off while nothing
+`step` (`objectives.py`) changes every limit a little at each evaluation, with back-off while nothing
 changes.
 
 On several nodes (ours): arriving jobs are placed by need, those that fit nowhere where most is free
 (`shared/need_placement.py`), and a job that was below target and out of reach at `missedEvaluations` in a row is moved
-to a node that can satisfy it (`shared/promise_moves.py`).
+to a node that can satisfy it (`shared/promise_policy.py`).
 
 Our readings of `direct`, where nothing is said:
 
@@ -41,11 +41,7 @@ from typing import Literal
 
 from slopewise.model import Arrival, Job, JobMemory, Node, NodeMemory, Objectives
 from slopewise.policies import PolicyParameters, parameter
-from slopewise.policies.shared.need_placement import Need, NodeRoom
-from slopewise.policies.shared.node_passes import NodeDecision, Verdict
-from slopewise.policies.shared.objective_shares import rest_in_proportion, rest_to_others, towards
-from slopewise.policies.shared.objective_steps import step_interval_seconds, step_limits
-from slopewise.policies.shared.objectives import (
+from slopewise.policies.dqoes.objectives import (
     BELOW,
     NO_OBJECTIVE,
     SATISFIED,
@@ -53,7 +49,14 @@ from slopewise.policies.shared.objectives import (
     ObjectiveCase,
     assess,
     pace_message,
+    rest_in_proportion,
+    rest_to_others,
+    step_interval_seconds,
+    step_limits,
+    towards,
 )
+from slopewise.policies.shared.need_placement import Need, NodeRoom
+from slopewise.policies.shared.node_passes import NodeDecision, Verdict
 from slopewise.policies.shared.promise_policy import (
     At,
     PromisePolicy,
@@ -69,6 +72,7 @@ DECIDES_ON = "reports"
 UNSATISFIABLE = "unsatisfiable"
 
 _ROUNDING = 1e-9
+"""Relative: by so much times, or needs that fill a node, may differ from their bound in floating point."""
 
 
 class Parameters(PolicyParameters):

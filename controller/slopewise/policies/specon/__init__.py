@@ -25,7 +25,7 @@ default scheduler. Where the print is silent or ambiguous, this is the reading c
 - "All converged" means that every running job is in CC. Being marked as migrated cannot be meant: the last jobs to
   converge have no growing job beside them, and never request.
 
-Here are the categories (Algorithm 3) and the order of an evaluation; the moves are in `shared/specon_moves.py`.
+Here are the categories (Algorithm 3) and the order of an evaluation; the moves are in `moves.py`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from slopewise.model import ClusterSnapshot, Decisions, Job, JobMemory, MemorySt
 from slopewise.policies import PolicyParameters, Setting, parameter
 from slopewise.policies.shared.placement import blocked_reason_on
 from slopewise.policies.shared.silence import silent_jobs, without_a_loss
-from slopewise.policies.shared.specon_moves import (
+from slopewise.policies.specon.moves import (
     CATEGORIES,
     CONVERGED,
     MIGRATED,
