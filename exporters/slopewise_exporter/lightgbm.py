@@ -42,9 +42,13 @@ class ReportCallback:
         self._widened = False
 
     def widen(self, params: dict[str, Any]) -> dict[str, Any]:
-        """The parameters of a fit that begins, with a thread for each core: it crashes with more than it began with."""
+        """The parameters of a fit that begins, with a thread for each core: it crashes with more than it began with.
+
+        Unchanged where its number never rises: it is fixed, or the training has given OpenMP fewer threads itself.
+        """
         given = any(name in params for name in _THREADS)
-        if given or _draws(params) or not following.sets:
+        rises = following.sets and following.may_rise and openmp_threads() >= following.wanted
+        if given or _draws(params) or not rises:
             return params
         self._widened = True
         return {**params, "num_threads": affinity_cores()}

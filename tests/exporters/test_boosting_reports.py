@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from support.training_fixtures import Scrape
 
-from slopewise_exporter import Reporter
+from slopewise_exporter import Reporter, lightgbm
 from slopewise_exporter.boosting import RoundsReport
 from slopewise_exporter.lightgbm import ReportCallback
 from slopewise_exporter.threads.following import following
+from slopewise_exporter.threads.number import ThreadNumber
 
 TRAIN, EVAL = 'training_loss{stage="train"}', 'training_loss{stage="eval"}'
 
@@ -76,6 +77,27 @@ def test_a_fit_that_cannot_have_more_threads_than_it_began_with_says_so_once(
     assert [record.getMessage() for record in caplog.records] == [
         "lightgbm: this fit has at most the threads that it began with (2), a later one more"
     ]
+
+
+@pytest.mark.parametrize(
+    ("rises", "counted", "begins_with"),
+    [
+        (True, 2, {"num_threads": 8}),
+        (True, 1, {}),  # threadpool_limits(1) around the fit
+        (False, 2, {}),  # SLOPEWISE_THREADS=2: the first tree has two as well
+    ],
+)
+def test_a_fit_of_lightgbm_begins_with_a_thread_for_each_core_only_where_its_number_may_rise(
+    monkeypatch: pytest.MonkeyPatch, rises: bool, counted: int, begins_with: dict[str, int]
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(following, "wanted", 2)
+    monkeypatch.setattr(following, "_number", ThreadNumber(8) if rises else None)
+    monkeypatch.setattr(lightgbm, "openmp_threads", lambda: counted)
+    monkeypatch.setattr(lightgbm, "affinity_cores", lambda: 8)
+    given = {"objective": "l2"}
+    assert ReportCallback().widen(given) == given | begins_with
+    assert given == {"objective": "l2"}
 
 
 def rounds(callback: ReportCallback, results: list[tuple[Any, ...]], **parameters: Any) -> None:

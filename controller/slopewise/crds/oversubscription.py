@@ -24,7 +24,7 @@ def conditions(pods: Iterable[tuple[Job, JobMemory]], previous: Sequence[Conditi
         return (Wanted(type=OVERSUBSCRIBES, status="True", reason="StepsCostMore", message=f"{found}; {REMEDY}"),)
     if all(each.type != OVERSUBSCRIBES for each in previous):
         return ()
-    if all(step_cost(known) is None for _, known in several):
+    if all(job.state.ended or step_cost(known) is None for job, known in several):
         return (Wanted(type=OVERSUBSCRIBES, status="Unknown", reason="NotMeasured"),)
     return (Wanted(type=OVERSUBSCRIBES, status="False", reason="StepsCostLess"),)
 

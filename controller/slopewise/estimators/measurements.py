@@ -13,7 +13,7 @@ def measure(snapshot: ClusterSnapshot, remembered: MemoryState, settings: growth
     with_growth = growth.measure(snapshot, remembered, settings)
     with_pace = pace.measure(snapshot, with_growth, settings.interval_seconds)
     with_pace = pace.with_arrivals(snapshot, with_pace, remembered)
-    with_cost = step_cost.measure(snapshot, with_pace)
+    with_cost = step_cost.measure(snapshot, with_pace, remembered)
     with_hits = targets.count(snapshot.jobs, with_cost, remembered, settings.target_hits)
     with_promises = promises.confirm(snapshot, with_hits, settings.interval_seconds)
     with_points = raw_points.measure(snapshot, with_promises, from_evaluations=settings.reads_points)

@@ -7,6 +7,9 @@ Both sides are of three intervals in a row: the least is the dearest of three, n
 What lasts for an interval or two changes neither: an evaluation or a checkpoint, a compilation at the start, a late
 count of CPU, steps that jump after a resume, the rounding of a few steps in an interval (a factor of two at most).
 
+Both are of one process. The least outlives it, unless the next one counts its steps from the start: in the pod of a
+notebook that is another training, whose steps are others.
+
 Worked example: 2, 2, 2, 3.2, 3.6 and 3.4 CPU-seconds a step: the least is 2, and now is 3.2, which is 1.6 times it.
 
 What it cannot tell:
@@ -19,12 +22,11 @@ What it cannot tell:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from slopewise.estimators.growth import IDLE_CORES
-from slopewise.model import ClusterSnapshot, Job, JobMemory, MemoryState, Pace
+from slopewise.model import ClusterSnapshot, Job, JobMemory, MemoryState, Pace, PaceAnchor
 
 INTERVALS = 3
 """In a row. One is an evaluation or a late count of CPU; an interval after a change of CPU is one of both CPUs."""
@@ -32,6 +34,9 @@ INTERVALS = 3
 OVERSUBSCRIBES_RATIO = 1.5
 """A step of one thread cost the same to within 3 % under quotas from 0.02 to 1 core, beside a load of 23 on two cores;
 threads that spin made a step 4 to 40 times dearer (docs/exporters-threads.md). Rollbacks call 1.4 times waste."""
+
+_FROM_THE_START_RATIO = 0.5
+"""Of the steps of the process before: one that resumes from its checkpoint has more, a training that begins has few."""
 
 
 class StepCost(NamedTuple):
@@ -53,14 +58,15 @@ class StepCost(NamedTuple):
         return self.ratio > OVERSUBSCRIBES_RATIO
 
 
-def measure(snapshot: ClusterSnapshot, memory: MemoryState) -> MemoryState:
-    """Bring the least of each training up to its newest paces; served models have none."""
+def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemoryState) -> MemoryState:
+    """Bring the least of each training up to its newest paces; served models have none. `remembered` is as stored."""
     changed = {}
     for job in snapshot.jobs:
         known = memory.jobs.get(job.uid)
         if known is None or not known.paces or job.responses is not None:
             continue
-        least = _least(known)
+        before = remembered.jobs.get(job.uid)
+        least = _least(known, None if before is None else before.pace_anchor)
         if least != known.least_step_cpu_seconds:
             changed[job.uid] = known.altered(least_step_cpu_seconds=least)
     return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
@@ -68,7 +74,7 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState) -> MemoryState:
 
 def step_cost(known: JobMemory) -> StepCost | None:
     """What a step costs now and at best; None: not known yet, not of this node, or no training."""
-    least, costs = known.least_step_cpu_seconds, _newest(known.paces)
+    least, costs = known.least_step_cpu_seconds, _newest(known)
     cores = known.paces[-1].cores if costs else None
     return None if least is None or cores is None else StepCost(min(costs), least, cores)
 
@@ -91,15 +97,22 @@ def cpu_seconds(pace: Pace | None) -> float | None:
     return None if pace is None or pace.cores is None else pace.seconds * pace.cores
 
 
-def _least(known: JobMemory) -> float | None:
-    moved_at, costs = known.moved_at_seconds, _newest(known.paces)
+def _least(known: JobMemory, before: PaceAnchor | None) -> float | None:
+    moved_at, costs, kept = known.moved_at_seconds, _newest(known), known.least_step_cpu_seconds
     if moved_at is not None and known.paces[-INTERVALS:][0].at_seconds <= moved_at:
         return None
-    least = [] if known.least_step_cpu_seconds is None else [known.least_step_cpu_seconds]
-    return min([*least, max(costs)]) if costs else known.least_step_cpu_seconds
+    now = known.pace_anchor
+    if before is not None and now is not None and now.done_total < _FROM_THE_START_RATIO * before.done_total:
+        kept = None
+    return min([max(costs), *([] if kept is None else [kept])]) if costs else kept
 
 
-def _newest(paces: Sequence[Pace]) -> list[float]:
-    """The costs of the newest intervals, all of which used CPU; else none."""
-    costs = [pace.seconds * pace.cores for pace in paces[-INTERVALS:] if pace.cores and pace.cores >= IDLE_CORES]
+def _newest(known: JobMemory) -> list[float]:
+    """The costs of the newest intervals, all of which used CPU and are of its present process; else none."""
+    started_at = None if known.pace_anchor is None else known.pace_anchor.process_started_at_seconds
+    costs = [
+        pace.seconds * pace.cores
+        for pace in known.paces[-INTERVALS:]
+        if pace.cores and pace.cores >= IDLE_CORES and (started_at is None or pace.at_seconds > started_at)
+    ]
     return costs if len(costs) == INTERVALS else []

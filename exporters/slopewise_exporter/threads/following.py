@@ -100,6 +100,11 @@ class Following:
         """Whether a library with a setting of its own gets what is wanted."""
         return self.follows and not is_by_hand(os.environ, GENERAL)
 
+    @property
+    def may_rise(self) -> bool:
+        """Whether the number follows the CPU; one that the user gave does not."""
+        return self._number is not None
+
     def instead_of(self, counted: int) -> int:
         """The number for a library that has counted so many threads when it began."""
         libraries = self._libraries

@@ -251,6 +251,8 @@ def test_steps_that_cost_more_than_they_did_are_a_condition_until_they_cost_less
     assert of(again, OVERSUBSCRIBES).status == "False"
     assert of(running_status([job], a_view(job), seen), OVERSUBSCRIBES).status == "Unknown"
     assert message(again.conditions) == ""
+    ended = replace(job, state=JobState.FINISHED)
+    assert of(running_status([ended], a_view(ended, memory={UID: dear}), seen), OVERSUBSCRIBES).status == "Unknown"
     assert transition_key([job], a_view(job, memory={UID: dear})) != transition_key(
         [job], a_view(job, memory={UID: cheap})
     )

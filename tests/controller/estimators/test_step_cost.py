@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from support.worlds import START, a_job, a_snapshot
 
+from slopewise.estimators import pace
 from slopewise.estimators.step_cost import OVERSUBSCRIBES_RATIO, measure, oversubscribed, step_cost
-from slopewise.model import JobMemory, JobState, MemoryState, Pace, Responses
+from slopewise.model import Job, JobMemory, JobState, MemoryState, Pace, Responses, Usage
 
 
 def after(*costs: float | None, moved_after: int | None = None, cores: float = 0.5) -> JobMemory:
@@ -18,9 +20,9 @@ def after(*costs: float | None, moved_after: int | None = None, cores: float = 0
         at = START + 20 * number
         if number == moved_after:
             moved_at = at - 1
-        pace = Pace(at, 1.0, None) if cost is None else Pace(at, cost / cores, cores)
-        known = known.altered(paces=(*known.paces, pace)[-12:], moved_at_seconds=moved_at)
-        known = measure(a_snapshot([a_job("a")], at=at), MemoryState({"a": known})).jobs["a"]
+        newest = Pace(at, 1.0, None) if cost is None else Pace(at, cost / cores, cores)
+        known = known.altered(paces=(*known.paces, newest)[-12:], moved_at_seconds=moved_at)
+        known = measure(a_snapshot([a_job("a")], at=at), MemoryState({"a": known}), MemoryState()).jobs["a"]
     return known
 
 
@@ -85,7 +87,41 @@ def test_another_node_begins_again() -> None:
 def test_a_served_model_has_no_steps() -> None:
     job = replace(a_job("a"), responses=Responses(10, 1.0))
     memory = MemoryState({"a": JobMemory(paces=(Pace(START, 1.0, 0.5),) * 3)})
-    assert measure(a_snapshot([job]), memory) is memory
+    assert measure(a_snapshot([job]), memory, memory) is memory
+
+
+class TestAnotherProcess:
+    """60 s after its first one ended; 20 s at one core are an interval."""
+
+    OF_FIRST = [replace(a_job("a", life=START - 20), steps_total=10.0 * number) for number in range(5)]
+
+    @staticmethod
+    def after(jobs: Sequence[Job], begin: int, known: JobMemory) -> JobMemory:
+        for number, job in enumerate(jobs):
+            at = START + begin + 20 * number
+            seen = replace(job, evaluation=None, usage=Usage(20.0 * number, at))
+            before = MemoryState({"a": known})
+            snapshot = a_snapshot([seen], at=at)
+            known = measure(snapshot, pace.measure(snapshot, before, 20), before).jobs["a"]
+        return known
+
+    def test_the_steps_of_the_one_before_are_not_those_of_now(self) -> None:
+        dear = self.after(self.OF_FIRST, 0, JobMemory()).altered(least_step_cpu_seconds=1.0)
+        assert oversubscribed(a_job("a"), dear) is not None
+        resumed = [replace(a_job("a", life=START + 140), steps_total=35.0 + 20 * number) for number in range(4)]
+        assert step_cost(self.after(resumed[:1], 150, dear)) is None
+        cost = step_cost(self.after(resumed, 150, dear))
+        assert cost is not None
+        assert tuple(cost) == pytest.approx((1.0, 1.0, 1.0))
+
+    def test_one_that_counts_its_steps_from_the_start_is_another_training_with_a_least_of_its_own(self) -> None:
+        known = self.after(self.OF_FIRST, 0, JobMemory())
+        other = [replace(a_job("a", life=START + 140), steps_total=2.0 * number) for number in range(6)]
+        cost = step_cost(self.after(other, 150, known))
+        assert cost is not None
+        assert tuple(cost) == pytest.approx((10.0, 10.0, 1.0))
+        resumed = [replace(job, steps_total=30.0 + (job.steps_total or 0)) for job in other]
+        assert oversubscribed(a_job("a"), self.after(resumed, 150, known)) is not None
 
 
 class TestItsSentence:
