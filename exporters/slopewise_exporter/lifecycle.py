@@ -17,6 +17,10 @@ from typing import Callable, Protocol
 class OpenReporter(Protocol):
     """What a reporter must be able to do to be looked after."""
 
+    @property
+    def port(self) -> int | None:
+        """The TCP port that it serves; None where it serves none."""
+
     def abandon_after_fork(self) -> None:
         """In a forked child: report nothing and hold no port."""
 
@@ -44,6 +48,19 @@ def opened(reporter: OpenReporter) -> None:
 def newest() -> OpenReporter | None:
     """The reporter that was opened last and is open; None: there is none."""
     return _open[-1] if _open else None
+
+
+def holder_of(port: int) -> OpenReporter | None:
+    """The open reporter of this process that serves `port`; None: no reporter of this process does."""
+    return next((reporter for reporter in _open if reporter.port == port), None)
+
+
+def is_interactive() -> bool:
+    """Whether somebody waits for each call: at Python's prompt, in IPython or in a notebook.
+
+    All three set `sys.ps1`. A script may have `ipykernel` among its modules, and is run to its end all the same.
+    """
+    return hasattr(sys, "ps1")
 
 
 def closed(reporter: OpenReporter) -> None:

@@ -7,6 +7,7 @@ benchmarks/bench_reporter.py in the Slopewise repository), so that it can stand 
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Iterable, Iterator
@@ -54,6 +55,10 @@ DEFAULT_EMA_DECAY = 0.98
 over 10 s has the wrong sign about half of the time."""
 
 
+_INTERACTIVE_LINGER_SECONDS = 1.0
+"""Longest wait for a last scrape where somebody waits at a prompt; a push waits as long, and takes its place."""
+
+
 class Reporter:
     """Reports the progress of a training to Prometheus. Use it as a context manager, or call `close` at the end.
 
@@ -70,7 +75,9 @@ class Reporter:
         address: where to listen: an address or a name of this machine. `SLOPEWISE_EXPORTER_ADDRESS` overrides it.
         ema_decay: weight of the past in the moving average of the training loss, 0 up to below 1.
         linger_seconds: how long `close` waits for a last scrape; `SLOPEWISE_EXPORTER_LINGER_SECONDS`
-            overrides it.
+            overrides it. At a prompt and in a notebook at most 1 s.
+
+    Where an earlier reporter of the same process has the port, this one takes it over and the earlier one is closed.
     """
 
     def __init__(
@@ -290,11 +297,14 @@ class Reporter:
             self._read_device_losses()  # of a training that failed, the device may have failed too
         self._recording = False
         self._record.end(state)
+        linger_seconds = self._linger_seconds if linger else 0.0
+        if lifecycle.is_interactive():
+            linger_seconds, linger = min(linger_seconds, 0.0 if self._pushes else _INTERACTIVE_LINGER_SECONDS), False
         try:
             if self._pushes is not None:
                 self._pushes.end()
             if self._endpoint is not None:
-                self._endpoint.close(self._linger_seconds if linger else 0.0)
+                self._endpoint.close(linger_seconds)
             if self._pushes is not None:
                 self._pushes.wait(hurried=not linger)
         finally:
@@ -337,7 +347,13 @@ class Reporter:
             from slopewise_exporter.exposition import build_registry
 
             registry = build_registry(self._record, facts, self._process_metrics())
-            self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
+            try:
+                self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                self._take_over(settings.port)
+                self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
         except Exception as error:
             result = "Metrics are pushed and not scraped" if self._pushes else "Training goes on without metrics"
             self._check.warn("endpoint", f"{listening_advice(settings, error)}. {result}")
@@ -348,6 +364,14 @@ class Reporter:
         self._check.inform(f"metrics on {self._endpoint.url}")
         if settings.port_file is not None:
             self._announce(settings.port_file, self._endpoint.port)
+
+    def _take_over(self, port: int) -> None:
+        """Free the port where an earlier reporter of this process has it: a cell of a notebook is run again."""
+        earlier = lifecycle.holder_of(port)
+        if isinstance(earlier, Reporter):
+            earlier.leave()
+            if not lifecycle.is_interactive():
+                self._check.warn("taken over", f"port {port} is this Reporter's now: an earlier one reports no more")
 
     def _number(self, loss: SupportsFloat) -> float | None:
         """The loss; None where it is of no use, or is still on its device."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
+import sys
 from contextlib import suppress
 
 import pytest
@@ -67,6 +68,19 @@ def test_close_gives_up_waiting_after_the_linger(make_reporter: MakeReporter, sc
     port = reporter.port
     scrape(port)
     reporter.close()
+    assert refuses_connections(port)
+
+
+def test_a_cell_of_a_notebook_does_not_wait_for_a_scrape_as_long_as_a_script(
+    make_reporter: MakeReporter, scrape: Scrape, in_background: InBackground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "ps1", "In [1]: ", raising=False)
+    reporter = make_reporter(linger_seconds=600)
+    port = reporter.port
+    scrape(port)
+    closing = in_background(reporter.close)
+    closing.join(PROMISED_RETURN_SECONDS)
+    assert not closing.is_alive()
     assert refuses_connections(port)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,15 +32,40 @@ def test_port_zero_takes_a_free_port_and_says_which(make_reporter: MakeReporter,
 def test_a_port_in_use_is_told_once_and_the_training_goes_on(
     make_reporter: MakeReporter, caplog: pytest.LogCaptureFixture
 ) -> None:
-    taken = make_reporter()
-    other = make_reporter(port=taken.port)
-    other.step(loss=1.0)
-    other.close()
+    with socket.create_server(("127.0.0.1", 0)) as another:
+        taken = another.getsockname()[1]
+        other = make_reporter(port=taken)
+        other.step(loss=1.0)
+        other.close()
     assert other.port is None
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert f"127.0.0.1:{taken.port}" in caplog.text
+    assert f"127.0.0.1:{taken}" in caplog.text
     assert "another program has port" in caplog.text
     assert "SLOPEWISE_EXPORTER_PORT with another one, 0 for any that is free. Training goes on" in caplog.text
+
+
+@pytest.mark.parametrize("interactive", [True, False])
+def test_a_new_reporter_of_the_same_process_takes_the_port_over(
+    make_reporter: MakeReporter,
+    scrape: Scrape,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    interactive: bool,
+) -> None:
+    if interactive:
+        monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    earlier = make_reporter()
+    port = earlier.port
+    earlier.step(loss=7.0)
+    scrape(port)
+    later = make_reporter(port=port)
+    later.step(loss=1.0)
+    earlier.step(loss=7.0)
+    earlier.close()
+    assert (earlier.port, earlier.ended, later.port) == (None, True, port)
+    seen = scrape(port)
+    assert (seen['training_loss{stage="train"}'], seen["training_steps_total"]) == (1.0, 1)
+    assert [record.levelname for record in caplog.records] == ([] if interactive else ["WARNING"])
 
 
 @pytest.mark.parametrize("address", ["[::1]", " ::1 ", "localhost", "127.0.0.1", ""])

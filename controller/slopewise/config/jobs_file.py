@@ -224,8 +224,8 @@ class JobEntry(Document):
     )
     loss_pattern: Annotated[str | None, BeforeValidator(_pattern)] = Field(
         None,
-        description="regular expression that finds the loss in its output: with a group named `loss`, or with two "
-        "groups, a name and its value; else the common formats are found",
+        description="regular expression that finds the loss in its output: with one group, or one named `loss`, or "
+        "with two, a name and its value; else the common formats are found",
     )
     migratable: bool = Field(
         False, description="it saves a checkpoint on SIGTERM and resumes from it, so that it may be moved between nodes"

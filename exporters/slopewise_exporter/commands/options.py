@@ -26,8 +26,9 @@ def add_pattern_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="REGEX",
-        help="with two groups, a name and its value, as Katib's metricsFormat; or with groups called loss, evaluation, "
-        "step, steps_planned, epoch, epochs_planned. SLOPEWISE_EXPORTER_PATTERN has one in each line",
+        help="with one group, the loss; with two, a name and its value, as Katib's metricsFormat; or with groups "
+        "called loss, evaluation, step, steps_planned, epoch, epochs_planned. "
+        "SLOPEWISE_EXPORTER_PATTERN has one in each line",
     )
     for option, field in _FIELDS.items():
         help_text = f"what the log calls the {field.replace('_', ' ')}; may be given again"

@@ -7,6 +7,7 @@ It is called by `slopewise_exporter.pth`, which an installed package brings, and
 from __future__ import annotations
 
 import os
+import sys
 
 from slopewise_exporter.values import Checker, parse_flag
 
@@ -47,7 +48,8 @@ def _start() -> None:
     from slopewise_exporter.instrument.training import Training
 
     training = Training(os.environ)
-    follower = OutputFollower(patterns_in(os.environ.get(PATTERN_VARIABLE, "")), training.by_output)
+    patterns = patterns_in(os.environ.get(PATTERN_VARIABLE, ""))
+    follower = OutputFollower(patterns, training.by_output, lambda: sys.argv[1:])
     printed = PrintedOutput(follower, lambda: training.follows_output)
     lifecycle.before_opening.append(training.step_aside)
     if hasattr(os, "register_at_fork"):

@@ -49,7 +49,7 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], patterns: Sequ
     waited_for: set[int] = {*signals, signal.SIGCHLD, signal.SIGWINCH}
     mask: set[int] = set(signal.pthread_sigmask(signal.SIG_BLOCK, waited_for))
     try:
-        report = _OutputReport(dict(environment), patterns)
+        report = _OutputReport(dict(environment), patterns, arguments)
         channels = open_channels()
         copying = Copying(channels, report.take)
         pid = _start(arguments, environment, channels, mask)
@@ -159,11 +159,11 @@ class _ReporterOfChild(Reporter):
 class _OutputReport:
     """Reports what the output says, until a process of the command reports itself."""
 
-    def __init__(self, environment: dict[str, str], patterns: Sequence[str]) -> None:
+    def __init__(self, environment: dict[str, str], patterns: Sequence[str], arguments: Sequence[str]) -> None:
         self._lock = threading.Lock()
         self._off = False
         self._reporter: Reporter | None = None
-        self._follower = OutputFollower(patterns, self._open)
+        self._follower = OutputFollower(patterns, self._open, lambda: arguments)
         self._claim: Claim | None = claim_as_wrapper(token(environment), self._gives_up)
         self.pid = 0
 

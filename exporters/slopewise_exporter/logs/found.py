@@ -24,11 +24,19 @@ class Found(NamedTuple):
     batches: float | None = None
     finished: bool = False
     """The line is one that a framework writes when the training has ended."""
+    loss_kind: str = ""
+    """`mse`, `nll` and so on, where the line does not just call it a loss."""
+    evaluation_kind: str = ""
+    """As `loss_kind`."""
 
     @property
     def said(self) -> dict[str, float | bool]:
-        """What it says, by field."""
-        return {name: value for name, value in self._asdict().items() if value is not None and value is not False}
+        """The numbers in it, by field, and whether it is finished."""
+        return {
+            name: value
+            for name, value in self._asdict().items()
+            if value is not None and value is not False and type(value) is not str
+        }
 
 
 NOTHING = Found()

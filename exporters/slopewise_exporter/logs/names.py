@@ -7,7 +7,7 @@ names in one line the one that stands first in the table counts: `loss` before `
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 _TRAIN = ("train", "training", "tr")
@@ -26,6 +26,32 @@ EVALUATION_LOSSES = (
 )
 """Plain losses; `loss_names` uses these two for what callbacks are given."""
 
+_HELD_OUT = frozenset((*_EVALUATION, "test", "holdout"))
+
+_LOSS_FUNCTIONS: Mapping[str, Sequence[str]] = {
+    "logloss": ("logloss", "log_loss"),
+    "nll": ("nll", "nll_loss"),
+    "cross_entropy": ("cross_entropy", "crossentropy"),
+    "mse": ("mse", "mse_loss"),
+}
+"""Kind of loss: its names. One run may print several, in units of their own: `tracker` follows one of them."""
+
+
+def _of_stages(stages: Iterable[str]) -> dict[str, str]:
+    """The names of all kinds for these stages, and the kind of each."""
+    return {
+        name: kind
+        for kind, metrics in _LOSS_FUNCTIONS.items()
+        for metric in metrics
+        for stage in stages
+        for name in (f"{stage}_{metric}", f"{metric}_{stage}")
+    }
+
+
+_TRAIN_KINDS = {**{each: kind for kind, names in _LOSS_FUNCTIONS.items() for each in names}, **_of_stages(_TRAIN)}
+_EVALUATION_KINDS = _of_stages((*_EVALUATION, "test", "holdout"))
+_KINDS = {**_TRAIN_KINDS, **_EVALUATION_KINDS}
+
 DEFAULT_NAMES: Mapping[str, Sequence[str]] = {
     "loss": (
         *TRAIN_LOSSES,
@@ -43,12 +69,14 @@ DEFAULT_NAMES: Mapping[str, Sequence[str]] = {
         "loss_epoch",
         "epoch_loss",
         "losses_train",
+        *_TRAIN_KINDS,
     ),
     "evaluation": (
         *EVALUATION_LOSSES,
         *(f"{stage}_loss_epoch" for stage in _EVALUATION),
         "epoch_loss_validation",
         "evaluation_loss_vs_iterations",
+        *_EVALUATION_KINDS,
     ),
     "step": (
         "global_step",
@@ -132,10 +160,11 @@ _MAX_CACHED = 4096
 
 
 class Meaning(NamedTuple):
-    """What a name stands for: a field of `Found`, and its place among the names of that field."""
+    """What a name stands for: a field of `Found`, its place among the names of that field, and the kind of loss."""
 
     field: str
     rank: int
+    kind: str = ""
 
 
 class Names:
@@ -149,11 +178,12 @@ class Names:
             if field not in DEFAULT_NAMES:
                 raise ValueError(f"{field} is no field; there are {', '.join(DEFAULT_NAMES)}")
             for rank, name in enumerate(names):
-                self._meanings.setdefault(normalised(name), Meaning(field, rank))
+                self._meanings.setdefault(normalised(name), Meaning(field, rank, _KINDS.get(name, "")))
         for field, names in (own or {}).items():
             for rank, name in enumerate(names):
                 self._meanings[normalised(name)] = Meaning(field, rank)
         self._cache: dict[str, Meaning | None] = {}
+        self._has_own_evaluation = bool((own or {}).get("evaluation"))
 
     def meaning(self, name: str) -> Meaning | None:
         """Of a name as it stands in a log; None: of no interest."""
@@ -171,6 +201,10 @@ class Names:
             return None
         return self.meaning(name) or self.meaning(name.rpartition("/")[2])
 
+    def held_out(self, meaning: Meaning) -> Meaning | None:
+        """Of a name that stands for a training loss, in the results of a held-out set. None: the user names another."""
+        return None if self._has_own_evaluation else meaning._replace(field="evaluation")
+
     def _look_up(self, name: str) -> Meaning | None:
         words = name.split()
         for start in range(len(words)):
@@ -178,7 +212,8 @@ class Names:
                 return None
             found = self._meanings.get(normalised(" ".join(words[start:])))
             if found is not None:
-                return found
+                is_held_out = found.field == "loss" and not _HELD_OUT.isdisjoint(map(str.lower, words[:start]))
+                return self.held_out(found) if is_held_out else found
         return None
 
 

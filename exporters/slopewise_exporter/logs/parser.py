@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from slopewise_exporter.logs.bars import read_bar
 from slopewise_exporter.logs.found import NOTHING, Found
 from slopewise_exporter.logs.json_lines import JsonReader
+from slopewise_exporter.logs.libraries import read_library
 from slopewise_exporter.logs.names import Names
 from slopewise_exporter.logs.patterns import PatternReader
 from slopewise_exporter.logs.text import PairReader, found_in
@@ -16,7 +17,24 @@ MAX_LINE_CHARACTERS = 65_536
 """Of a longer line only these are read."""
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]|\x08+|\x1b")
-_SIGNS = ("loss", "step", "epoch", "%|", "iter", "\u2501", "/s", "update", "trainer.fit", "train_runtime", "training ")
+_SIGNS = (
+    "loss",
+    "step",
+    "epoch",
+    "%|",
+    "iter",
+    "\u2501",
+    "/s",
+    "update",
+    "trainer.fit",
+    "train_runtime",
+    "training ",
+    "nll",
+    "mse",
+    "entropy",
+    "]\t",
+    "finished with value",
+)
 """One of these is in every line that says something in one of the common formats; most lines have none."""
 
 _FINISHED = re.compile(
@@ -73,11 +91,16 @@ class LineParser:
         if "\x1b" in line or "\x08" in line:
             line = _CONTROL.sub("", line)
         finished = any(sign in lower for sign in _FINISHED_SIGNS) and _FINISHED.search(line) is not None
+        own = None if self.names.own else read_library(line)
+        if own is not None:
+            return found_in(own)
         bar = read_bar(line)
         values = self._pairs.read(line if bar is None else bar[1])
         if bar is not None:
             values = {**values, **bar[0]}
         if finished:
-            values.pop("loss", None)  # Transformers' last line has the mean over the whole training
+            values = {
+                name: value for name, value in values.items() if not name.startswith("loss")
+            }  # Transformers' last line has the mean over the whole training
             return Found(**values, finished=True)
         return found_in(values)

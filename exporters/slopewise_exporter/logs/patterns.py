@@ -1,5 +1,6 @@
-r"""Patterns of the user: two groups, a name and its value, as in Katib's `metricsFormat`; or groups named as fields.
+r"""Patterns of the user: one group, the loss; two, a name and its value, as in Katib's `metricsFormat`; or named ones.
 
+    cost is (\S+)
     ([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)
     step (?P<step>\d+) of (?P<steps_planned>\d+): cost (?P<loss>\S+)
 
@@ -19,7 +20,7 @@ from slopewise_exporter.logs.backtracking import explodes, wide_repetitions
 from slopewise_exporter.logs.found import Found
 from slopewise_exporter.logs.interruption import MAX_SECONDS_A_LINE, TimeUp, Watch
 from slopewise_exporter.logs.names import Names
-from slopewise_exporter.logs.text import NUMBER, is_usable, number_of
+from slopewise_exporter.logs.text import LOSSES, NUMBER, is_usable, number_of
 from slopewise_exporter.values import Checker
 
 MAX_CHARACTERS = 4096
@@ -28,9 +29,9 @@ MAX_CHARACTERS_UNINTERRUPTED = 500
 _MAX_WIDE_REPETITIONS = 3
 """Of 500 characters three make 500^3 / 6 ways, which takes less than a second."""
 
-_FIELDS = tuple(name for name in Found._fields if name != "finished")
+_FIELDS = tuple(name for name in Found._fields if name != "finished" and not name.endswith("_kind"))
 _NUMBER = re.compile(NUMBER)
-_GROUPS = "two groups, a name and its value, or groups called " + ", ".join(_FIELDS)
+_GROUPS = "one group, which is the loss, two groups, a name and its value, or groups called " + ", ".join(_FIELDS)
 
 
 class PatternError(ValueError):
@@ -72,7 +73,7 @@ def usable(pattern: str, *, interruptible: bool = True) -> Any:
     """Like `compiled`, for patterns that find numbers: they need groups."""
     found = compiled(pattern, interruptible=interruptible)
     named = set(found.groupindex) & set(_FIELDS)
-    if not named and (found.groupindex or found.groups < 2):
+    if not named and (found.groupindex or not found.groups):
         raise PatternError(f"the pattern {pattern!r} needs {_GROUPS}; it has {_groups_of(found)}")
     return found
 
@@ -117,6 +118,8 @@ class PatternReader:
                     meaning = self._names.meaning(name if type(name) is str else name.decode("utf-8", "replace"))
                     if meaning is not None:
                         _add(values, meaning.field, match[2])
+                        if meaning.field in LOSSES:
+                            values.setdefault(f"{meaning.field}_kind", meaning.kind)
         return values
 
 
@@ -126,6 +129,8 @@ class _Pattern:
     def __init__(self, pattern: Any) -> None:
         self.finditer = pattern.finditer
         self.fields = [(number, name) for name, number in pattern.groupindex.items() if name in _FIELDS]
+        if pattern.groups == 1 and not self.fields:
+            self.fields = [(1, "loss")]
 
 
 def _add(values: dict[str, Any], field: str, text: Any) -> None:
@@ -149,7 +154,7 @@ def _number_in(text: Any) -> float | None:
 def _groups_of(pattern: Any) -> str:
     if pattern.groupindex:
         return "groups called " + ", ".join(sorted(pattern.groupindex))
-    return "one group" if pattern.groups == 1 else "no groups"
+    return "no groups"
 
 
 def _re2() -> Any:

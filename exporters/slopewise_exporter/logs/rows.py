@@ -7,7 +7,7 @@ from typing import Any
 
 from slopewise_exporter.logs.found import Found
 from slopewise_exporter.logs.names import Names
-from slopewise_exporter.logs.text import is_usable, number_of
+from slopewise_exporter.logs.text import LOSSES, is_usable, number_of
 
 
 def found_in_pairs(names: Names, pairs: Iterable[tuple[str, Any]]) -> Found | None:
@@ -22,6 +22,8 @@ def found_in_pairs(names: Names, pairs: Iterable[tuple[str, Any]]) -> Found | No
         if number is not None and is_usable(meaning.field, number):
             ranks[meaning.field] = meaning.rank
             values[meaning.field] = number
+            if meaning.field in LOSSES:
+                values[f"{meaning.field}_kind"] = meaning.kind
     return Found(**values) if values else None
 
 

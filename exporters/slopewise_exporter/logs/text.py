@@ -12,6 +12,7 @@ from typing import Any
 from slopewise_exporter.logs.found import Found
 from slopewise_exporter.logs.names import Names
 
+LOSSES = ("loss", "evaluation")
 MAX_COUNT = 2.0**53
 _MAX_DIGITS = 17
 _MAX_NUMBER_CHARACTERS = 64
@@ -22,7 +23,10 @@ NUMBER = (
 )
 _END = r"(?!\w|\.\d)"
 
-_CORES = (*("[lL]oss", "LOSS", "[sS]tep", "STEP", "[eE]poch", "EPOCH", "[iI]ter", "ITER", "[uU]pdate", "[bB]atch"),)
+_CORES = (
+    *("[lL]oss", "LOSS", "[sS]tep", "STEP", "[eE]poch", "EPOCH", "[iI]ter", "ITER", "[uU]pdate", "[bB]atch"),
+    *("[nN][lL][lL]", "[mM][sS][eE]", "[eE]ntropy", "ENTROPY"),
+)
 """In each name of the table. A search for these is five times as fast as one for all pairs of a word and a number."""
 
 _REST = (
@@ -36,6 +40,14 @@ _REST = (
 )
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_/.-")
 _MAX_BEFORE = 60
+_STAGE = re.compile(
+    r"(?:^|[\s\[(|>])(?:(?P<train>train(?:ing)?)|test(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|dev|holdout|held-out)"
+    r"(?:[ _-]epoch\b"
+    r"|(?:[ _-](?:set|data|dataset|split|results?|metrics?|phase|summary))?(?:[\])]| ?[:|>]| -)(?! *[\d.]))",
+    re.IGNORECASE,
+)
+"""What the numbers after it belong to: `Test set: Average loss: 0.1`, `Test: [10/79] Loss 5.9`, `[val] nll=2.1`."""
+_MAX_BEFORE_STAGED = 200
 _TOTALS = {"step": "steps_planned", "epoch": "epochs_planned", "batch": "batches"}
 
 
@@ -55,7 +67,11 @@ class PairReader:
             meaning = self._names.meaning(_name(text, match.start(), match.end("rest")))
             if meaning is None:
                 continue
-            field, rank = meaning
+            if meaning.field == "loss" and _is_held_out(text, match.start()):
+                meaning = self._names.held_out(meaning)
+                if meaning is None:
+                    continue
+            field, rank, kind = meaning
             if field in ranks and ranks[field] <= rank:
                 continue
             number = number_of(match["number"])
@@ -63,7 +79,9 @@ class PairReader:
                 continue
             ranks[field] = rank
             values[field] = number
-            if field in _TOTALS:
+            if field in LOSSES:
+                values[f"{field}_kind"] = kind
+            elif field in _TOTALS:
                 _add_totals(values, field, match)
         return values
 
@@ -74,6 +92,12 @@ def _add_totals(values: dict[str, Any], field: str, match: re.Match[str]) -> Non
         values[_TOTALS[field]] = total
     if field == "epoch" and match["batches"]:
         values["batch"], values["batches"] = float(match["batch"]), float(match["batches"])
+
+
+def _is_held_out(text: str, start: int) -> bool:
+    """Whether the last stage that is named before `start` is not the training."""
+    stages = [stage["train"] for stage in _STAGE.finditer(text, max(0, start - _MAX_BEFORE_STAGED), start)]
+    return bool(stages) and stages[-1] is None
 
 
 def _name(text: str, start: int, end: int) -> str:
@@ -94,7 +118,7 @@ def _name(text: str, start: int, end: int) -> str:
 
 def is_usable(field: str, number: float) -> bool:
     """Losses may be NaN or infinite; counts are from 0 to 2^53, beyond which a float skips whole numbers."""
-    return field in ("loss", "evaluation") or 0 <= number <= MAX_COUNT
+    return field in LOSSES or 0 <= number <= MAX_COUNT
 
 
 def number_of(text: str | bytes | None) -> float | None:

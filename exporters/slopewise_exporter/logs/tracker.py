@@ -34,6 +34,7 @@ _KEPT = (
     "_plan_is_estimated",
     "finished",
     "failed",
+    "_kinds",
 )
 _KEPT_COUNTS = ("in_epoch", "origin", "start", "number", "length", "epoch", "saw_loss", "from_zero", "plan")
 
@@ -86,6 +87,8 @@ class Tracker:
         self._epochs_planned = 0.0
         self._fractions = False
         self._lines_in_epoch = 0
+        self._kinds: dict[str, str] = {}
+        """Field of `Found`: the kind of its values that are reported."""
         if planned_steps is not None:
             self._set_plan(planned_steps)
 
@@ -116,7 +119,11 @@ class Tracker:
 
     def take(self, found: Found, at_seconds: float | None = None) -> None:
         """One more line; `at_seconds`: when it was written, where that is in the past."""
-        loss, evaluation, step, steps_planned, epoch, epochs_planned, batch, batches, finished = found
+        loss, evaluation, step, steps_planned, epoch, epochs_planned, batch, batches, finished, *kinds = found
+        loss, evaluation = (
+            self._of_one_kind("loss", loss, kinds[0]),
+            self._of_one_kind("evaluation", evaluation, kinds[1]),
+        )
         if epochs_planned:
             self._epochs_planned = epochs_planned
         if epoch is not None:
@@ -145,6 +152,18 @@ class Tracker:
             self._reporter.advance_to(self.steps, self.epochs)
         self.finished, self.failed = True, failed
         self._reporter.mark_ended(failed=failed)
+
+    def _of_one_kind(self, field: str, value: float | None, kind: str) -> float | None:
+        """The first kind of a training stays, up to what its lines just call loss, which begins a series of its own."""
+        if value is None or self._kinds.setdefault(field, kind) == kind:
+            return value
+        if kind:
+            return None
+        if field == "loss":
+            self._recent.clear()
+            self._begin_again()
+        self._kinds[field] = kind
+        return value
 
     def _see_epoch(self, epoch: float, *, with_loss: bool) -> None:
         if type(epoch) is float:
@@ -204,6 +223,7 @@ class Tracker:
 
     def _begin_again(self) -> None:
         self.finished = self.failed = False
+        self._kinds.clear()
         self._reporter.begin_again()
 
     def _lone_loss(self, loss: float, at_seconds: float | None) -> None:

@@ -55,6 +55,8 @@ def without_re2(monkeypatch: pytest.MonkeyPatch) -> None:
         (r"é (?P<loss>\d+)", "naïve é 5", {"loss": 5}),
         (r"cost (?P<loss>\S+)", "cost none", {}),
         (r"step (?P<step>\S+)", "step -5", {}),
+        (r"cost is (\S+)", "cost is 0.5,", {"loss": 0.5}),
+        (r"cost is ([\d.]+)", "loss=3", {}),
     ],
 )
 def test_what_a_pattern_finds(pattern: str, line: str, expected: dict[str, object]) -> None:
@@ -79,8 +81,10 @@ def test_names_of_the_user_go_with_katibs_form() -> None:
     ("pattern", "reason"),
     [
         ("(loss", r"missing \)|no regular expression"),
-        ("loss", "needs two groups, a name and its value, or groups called loss, .* it has no groups"),
-        ("loss=(.*)", "it has one group"),
+        (
+            "loss",
+            "needs one group, which is the loss, two groups, a name and its value, or groups called loss, .* no groups",
+        ),
         ("loss=(?P<lost>.*)", "it has groups called lost"),
         ("*", "no regular expression|no argument for repetition"),
     ],

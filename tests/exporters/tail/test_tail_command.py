@@ -238,7 +238,7 @@ def test_a_port_in_use_says_what_to_do(start: Start, until: Until, tmp_path: Pat
     ("arguments", "reason"),
     [
         (("--pattern", "(loss"), "the pattern '(loss'"),
-        (("--pattern", "loss"), "needs two groups"),
+        (("--pattern", "loss"), "needs one group, which is the loss"),
         (("--finished", "("), "the pattern '('"),
     ],
 )
