@@ -41,6 +41,7 @@ COMPONENTS = {
     "prometheus-credentials": ".Values.prometheus.credentials",
     "decision-record": ".Values.decisionRecord.enabled",
     "alerts": ".Values.alerts.enabled",
+    "threads": ".Values.threads.enabled",
 }
 """The components that are values of the chart, in the order in which an overlay names them, and their conditions."""
 

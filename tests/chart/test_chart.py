@@ -31,6 +31,7 @@ COMPONENTS: dict[str, dict[str, Any]] = {
     "prometheus-credentials": {"prometheus": {"credentials": True}},
     "decision-record": {"decisionRecord": {"enabled": True}},
     "alerts": {"alerts": {"enabled": True}},
+    "threads": {"threads": {"enabled": True}},
 }
 PAGE = (ROOT / "docs/helm.md").read_text(encoding="utf-8")
 _LINES = "".join(re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)).replace("\\\n", "").splitlines()

@@ -39,8 +39,8 @@ KINDS = {
     "namespaced": [*EVERYWHERE, "ConfigMap", "Role", "Role", "RoleBinding", "RoleBinding"],
 }
 OF_THE_CLUSTER = {
-    "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace", "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
+    "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "MutatingAdmissionPolicy",
+    "MutatingAdmissionPolicyBinding", "Namespace", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 }  # fmt: skip
 
 
