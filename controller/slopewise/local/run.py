@@ -35,7 +35,6 @@ from slopewise.local.session import OWN_SCRAPE_SECONDS, PrometheusInUse, Session
 from slopewise.local.short_lines import configure_short_lines
 from slopewise.local.workshop import Announce, Workshop
 from slopewise.loop import calm_garbage_collector
-from slopewise.model import CpuControl
 from slopewise.model.job_classes import MEANINGS
 from slopewise.own_policies import catalogue
 from slopewise.reports.live_table import LiveRow
@@ -90,7 +89,7 @@ def run_local(options: LocalRunOptions, console: Console, announce: Announce) ->
     with ExitStack() as stack:
         identity = identity_of(options.jobs_file, jobs)
         workshop = stack.enter_context(Workshop(actuator=options.actuator, announce=announce, jobs_identity=identity))
-        policy = asked if options.policy_file is not None else _with_control(asked, workshop.best_control)
+        policy = workshop.controlled(asked)
         plan = SessionPlan(
             policy,
             jobs,
@@ -198,12 +197,6 @@ def _watch(session: Session, console: Console, *, on_screen: bool) -> None:
                 log.tick(elapsed)
 
         session.run(tick)
-
-
-def _with_control(policy: TrainingPolicy, control: CpuControl) -> TrainingPolicy:
-    """The same document with that control."""
-    resources = policy.spec.resources.model_copy(update={"control": control})
-    return policy.model_copy(update={"spec": policy.spec.model_copy(update={"resources": resources})})
 
 
 def document(options: LocalRunOptions) -> TrainingPolicy:

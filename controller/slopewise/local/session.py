@@ -362,7 +362,7 @@ def _check_control(document: TrainingPolicy, limiter: Limiter) -> None:
     if control not in limiter.controls:
         raise UsageError(
             f"spec.resources.control: {control} cannot be controlled here ({limiter.description}); "
-            f"use {' or '.join(sorted(limiter.controls))}, or run where cgroups may be written."
+            f"leave it out or use {' or '.join(sorted(limiter.controls))}, or run where cgroups may be written."
         )
 
 

@@ -1,0 +1,35 @@
+"""Which side of CPU a local run changes where its policy does not say."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from slopewise.adapters.local.limiters.base import Limiter
+from slopewise.config.training_policy import TrainingPolicy
+from slopewise.local.workshop import Workshop
+from slopewise.model import CpuControl
+
+BOTH: frozenset[CpuControl] = frozenset({"limits", "requests"})
+LIMITS: frozenset[CpuControl] = frozenset({"limits"})
+
+
+@pytest.mark.parametrize(
+    ("resources", "controls", "control"),
+    [
+        ({}, BOTH, "requests"),
+        ({}, LIMITS, "limits"),
+        ({"cpu": {"min": "20m"}}, LIMITS, "limits"),
+        ({"control": "limits"}, BOTH, "limits"),
+        ({"control": "requests"}, LIMITS, "requests"),
+    ],
+)
+def test_a_control_that_is_left_out_is_the_machines_own_and_a_written_one_stays(
+    resources: dict[str, object], controls: frozenset[CpuControl], control: CpuControl
+) -> None:
+    workshop = Workshop(actuator="auto", announce=lambda _: None)
+    workshop.limiter = cast(Limiter, SimpleNamespace(controls=controls))
+    policy = TrainingPolicy.model_validate({"spec": {"resources": resources}})
+    assert workshop.controlled(policy).spec.resources.control == control
