@@ -31,7 +31,7 @@ from slopewise.decision_record.recorder import RecordOptions
 from slopewise.errors import UsageError
 from slopewise.local.live import NO_LOSS, Progress, Screen, live_rows
 from slopewise.local.result import LocalResult, gather
-from slopewise.local.session import OWN_SCRAPE_SECONDS, PrometheusInUse, Session, SessionPlan
+from slopewise.local.session import PrometheusInUse, Session, SessionPlan, own_scrape_seconds
 from slopewise.local.short_lines import configure_short_lines
 from slopewise.local.workshop import Announce, Workshop
 from slopewise.loop import calm_garbage_collector
@@ -60,7 +60,8 @@ class LocalRunOptions:
     port: int
     json_logs: bool
     prometheus: PrometheusInUse | None = None
-    scrape_interval_seconds: float = OWN_SCRAPE_SECONDS
+    scrape_interval_seconds: float | None = None
+    """Of the user's Prometheus; None: the run starts its own."""
     again: bool = False
     """Start every job, also those that an earlier controller had started before it was killed."""
     record: RecordOptions | None = None
@@ -98,7 +99,7 @@ def run_local(options: LocalRunOptions, console: Console, announce: Announce) ->
             health_port=options.port,
             dry_run=options.dry_run,
             max_reports=MAX_REPORTS,
-            scrape_interval_seconds=options.scrape_interval_seconds,
+            scrape_interval_seconds=options.scrape_interval_seconds or own_scrape_seconds(policy),
             prometheus=options.prometheus,
             record=options.record,
             annotated=None if options.dry_run else options.annotated,
