@@ -113,7 +113,8 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
         if options.jobs_file is not None and identity is not None:
             refuse_running(workshop.state_dir, identity, jobs, where=shown(options.jobs_file))
         control = options.control or workshop.best_control
-        documents = [document(name, control, options, base) for name in names]
+        written = None if base is None else workshop.controlled(base)
+        documents = [document(name, control, options, written) for name in names]
         announce(f"CPU is given by {workshop.limiter.description}; Prometheus {workshop.binaries.version}.")
         if len(nodes) > 1:
             announce(f"{len(nodes)} nodes, each with cores of its own; a policy says where a job starts.")

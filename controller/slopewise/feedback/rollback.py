@@ -1,9 +1,11 @@
 """Rolls back resizes after which a job regressed, and cancels resizes that stay pending.
 
 A regression is an OOM kill, a restart, throttling or lower growth per CPU.
-A resize is judged for a few intervals, and only where the container's health is known. The verdict stays in the job's
-memory until the former CPU is restored, across API errors and restarts of the controller. Throttling and growth judge a
-cut with which a job is to run on; under a policy that serves jobs in turns a cut is a wait, in which they say nothing.
+A resize is judged for a few intervals, and only where the container's health is known. Scrapes that time out are a
+regression of any job that has less than its original CPU, which it then gets back, on one machine too.
+The verdict stays in the job's memory until the former CPU is restored, across API errors and restarts of the
+controller. Throttling and growth judge a cut with which a job is to run on; under a policy that serves jobs in turns a
+cut is a wait, in which they say nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from slopewise.allocation import accepted_millicores, actual_millicores
+from slopewise.allocation import accepted_millicores, actual_millicores, original_millicores
 from slopewise.estimators.step_cost import cpu_seconds
 from slopewise.model import (
     Change,
@@ -107,7 +109,7 @@ def review(decisions: Decisions, snapshot: ClusterSnapshot, settings: RollbackSe
     nodes = {node.name: node for node in snapshot.nodes}
     rollbacks: dict[str, _Rollback] = {}
     for job in snapshot.jobs:
-        if job.container_health is None and job.pending is None:
+        if job.container_health is None and job.pending is None and not _times_out(job):
             continue
         known = decisions.memory.jobs.get(job.uid)
         if known is None or job.state.ended:
@@ -159,7 +161,11 @@ def _rollback_of(case: _Case) -> _Rollback | None:
     job, change = case.job, case.known.change
     if job.pending is not None:
         return _of_pending(case, job.pending) if case.known.original is not None else None
-    if job.container_health is None or change is None or change.is_rollback:
+    if change is None or change.is_rollback:
+        return None
+    if _times_out(job) and (unheard := _unheard(case, change)) is not None:
+        return unheard
+    if job.container_health is None:
         return None
     regression = change.regression or _regression(case, change, job.container_health)
     return None if regression is None else _rolled_back(case, change, regression)
@@ -175,6 +181,27 @@ def _rolled_back(case: _Case, change: Change, regression: str) -> _Rollback:
     if accepted_millicores(case.job, case.node, change.control) == change.from_millicores:
         return _Rollback(known.altered(change=None))  # restored already, by another writer
     return _Rollback(known, _resize(case, change.control, change.from_millicores, f"rolls back: {regression}"))
+
+
+def _times_out(job: Job) -> bool:
+    return job.missing_evaluation is not None and job.missing_evaluation.reason == "ScrapeTimesOut"
+
+
+def _unheard(case: _Case, change: Change) -> _Rollback | None:
+    """The original CPU for a job that was lowered, in one step or in many, until it answers no scrape in time.
+
+    Not the CPU before its last change: of a job that went from 200m to 20m in steps that may be 30m, which is too
+    little as well. None: it has its original CPU, so that something else delays its answers.
+    """
+    job, control = case.job, change.control
+    has = accepted_millicores(job, case.node, control)
+    original = original_millicores(job, {job.uid: case.known}, case.node, control)
+    if has >= original:
+        return None
+    because = f"its scrapes time out with {has}m of its original {original}m"
+    return _Rollback(
+        _backing_off(case, case.known, because), _resize(case, control, original, f"rolls back: {because}")
+    )
 
 
 def _regression(case: _Case, change: Change, container_health: ContainerHealth) -> str | None:

@@ -106,9 +106,15 @@ def _note(session: Session, newest: PassReport | None) -> str:
     if failed:
         return f"failed: {', '.join(failed)}"
     jobs = newest.snapshot.jobs if newest is not None and newest.snapshot is not None else ()
-    silent = [f"{job.name}: {job.missing_evaluation.message}" for job in jobs if job.missing_evaluation is not None]
+    silent = [f"{_unheard(job)} {job.name}: {job.missing_evaluation.message}" for job in jobs if job.missing_evaluation]
     more = f" (and {len(silent) - 1} more)" if len(silent) > 1 else ""
-    return f"no loss from {silent[0]}{more}" if silent else ""
+    return f"{silent[0]}{more}" if silent else ""
+
+
+def _unheard(job: Job) -> str:
+    """What is missing of a job without an evaluation."""
+    is_late = job.missing_evaluation is not None and job.missing_evaluation.reason == "ScrapeTimesOut"
+    return "no answer from" if is_late else "no loss from"
 
 
 def live_rows(session: Session) -> list[LiveRow]:

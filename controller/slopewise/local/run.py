@@ -31,10 +31,9 @@ from slopewise.decision_record.recorder import RecordOptions
 from slopewise.errors import UsageError
 from slopewise.local.live import NO_LOSS, Progress, Screen, configure_short_lines, live_rows
 from slopewise.local.result import LocalResult, gather
-from slopewise.local.session import OWN_SCRAPE_SECONDS, PrometheusInUse, Session, SessionPlan
+from slopewise.local.session import PrometheusInUse, Session, SessionPlan, own_scrape_seconds
 from slopewise.local.workshop import Announce, Workshop
 from slopewise.loop import calm_garbage_collector
-from slopewise.model import CpuControl
 from slopewise.model.learning import MEANINGS
 from slopewise.own_policies import catalogue
 from slopewise.reports.live_table import LiveRow
@@ -60,7 +59,8 @@ class LocalRunOptions:
     port: int
     json_logs: bool
     prometheus: PrometheusInUse | None = None
-    scrape_interval_seconds: float = OWN_SCRAPE_SECONDS
+    scrape_interval_seconds: float | None = None
+    """Of the user's Prometheus; None: the run starts its own."""
     again: bool = False
     """Start every job, also those that an earlier controller had started before it was killed."""
     record: RecordOptions | None = None
@@ -89,7 +89,7 @@ def run_local(options: LocalRunOptions, console: Console, announce: Announce) ->
     with ExitStack() as stack:
         identity = identity_of(options.jobs_file, jobs)
         workshop = stack.enter_context(Workshop(actuator=options.actuator, announce=announce, jobs_identity=identity))
-        policy = asked if options.policy_file is not None else _with_control(asked, workshop.best_control)
+        policy = workshop.controlled(asked)
         plan = SessionPlan(
             policy,
             jobs,
@@ -98,7 +98,7 @@ def run_local(options: LocalRunOptions, console: Console, announce: Announce) ->
             health_port=options.port,
             dry_run=options.dry_run,
             max_reports=MAX_REPORTS,
-            scrape_interval_seconds=options.scrape_interval_seconds,
+            scrape_interval_seconds=options.scrape_interval_seconds or own_scrape_seconds(policy),
             prometheus=options.prometheus,
             record=options.record,
             annotated=None if options.dry_run else options.annotated,
@@ -197,12 +197,6 @@ def _watch(session: Session, console: Console, *, on_screen: bool) -> None:
                 log.tick(elapsed)
 
         session.run(tick)
-
-
-def _with_control(policy: TrainingPolicy, control: CpuControl) -> TrainingPolicy:
-    """The same document with that control."""
-    resources = policy.spec.resources.model_copy(update={"control": control})
-    return policy.model_copy(update={"spec": policy.spec.model_copy(update={"resources": resources})})
 
 
 def document(options: LocalRunOptions) -> TrainingPolicy:

@@ -35,6 +35,7 @@ from slopewise.adapters.prometheus.reader import PrometheusReader, PrometheusRea
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.metric_mappings import NO_OWN_MAPPINGS, OwnMappings
 from slopewise.config.pass_settings import (
+    MIN_INTERVAL_SECONDS,
     interval_mistake,
     local_memory_mistake,
     pass_settings,
@@ -58,7 +59,11 @@ from slopewise.telemetry.metrics import Telemetry
 POLL_SECONDS = 0.1
 
 OWN_SCRAPE_SECONDS = 1.0
-"""Between two scrapes of a Prometheus that is started for one run."""
+"""Between two scrapes of a Prometheus that is started for one run, at the least; the demo's."""
+
+PATIENT_SCRAPE_SECONDS = 5.0
+"""Between two of a user's jobs, where the interval has four. It is the timeout, too, which Prometheus allows no longer:
+with 0.02 core among ten jobs a scrape takes 1.0 s in the median and 1.6 s at worst (`benchmarks/bench_squeezed.py`)."""
 
 REMEDIES = Remedies(
     no_target="let one of its scrape_configs read the file that --targets-file names",
@@ -72,6 +77,12 @@ REMEDIES = Remedies(
 
 REVIVE_SECONDS = 10.0
 """Seconds between two attempts to restart a Prometheus that has died."""
+
+
+def own_scrape_seconds(policy: TrainingPolicy) -> float:
+    """Seconds between two scrapes of a user's jobs: 5 for an interval of 20 s, 1.25 for one of 5 s."""
+    interval = policy.spec.behaviour.interval_seconds or MIN_INTERVAL_SECONDS
+    return min(PATIENT_SCRAPE_SECONDS, max(OWN_SCRAPE_SECONDS, interval / SCRAPES_PER_WINDOW))
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +373,7 @@ def _check_control(document: TrainingPolicy, limiter: Limiter) -> None:
     if control not in limiter.controls:
         raise UsageError(
             f"spec.resources.control: {control} cannot be controlled here ({limiter.description}); "
-            f"use {' or '.join(sorted(limiter.controls))}, or run where cgroups may be written."
+            f"leave it out or use {' or '.join(sorted(limiter.controls))}, or run where cgroups may be written."
         )
 
 

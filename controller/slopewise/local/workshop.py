@@ -16,6 +16,7 @@ from slopewise.adapters.local.launcher import Launcher
 from slopewise.adapters.local.limiters.base import Limiter
 from slopewise.adapters.local.limiters.choose import choose_limiter
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, find_prometheus
+from slopewise.config.training_policy import TrainingPolicy
 from slopewise.errors import SlopewiseError
 from slopewise.model import CpuControl
 
@@ -70,6 +71,14 @@ class Workshop(ClosesStack):
     def best_control(self) -> CpuControl:
         """Shares, which FlowCon was written for and which waste no CPU; hard limits where shares cannot be had."""
         return "requests" if "requests" in self.limiter.controls else "limits"
+
+    def controlled(self, policy: TrainingPolicy) -> TrainingPolicy:
+        """The same document, with `best_control` where it leaves `control` out."""
+        resources = policy.spec.resources
+        if "control" in resources.model_fields_set:
+            return policy
+        chosen = resources.model_copy(update={"control": self.best_control})
+        return policy.model_copy(update={"spec": policy.spec.model_copy(update={"resources": chosen})})
 
     @property
     def state_dir(self) -> Path:

@@ -222,8 +222,8 @@ class AcceptedRange:
 class MissingEvaluation:
     """Why a job that has run for a while reports no evaluation."""
 
-    reason: Literal["NoTarget", "ScrapeFails", "NoMetric", "NotUsable"]
-    """For conditions."""
+    reason: Literal["NoTarget", "ScrapeFails", "ScrapeTimesOut", "NoMetric", "NotUsable"]
+    """For conditions. A job with less CPU than it came with whose scrapes time out is lowered too far, not silent."""
     message: str
     """What is wrong and what to do, e.g. `port 41523 refuses; …`."""
 

@@ -24,6 +24,7 @@ from slopewise.model import (
     JobMemory,
     JobState,
     MemoryState,
+    MissingEvaluation,
     OutcomeResult,
     Pace,
     PassReport,
@@ -69,6 +70,35 @@ def reason(verdict: RollbackReview) -> str:
 
 def untouched(verdict: RollbackReview) -> bool:
     return verdict.decisions.resizes == () and verdict.decisions.memory.jobs["j"].backoff_until_seconds is None
+
+
+class TestScrapesThatTimeOut:
+    """The pass sees a job that answers no scrape in time, as on one machine: without the container's health."""
+
+    SLOW = MissingEvaluation("ScrapeTimesOut", "port 1 does not answer in time")
+    STEPS = structs.replace(LOWERED, from_millicores=30, to_millicores=20)
+
+    def job(self, limit: int, missing: MissingEvaluation = SLOW) -> Job:
+        return replace(a_job("j", limit=limit, level=None), missing_evaluation=missing)
+
+    def test_a_lowered_job_gets_its_original_cpu_back_and_is_left_alone_for_a_while(self) -> None:
+        wishes = (Resize("j", "n1", "limits", 20, 10, "waits"),)
+        verdict = reviewed(known=changed(self.STEPS), job=self.job(20), wishes=wishes)
+        because = "its scrapes time out with 20m of its original 1000m"
+        assert reason(verdict) == verdict.decisions.reasons["j"] == f"rolls back: {because}"
+        known = verdict.decisions.memory.jobs["j"]
+        assert (known.backoff_until_seconds, known.backoff_reason) == (START + 600, because)
+
+    def test_one_long_after_its_last_change_too(self) -> None:
+        assert reason(reviewed(known=changed(self.STEPS), job=self.job(20), at=START + 3600))
+
+    @pytest.mark.parametrize(
+        ("limit", "missing"), [(1000, SLOW), (20, MissingEvaluation("ScrapeFails", "port 1 refuses"))]
+    )
+    def test_one_with_its_original_cpu_or_without_an_exporter_is_left_as_it_is(
+        self, limit: int, missing: MissingEvaluation
+    ) -> None:
+        assert untouched(reviewed(known=changed(self.STEPS), job=self.job(limit, missing)))
 
 
 class TestHarm:

@@ -48,9 +48,11 @@ _OF_EXPORTER = re.compile(
 )
 """What `slopewise-exporter` exports beside a loss (docs/metrics.md)."""
 
+_TIMES_OUT = "does not answer in time"
+
 _FAILURES: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile("connection refused"), "refuses"),
-    (re.compile("context deadline exceeded|i/o timeout|Client.Timeout"), "does not answer in time"),
+    (re.compile("context deadline exceeded|i/o timeout|Client.Timeout"), _TIMES_OUT),
     (re.compile("no such host|no route to host|network is unreachable"), "cannot be reached"),
     (re.compile(r"HTTP status (\d+)"), r"answers with HTTP status \1"),
     (re.compile("connection reset|EOF"), "breaks the connection off"),
@@ -119,7 +121,8 @@ def with_missing(warnings: tuple[str, ...], missing: MissingEvaluation | None) -
     """A job's warnings, with the cause that has been found, unless it is one of them."""
     if missing is None or missing.message in warnings:
         return warnings
-    return (*warnings, f"reports no loss: {missing.message}")
+    is_late = missing.reason == "ScrapeTimesOut"
+    return (*warnings, missing.message if is_late else f"reports no loss: {missing.message}")
 
 
 @dataclass(slots=True)
@@ -201,6 +204,9 @@ class MissingEvaluations:
         if job.series.up is False:
             error = next((errors[at] for at in sorted(job.series.instances) if errors and errors.get(at)), "")
             failure = _failure(error) if error else "cannot be scraped"
+            if failure == _TIMES_OUT:
+                message = f"{where} {failure}; its CPU is too little for a scrape: raise spec.resources.cpu.min"
+                return MissingEvaluation("ScrapeTimesOut", message), True
             return MissingEvaluation("ScrapeFails", f"{where} {failure}; {self.remedies.scrape_fails}"), bool(error)
         if names is None:
             return MissingEvaluation("NoMetric", f"{where} answers, but has no {wanted}"), False

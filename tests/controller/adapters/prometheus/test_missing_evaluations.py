@@ -80,7 +80,6 @@ def found(
     ("error", "text"),
     [
         (FakePrometheus().error, "port 41523 refuses"),
-        ("context deadline exceeded", "port 41523 does not answer in time"),
         ("dial tcp: lookup trainer: no such host", "port 41523 cannot be reached"),
         ("server returned HTTP status 404 Not Found", "port 41523 answers with HTTP status 404"),
         ("read: connection reset by peer", "port 41523 breaks the connection off"),
@@ -90,6 +89,14 @@ def found(
 )
 def test_a_scrape_that_fails_is_reported_with_its_port_and_what_is_wrong_with_it(error: str, text: str) -> None:
     assert found(FAILING, FakePrometheus(error)) == MissingEvaluation("ScrapeFails", f"{text}; start it")
+
+
+def test_a_scrape_that_times_out_is_no_missing_exporter() -> None:
+    known = found(FAILING, FakePrometheus('Get "http://127.0.0.1:41523/metrics": context deadline exceeded'))
+    assert known == MissingEvaluation(
+        "ScrapeTimesOut",
+        "port 41523 does not answer in time; its CPU is too little for a scrape: raise spec.resources.cpu.min",
+    )
 
 
 @pytest.mark.parametrize(
