@@ -1,25 +1,29 @@
 """What threads beyond the CPU in effect cost: `python -m replication.thread_penalty` measures it, by library.
 
-1, 2 and 4 equal trainings run at once, each with as many threads as the machine has cores, and then with one thread
-each. None ends before all have counted. A ratio is of two windows that follow
-one another: CPU-seconds a step, and steps a second with as much CPU. The simulator's table has the medians. One
-repetition more is not in it: the CPU-seconds that the simulator gives are compared with that.
+1, 2 and 4 equal trainings run at once, each with as many threads as the machine has cores; one alone with one thread
+tells what a step takes without penalty. Others may use the machine meanwhile: a window counts for the threads on each
+core that it had, with the CPU in effect as the exporter reads it. The simulator's table has the medians around 1, 2, 4,
+8 and 16 threads a core. One round in four is not in it: the simulator's CPU-seconds are compared with that.
 
-The windows take 6 minutes. A library that is not installed keeps the figures that it has.
+The windows are added to those that are kept; without `thread_penalty.json` it begins anew. A library that is not
+installed keeps what it has.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
+import psutil
 import typer
 from rich.console import Console
 
@@ -37,121 +41,124 @@ BASE = ("hist-gradient-boosting", "openblas")
 
 BEHAVIOURS = ("spin", "wait")
 AT_ONCE = (1, 2, 4)
-"""Equal trainings with as many threads as there are cores: so many threads on each core."""
+ROUNDS = 4
+HELD_OUT = 3
+"""Of four rounds, the one that is not in the table."""
 
-REPETITIONS = 3
-"""In the table; one more is compared with it."""
+SECONDS = 0.8
+"""Of a window, from the end of its first step: 250 trees of one thread."""
 
-THREADS_SECONDS, ONE_SECONDS = 1.5, 0.7
-"""Of a window. One thread alone varies less."""
+IDLE_PERCENT, IDLE_WAIT_SECONDS = 15.0, 15.0
+"""A training alone waits for so long until others use less than that of the CPU: else no window has a core a thread."""
 
-MAX_ERROR = 0.15
+AROUND = (1, 2, 4, 8, 16)
+"""Threads a core of the table's rows: each stands for windows with up to 1.41 times as many or as few."""
+
 COLUMNS = "library,behaviour,threads_per_core,cpu_ratio,speed_ratio"
 HEAD = """\
-# What n threads of a training on c cores in effect cost, beside equal trainings: CPU-seconds a step over those of one
-# thread, and steps a second over those of one thread with as much CPU. `python -m replication.thread_penalty` wrote it.
+# What n threads of a training on c cores in effect cost: CPU-seconds a step over those of one thread, and steps a
+# second over those of one thread with as much CPU. `python -m replication.thread_penalty` wrote it.
 """
 
 
-class Took(NamedTuple):
-    """One window, all trainings together."""
+class Window(NamedTuple):
+    """All trainings of one window together."""
 
+    round: int
+    at_once: int
     steps: int
     cpu_seconds: float
     seconds: float
-    """In the mean."""
-
-
-class Pair(NamedTuple):
-    """Two windows, one after the other."""
-
-    at_once: int
-    threads: Took
-    one: Took
+    """In the mean, and so is the next."""
+    cores: float
+    """CPU in effect of one training."""
 
 
 class Measured(NamedTuple):
-    """All windows of one library."""
+    """The windows of one library and behaviour."""
 
-    cores: int
-    load: float
-    """Of the machine when they began, by other programs."""
-    pairs: Mapping[str, Sequence[Pair]]
-    """By behaviour; of each number at once the last one is not in the table."""
+    threads: int
+    """Of each training."""
+    windows: Sequence[Window]
+    alone: Sequence[Window]
+    """With one thread."""
 
-    def penalties(self, behaviour: str) -> list[Penalty]:
-        """As in the table."""
-        return [penalty(pairs[:-1], self.cores) for pairs in self._by_number(behaviour)]
+    @property
+    def step_cpu_seconds(self) -> float:
+        """CPU-seconds of a step of one thread."""
+        return statistics.median(each.cpu_seconds / each.steps for each in self.alone)
 
-    def held_out(self, behaviour: str) -> list[Pair]:
-        """What is not in the table."""
-        return [pairs[-1] for pairs in self._by_number(behaviour)]
+    def penalty(self, window: Window) -> Penalty:
+        """What its threads cost.
 
-    def _by_number(self, behaviour: str) -> Iterator[list[Pair]]:
-        for at_once in AT_ONCE:
-            yield [pair for pair in self.pairs[behaviour] if pair.at_once == at_once]
+        Worked example: a step of one thread takes 0.1 CPU-seconds, and 2 threads on one core do 2 a second with all of
+        it: 5 times the CPU, and a fifth of the speed.
+        """
+        step, in_effect = self.step_cpu_seconds, window.cores
+        speed = window.steps / window.at_once / window.seconds * step / in_effect
+        return Penalty(self.threads / in_effect, window.cpu_seconds / window.steps / step, speed)
 
+    def around(self, *, held_out: bool) -> dict[int, list[Window]]:
+        """The windows of the table, or the others, by the row that stands for them."""
+        found: dict[int, list[Window]] = {}
+        for window in self.windows:
+            if (window.round % ROUNDS == HELD_OUT) == held_out:
+                around = 2 ** round(math.log2(max(1.0, self.threads / window.cores)))
+                found.setdefault(around, []).append(window)
+        return {around: found[around] for around in AROUND if around in found}
 
-def penalty(pairs: Sequence[Pair], cores: int) -> Penalty:
-    """The medians of pairs with as many trainings at once.
-
-    Worked example: on 2 cores, 2 trainings of 2 threads take 5 CPU-seconds for 10 steps in 2.5 s, and with one thread
-    each 1 CPU-second for 10 steps in 0.5 s: 5 times the CPU of a step, and a fifth of the speed.
-    """
-    in_effect = cores / pairs[0].at_once
-    cpu = [_cpu_per_step(pair.threads) / _cpu_per_step(pair.one) for pair in pairs]
-    speed = [_speed(pair.threads) / in_effect / (_speed(pair.one) / min(1.0, in_effect)) for pair in pairs]
-    return Penalty(float(pairs[0].at_once), statistics.median(cpu), statistics.median(speed))
-
-
-def _cpu_per_step(took: Took) -> float:
-    return took.cpu_seconds / took.steps
-
-
-def _speed(took: Took) -> float:
-    return took.steps / took.seconds
+    def penalties(self) -> list[Penalty]:
+        """The table's rows: the medians."""
+        return [
+            Penalty(*(statistics.median(column) for column in zip(*map(self.penalty, windows), strict=True)))
+            for windows in self.around(held_out=False).values()
+        ]
 
 
-def simulated_cpu_seconds(penalties: Sequence[Penalty], real: Pair, cores: int) -> float:
-    """CPU-seconds of the window with threads, as simulated from its steps and from what they take with one thread."""
-    work = real.threads.steps / real.at_once * _cpu_per_step(real.one)
-    threads = Threads(cores, "spin", tuple(penalties))
+Kept = Mapping[str, Mapping[str, Measured]]
+"""By library and behaviour."""
+
+
+def simulated_cpu_seconds(penalties: Sequence[Penalty], window: Window, found: Measured) -> float:
+    """CPU-seconds of a window as simulated: its steps with one thread each, on a node with the cores that it had."""
+    work = window.steps / window.at_once * found.step_cpu_seconds
+    threads = Threads(found.threads, "spin", tuple(penalties))
     jobs = tuple(
-        SimJob(f"job-{number}", "real", 0.0, work, None, parallelism_cores=float(cores), threads=threads)
-        for number in range(real.at_once)
+        SimJob(f"job-{number}", "real", 0.0, work, None, parallelism_cores=float(found.threads), threads=threads)
+        for number in range(window.at_once)
     )
-    instance = Instance("real", 1, (SimNode("here", cores, 2**34),), jobs, Physics(contention_ratio=0.0))
+    node = SimNode("here", window.cores * window.at_once, 2**34)
+    instance = Instance("real", 1, (node,), jobs, Physics(contention_ratio=0.0))
     return sum(job.served_cpu_seconds for job in run(instance, PolicyRun("fair", "fair")).jobs)
 
 
-def table(kept: Mapping[str, Measured]) -> str:
+def table(kept: Kept) -> str:
     """The simulator's file."""
     lines = [
-        f"{library},{behaviour},{each.threads_per_core:g},{each.cpu_ratio:.3f},{each.speed_ratio:.3f}"
-        for library, found in sorted(kept.items())
-        for behaviour in BEHAVIOURS
-        for each in found.penalties(behaviour)
+        f"{library},{behaviour},{each.threads_per_core:.2f},{each.cpu_ratio:.3f},{each.speed_ratio:.4f}"
+        for library, of_library in sorted(kept.items())
+        for behaviour, found in of_library.items()
+        for each in found.penalties()
     ]
     return HEAD + "\n".join((COLUMNS, *lines)) + "\n"
 
 
-def section(kept: Mapping[str, Measured]) -> str:
-    """The penalties, and the CPU-seconds of runs that are not in them beside the simulator's."""
-    cores = {found.cores for found in kept.values()}
+def section(kept: Kept) -> str:
+    """The penalties, and the CPU-seconds of windows that are not in them beside the simulator's."""
     lines = [
-        f"Medians of {REPETITIONS} repetitions on {max(cores)} cores. The last three columns are of another run.",
-        "",
-        "| library | threads | trainings at once | CPU-seconds a step | speed | real CPU-seconds | simulated | error |",
+        "| library | threads | a core | CPU-seconds a step | speed | windows | CPU-seconds of others | simulated |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for library, found in sorted(kept.items()):
-        for behaviour in BEHAVIOURS:
-            for of, real in zip(found.penalties(behaviour), found.held_out(behaviour), strict=True):
-                simulated = simulated_cpu_seconds(found.penalties(behaviour), real, found.cores)
-                error = simulated / real.threads.cpu_seconds - 1
+    for library, of_library in sorted(kept.items()):
+        for behaviour, found in of_library.items():
+            rows, others = found.penalties(), found.around(held_out=True)
+            for row, (around, windows) in zip(rows, found.around(held_out=False).items(), strict=True):
+                real = sum(window.cpu_seconds for window in others.get(around, ()))
+                simulated = sum(simulated_cpu_seconds(rows, each, found) for each in others.get(around, ()))
+                compared = f"{real:.1f} | {simulated:.1f} ({simulated / real - 1:+.0%})" if real else "– | –"
                 lines.append(
-                    f"| {library} | {behaviour} | {real.at_once} | ×{of.cpu_ratio:.2f} | ×{of.speed_ratio:.3f} "
-                    f"| {real.threads.cpu_seconds:.1f} | {simulated:.1f} | {error:+.0%} |"
+                    f"| {library} | {behaviour} | {row.threads_per_core:.1f} | ×{row.cpu_ratio:.2f} "
+                    f"| ×{row.speed_ratio:.3f} | {len(windows)} | {compared} |"
                 )
     return "\n".join(lines) + "\n"
 
@@ -159,10 +166,10 @@ def section(kept: Mapping[str, Measured]) -> str:
 # --- measuring -------------------------------------------------------------------------------------------------
 
 
-def measured(library: str, python: str, behaviour: str, cores: int) -> list[Pair]:
-    """All windows of one library and behaviour."""
+def measured(library: str, python: str, behaviour: str, cores: int, first_round: int) -> Measured:
+    """More windows of one library and behaviour."""
     environment = {name: text for name, text in os.environ.items() if name not in NUMBERS}
-    environment |= {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    environment |= {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'exporters'}", "CUDA_VISIBLE_DEVICES": ""}
     environment |= waiting(environment) if behaviour == "wait" else {}
     command = [python, "-m", "replication.thread_steps", library]
     with ExitStack() as stack:
@@ -175,19 +182,15 @@ def measured(library: str, python: str, behaviour: str, cores: int) -> list[Pair
             stack.callback(training.kill)
         for training in trainings:
             _answer(training)
-        _window(trainings, cores, 0.5)  # what is loaded and built at a first step is not counted
-        return [
-            Pair(
-                at_once,
-                _window(trainings[:at_once], cores, THREADS_SECONDS),
-                _window(trainings[:at_once], 1, ONE_SECONDS),
-            )
-            for _ in range(REPETITIONS + 1)
-            for at_once in AT_ONCE
-        ]
+        _window(trainings, cores, 0, 0.1)  # what is loaded and built at a first step is not counted
+        rounds = range(first_round, first_round + ROUNDS)
+        windows = [_window(trainings[:at_once], cores, number, SECONDS) for number in rounds for at_once in AT_ONCE]
+        return Measured(cores, windows, [_window(trainings[:1], 1, number, SECONDS) for number in rounds])
 
 
-def _window(trainings: Sequence[subprocess.Popen[str]], threads: int, seconds: float) -> Took:
+def _window(trainings: Sequence[subprocess.Popen[str]], threads: int, number: int, seconds: float) -> Window:
+    if len(trainings) == 1:
+        _wait_for_others()
     for training in trainings:
         _tell(training, f"{threads} {seconds}")
     answers = [tuple(map(float, _answer(training).split())) for training in trainings]
@@ -195,8 +198,16 @@ def _window(trainings: Sequence[subprocess.Popen[str]], threads: int, seconds: f
         _tell(training, "stop")
     for training in trainings:
         _answer(training)
-    steps, cpu_seconds, passed = (sum(column) for column in zip(*answers, strict=True))
-    return Took(int(steps), cpu_seconds, passed / len(trainings))
+    steps, cpu_seconds, passed, cores = (sum(column) for column in zip(*answers, strict=True))
+    at_once = len(trainings)
+    return Window(number, at_once, int(steps), cpu_seconds, passed / at_once, cores / at_once)
+
+
+def _wait_for_others() -> None:
+    """Until the others leave the machine alone, or no longer than that."""
+    until = time.monotonic() + IDLE_WAIT_SECONDS
+    while psutil.cpu_percent(0.2) > IDLE_PERCENT and time.monotonic() < until:
+        pass
 
 
 def _tell(training: subprocess.Popen[str], line: str) -> None:
@@ -213,28 +224,23 @@ def _answer(training: subprocess.Popen[str]) -> str:
     return line
 
 
-def load() -> dict[str, Measured]:
-    """What was measured, by library."""
+def load() -> dict[str, dict[str, Measured]]:
+    """What was measured."""
     if not KEPT.exists():
         return {}
     document = json.loads(KEPT.read_text(encoding="utf-8"))
     return {
-        library: Measured(
-            found["cores"],
-            found["load"],
-            {
-                behaviour: [Pair(at_once, Took(*threads), Took(*one)) for at_once, threads, one in pairs]
-                for behaviour, pairs in found["pairs"].items()
-            },
-        )
-        for library, found in document.items()
+        library: {
+            behaviour: Measured(threads, *([Window(*each) for each in windows] for windows in lists))
+            for behaviour, (threads, *lists) in of_library.items()
+        }
+        for library, of_library in document.items()
     }
 
 
-def save(kept: Mapping[str, Measured]) -> None:
+def save(kept: Kept) -> None:
     """Keep it."""
-    document = {library: found._asdict() for library, found in sorted(kept.items())}
-    KEPT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    KEPT.write_text(json.dumps(kept, sort_keys=True).replace("]], ", "]],\n") + "\n", encoding="utf-8")
 
 
 def main(
@@ -255,10 +261,13 @@ def main(
         if not Path(python).exists():
             err.print(f"{library}: left out, there is no {python}; `make test-frameworks` makes it.")
             continue
-        load_before = os.getloadavg()[0]
-        err.print(f"{library}, load {load_before:.1f}")
-        pairs = {behaviour: measured(library, python, behaviour, cores) for behaviour in BEHAVIOURS}
-        kept[library] = Measured(cores, load_before, pairs)
+        of_library = kept.setdefault(library, {})
+        for behaviour in BEHAVIOURS:
+            before = of_library.get(behaviour, Measured(cores, [], []))
+            first_round = len(before.alone)
+            err.print(f"{library}, {behaviour}: rounds {first_round + 1} to {first_round + ROUNDS}")
+            found = measured(library, python, behaviour, cores, first_round)
+            of_library[behaviour] = Measured(cores, [*before.windows, *found.windows], [*before.alone, *found.alone])
         save(kept)
     TABLE.write_text(table(kept), encoding="utf-8")
     print(section(kept))

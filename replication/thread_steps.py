@@ -1,8 +1,8 @@
 """`python -m replication.thread_steps LIBRARY`: a training whose steps are counted for so long as it is told.
 
 A line `THREADS SECONDS` on standard input begins. It counts from its first step on, which prepares the data; after the
-first one that ends later than that it prints its steps, CPU-seconds and seconds, and goes on until the next line comes:
-its neighbours are measured beside it to their own ends.
+first one that ends later than that it prints its steps, CPU-seconds, seconds, and the CPU in effect as the exporter
+reads it, in cores. It goes on until the next line comes: its neighbours are measured beside it to their own ends.
 Runs in the environment of the library, which may have nothing else of this project.
 """
 
@@ -13,6 +13,8 @@ import sys
 import time
 from collections.abc import Callable
 from typing import Any
+
+from slopewise_exporter.threads.cpu import CpuReader, in_effect_cores
 
 ROUNDS = 1_000_000
 """More trees than any window has time for."""
@@ -32,16 +34,19 @@ class Window:
         self._steps = -1
         self._is_told = False
         self._began = self._used = 0.0
+        self._reader = CpuReader()
 
     def done(self) -> None:
         """A step has ended; StoppedError after the last one."""
         self._steps += 1
         if self._steps == 0:
+            self._reader.read()
             self._began, self._used = time.monotonic(), time.process_time()
         passed = time.monotonic() - self._began
         if not self._is_told and passed >= self._seconds:
             self._is_told = True
-            print(self._steps, time.process_time() - self._used, passed, flush=True)
+            used, cores = time.process_time() - self._used, in_effect_cores(self._reader.read())
+            print(self._steps, used, passed, cores, flush=True)
         if self._is_told and select.select([sys.stdin], [], [], 0)[0]:
             raise StoppedError
 

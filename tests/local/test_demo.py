@@ -92,6 +92,27 @@ def test_a_demo_of_my_own_commands_prints_one_json_object_and_writes_the_report(
     assert "a</" in report.read_text()
 
 
+def test_scripts_with_default_threads_run_as_they_are_and_then_with_threads_that_follow(tmp_path: Path) -> None:
+    report = tmp_path / "threads.html"
+    code, out, err = finish(
+        start("demo", "--workload", "threads", "--scale", "0.05", "--report", str(report), "-o", "json"), 240
+    )
+    assert code == 0, err
+    result = json.loads(out)
+    assert list(result["policy_runs"]) == ["fair-default-threads", "fair", "marginal"]
+    for run in result["policy_runs"].values():
+        assert {job["name"]: job["steps"] for job in run["jobs"]} == {
+            "trees-long": 30,
+            "products-longest": 75,
+            "products-short": 25,
+            "trees-short": 15,
+            "products-long": 50,
+            "products-shortest": 20,
+        }
+        assert run["cpu_seconds_per_1000_steps_mean"] > 1
+    assert "CPU-seconds of 1,000 steps" in report.read_text()
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two nodes need two cores")
 def test_a_placing_policy_says_on_which_of_two_nodes_each_job_starts(tmp_path: Path) -> None:
     # Long enough that both still run when the first pass places them, also on a busy machine.

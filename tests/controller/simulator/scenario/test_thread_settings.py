@@ -59,7 +59,11 @@ def test_a_jobs_own_go_before_them(tmp_path: Path) -> None:
         ({}, {"threadLibrary": "openblass"}, "there is no measured library 'openblass'; did you mean 'openblas'"),
         ({}, {"threadBehaviour": "sleep"}, "threadBehaviour"),
         ({"threads": 0}, {}, "threads"),
-        ({"threads": 2, "model": "served"}, {"durationSeconds": 9}, "job 'own' is served, and threads are of trainings"),
+        (
+            {"threads": 2, "model": "served"},
+            {"durationSeconds": 9},
+            "job 'own' is served, and threads are of trainings",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.instances import a_policy_run, a_sim_job, a_sim_node, an_instance
 
-from slopewise.model import CpuAllocation, Resize
+from slopewise.model import Resize
 from slopewise.simulator.engine import run
 from slopewise.simulator.world.actuator import SimActuator
 from slopewise.simulator.world.default_scheduler import DefaultScheduler
