@@ -273,5 +273,9 @@ def main(
     print(section(kept))
 
 
+app = typer.Typer(add_completion=False)
+app.command()(main)
+
+
 if __name__ == "__main__":
-    typer.run(main)
+    app()

@@ -71,14 +71,11 @@ def rates(demands: Sequence[Demand], node: SimNode, control: CpuControl, physics
 
 
 def _rate(threads: RunningThreads | None, share: float, speed: float) -> Rate:
-    """Of a job with this share of the node, which one thread would turn into this speed.
-
-    Threads that sleep while they wait for one another leave a part of the share unused.
-    """
+    """Of a job with this share of the node, which one thread would turn into this speed."""
     if threads is None:
         return Rate(share, speed)
-    _, cpu_ratio, speed_ratio = threads.penalty(share)
-    return Rate(share * min(1.0, cpu_ratio * speed_ratio), speed * speed_ratio, 1.0 - share / threads.number)
+    penalty = threads.penalty(share)
+    return Rate(share * penalty.used_ratio, speed * penalty.speed_ratio, 1.0 - share / threads.number)
 
 
 def quota_speed(limit_cores: float, physics: Physics) -> float:

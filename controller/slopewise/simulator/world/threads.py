@@ -30,6 +30,11 @@ class Penalty(NamedTuple):
     speed_ratio: float
     """Steps a second over those of one thread with as much CPU."""
 
+    @property
+    def used_ratio(self) -> float:
+        """The part of their CPU that they use: threads that sleep while they wait for one another leave some."""
+        return min(1.0, self.cpu_ratio * self.speed_ratio)
+
 
 @dataclass(frozen=True, slots=True)
 class Threads:
@@ -42,13 +47,17 @@ class Threads:
     def penalty(self, number: int, cores: float) -> Penalty:
         """Of so many threads on this much CPU in effect: straight between the measured points, level outside of them.
 
-        Worked example: 12 times the CPU at 2 threads a core, 20 times at 4: 16 times for 3 threads on one core.
+        Worked example: 12 times the CPU at 2 threads a core, 20 times at 4: 16 times for 3 threads on one core, and a
+        16th of the speed where they use all of it.
         """
         if number <= 1 or cores <= 0:
             return Penalty(1.0, 1.0, 1.0)
         ratio = number / cores
-        at, cpu, speed = zip(*self.penalties, strict=True)
-        return Penalty(ratio, float(np.interp(ratio, at, cpu)), float(np.interp(ratio, at, speed)))
+        at, cpu, _ = zip(*self.penalties, strict=True)
+        cpu_ratio = float(np.interp(ratio, at, cpu))
+        return Penalty(
+            ratio, cpu_ratio, float(np.interp(ratio, at, [each.used_ratio for each in self.penalties])) / cpu_ratio
+        )
 
 
 class RunningThreads:

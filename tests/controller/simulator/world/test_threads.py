@@ -39,7 +39,7 @@ def outcomes(*jobs: SimJob) -> dict[str, JobOutcome]:
 def test_penalties_are_straight_between_the_measured_points_and_level_outside() -> None:
     threads = Threads(8, "spin", SPINNING)
     assert threads.penalty(4, 1.0) == Penalty(4.0, 20.0, 0.05)
-    assert threads.penalty(3, 1.0) == Penalty(3.0, 12.5, 0.125)
+    assert threads.penalty(3, 1.0) == Penalty(3.0, 12.5, 0.08)
     assert threads.penalty(8, 1.0)[1:] == (20.0, 0.05)
     assert threads.penalty(1, 0.1)[1:] == (1.0, 1.0)
 
