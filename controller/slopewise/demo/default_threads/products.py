@@ -12,5 +12,5 @@ weights = np.zeros((300, 300))
 for step in range(1, steps + 1):
     wrong = rows @ weights - target
     weights -= 0.5 / steps**0.5 * rows.T @ wrong / len(rows)
-    if step % 20 == 0 or step == steps:
+    if step % max(1, steps // 50) == 0 or step == steps:
         print(f"step {step}/{steps} loss={np.mean(wrong**2):.6f}", flush=True)

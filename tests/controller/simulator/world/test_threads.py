@@ -46,23 +46,23 @@ def test_penalties_are_straight_between_the_measured_points_and_level_outside() 
 
 def test_alone_with_a_core_for_each_thread_it_is_as_measured_there() -> None:
     alone = outcomes(a_threaded_job("a", 20.0))["a"]
-    assert (alone.jct_seconds, alone.served_cpu_seconds) == (pytest.approx(10.0), pytest.approx(20.0))
+    assert (alone.jct_seconds, alone.served_cpu_seconds) == pytest.approx((10.0, 20.0))
 
 
 def test_spinning_threads_use_their_share_and_do_little_with_it() -> None:
     for job in outcomes(a_threaded_job("a", 10.0), a_threaded_job("b", 10.0)).values():
-        assert (job.jct_seconds, job.served_cpu_seconds) == (pytest.approx(50.0), pytest.approx(50.0))
+        assert (job.jct_seconds, job.served_cpu_seconds) == pytest.approx((50.0, 50.0))
 
 
 def test_sleeping_threads_leave_a_part_of_their_share_unused() -> None:
     jobs = [a_threaded_job(name, 12.0, "wait", SLEEPING) for name in "ab"]
     for job in outcomes(*jobs).values():
-        assert (job.jct_seconds, job.served_cpu_seconds) == (pytest.approx(20.0), pytest.approx(15.0))
+        assert (job.jct_seconds, job.served_cpu_seconds) == pytest.approx((20.0, 15.0))
 
 
 def test_a_number_that_follows_costs_until_the_first_reading_alone() -> None:
     for job in outcomes(*(a_threaded_job(name, 4.2, "follow") for name in "ab")).values():
-        assert (job.jct_seconds, job.served_cpu_seconds) == (pytest.approx(5.0), pytest.approx(5.0))
+        assert (job.jct_seconds, job.served_cpu_seconds) == pytest.approx((5.0, 5.0))
 
 
 def test_one_thread_more_is_tried_for_an_interval_as_the_exporter_does() -> None:
