@@ -139,6 +139,7 @@ def table(kept: Kept) -> str:
         for library, of_library in sorted(kept.items())
         for behaviour, found in of_library.items()
         for each in found.penalties()
+        if of_library.keys() >= set(BEHAVIOURS)
     ]
     return HEAD + "\n".join((COLUMNS, *lines)) + "\n"
 
