@@ -92,6 +92,32 @@ def test_a_demo_of_my_own_commands_prints_one_json_object_and_writes_the_report(
     assert "a</" in report.read_text()
 
 
+def test_scripts_with_default_threads_run_as_they_are_and_then_with_threads_that_follow(tmp_path: Path) -> None:
+    report = tmp_path / "threads.html"
+    threads = ("--workload", "threads", "--policy", "fair", "--scale", "0.02")
+    code, out, err = finish(start("demo", *threads, "--report", str(report), "-o", "json"), 240)
+    assert code == 0, err
+    result = json.loads(out)
+    assert list(result["policy_runs"]) == ["fair-default-threads", "fair"]
+    for run in result["policy_runs"].values():
+        steps = {job["name"]: job["steps"] for job in run["jobs"] if job["steps"] is not None}
+        assert steps, "no scrape has seen the end of any job, though a busy machine may miss that of some"
+        assert (
+            steps.items()
+            <= {
+                "trees-long": 12,
+                "products-longest": 30,
+                "products-short": 10,
+                "trees-short": 6,
+                "products-long": 20,
+                "products-shortest": 8,
+            }.items()
+        )
+        assert {job["state"] for job in run["jobs"]} == {"finished"}
+        assert run["cpu_seconds_per_1000_steps_mean"] > 1
+    assert "CPU-seconds of 1,000 steps" in report.read_text()
+
+
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two nodes need two cores")
 def test_a_placing_policy_says_on_which_of_two_nodes_each_job_starts(tmp_path: Path) -> None:
     # Long enough that both still run when the first pass places them, also on a busy machine.

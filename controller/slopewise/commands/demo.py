@@ -44,6 +44,7 @@ class WorkloadOption(StrEnum):
     deadlines = "deadlines"
     targets = "targets"
     uneven = "uneven"
+    threads = "threads"
 
 
 Policy = Annotated[

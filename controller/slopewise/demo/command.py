@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -37,6 +37,7 @@ from slopewise.demo.workloads import (
     fitting_workload,
     longest_seconds,
     reason_for,
+    with_threads,
 )
 from slopewise.errors import UsageError
 from slopewise.extras import require
@@ -51,6 +52,9 @@ from slopewise.signals import Interrupted
 from slopewise.telemetry.metrics import configure_logging
 
 BASELINE = "fair"
+DEFAULT_THREADS = "fair-default-threads"
+"""The baseline of the workload `threads`: fair sharing, with the threads that the libraries count."""
+
 DEFAULT_POLICIES = ("flowcon", "marginal")
 DEMO_INTERVAL_SECONDS = 5.0
 """Jobs of half a minute need short intervals; five scrapes of one second still make a level."""
@@ -106,6 +110,11 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
     _quiet_logs()
     interval = (base.spec.behaviour.interval_seconds if base else options.interval_seconds) or DEMO_INTERVAL_SECONDS
     jobs = _jobs(options, asked, sum(each.node.cpu_cores for each in nodes), announce)
+    threads = options.jobs_file is None and _workload(options, asked) == "threads"
+    if threads and len(nodes) > 1:
+        raise UsageError(
+            "--workload threads compares threads on one node; leave out --nodes and policies that place jobs."
+        )
     refuse_idle_policies(names[1:], _surroundings(options, asked, jobs, nodes, interval))
     calm_garbage_collector()
     identity = identity_of(options.jobs_file, jobs) if options.jobs_file else None
@@ -114,7 +123,9 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
             refuse_running(workshop.state_dir, identity, jobs, where=shown(options.jobs_file))
         control = options.control or workshop.best_control
         written = None if base is None else workshop.controlled(base)
-        documents = [document(name, control, options, written) for name in names]
+        documents = {name: document(name, control, options, written) for name in names}
+        if threads:
+            documents = {DEFAULT_THREADS: documents[BASELINE], **documents}
         announce(f"CPU is given by {workshop.limiter.description}; Prometheus {workshop.binaries.version}.")
         if len(nodes) > 1:
             announce(f"{len(nodes)} nodes, each with cores of its own; a policy says where a job starts.")
@@ -123,13 +134,21 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
             _warm_up()
         announce("Each run begins once Prometheus scrapes, about 5 s after its start.")
 
-        def make(document: TrainingPolicy, namespace: str) -> RunResult:
+        def make(name: str, namespace: str) -> RunResult:
+            theirs = with_threads(jobs, "off" if name == DEFAULT_THREADS else "follow") if threads else jobs
             with Screen(console) as screen:
-                return run_policy(
-                    workshop, document, jobs, ours=ours, nodes=len(nodes), show=screen.show, namespace=namespace
+                run = run_policy(
+                    workshop,
+                    documents[name],
+                    theirs,
+                    ours=ours,
+                    nodes=len(nodes),
+                    show=screen.show,
+                    namespace=namespace,
                 )
+            return replace(run, policy=name)
 
-        rounds, stopped = run_rounds(documents, options.repeat, make, announce)
+        rounds, stopped = run_rounds(list(documents), options.repeat, make, announce)
         first, *others = with_times_to_quality_over(rounds)
         result = DemoResult(
             first,
@@ -150,12 +169,12 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
 
 
 def run_rounds(
-    documents: Sequence[TrainingPolicy],
+    names: Sequence[str],
     repeat: int,
-    make: Callable[[TrainingPolicy, str], RunResult],
+    make: Callable[[str, str], RunResult],
     announce: Callable[[str], None],
 ) -> tuple[list[list[RunResult]], Interrupted | None]:
-    """Every round's runs in the order of `documents`, and what cut them short.
+    """Every round's runs in the order of `names`, and what cut them short.
 
     Every second round goes through the policies backwards (A B, B A, A B), so that a machine that becomes slower or
     busier with time favours none of them. `Interrupted` goes on up until one round is whole.
@@ -164,16 +183,15 @@ def run_rounds(
     for number in range(1, repeat + 1):
         made: dict[str, RunResult] = {}
         try:
-            for each in documents if number % 2 else reversed(documents):
-                name = each.spec.policy_name
+            for name in names if number % 2 else reversed(names):
                 if repeat > 1:
                     announce(f"Round {number} of {repeat}: {name}")
-                made[name] = make(each, name if number == 1 else f"{name}-{number}")
+                made[name] = make(name, name if number == 1 else f"{name}-{number}")
         except Interrupted as stop:
             if not rounds:
                 raise
             return rounds, stop
-        rounds.append([made[each.spec.policy_name] for each in documents])
+        rounds.append([made[name] for name in names])
     return rounds, None
 
 
@@ -236,6 +254,8 @@ def run_names(options: DemoOptions, base: TrainingPolicy | None) -> list[str]:
             asked[0] = composed_name(asked[0], runnable_name(name_of(base.spec.placement.name)))
     else:
         defaults = DEFAULT_POLICIES if options.placement is None else DEFAULT_POLICIES[:1]
+        if options.workload == "threads":
+            defaults = DEFAULT_POLICIES[1:]
         asked = [runnable_name(name_of(name)) for name in options.policies or defaults]
         if options.placement is not None:
             placement = PlacementChoice(name=runnable_name(name_of(options.placement)))

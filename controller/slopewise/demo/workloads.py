@@ -7,8 +7,10 @@ and not job by job: none was chosen by how a policy fares.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from slopewise.composition import parts_of
@@ -17,8 +19,9 @@ from slopewise.demo.serving.catalogue import SERVING_SECONDS, serving_jobs
 from slopewise.demo.trainings.catalogue import demo_jobs, require_scikit_learn
 from slopewise.model import Objectives
 from slopewise.own_policies.catalogue import find
+from slopewise_exporter.threads.at_start import VARIABLE
 
-WorkloadName = Literal["trainings", "served", "deadlines", "targets", "uneven"]
+WorkloadName = Literal["trainings", "served", "deadlines", "targets", "uneven", "threads"]
 
 DESCRIPTIONS: Mapping[WorkloadName, str] = {
     "trainings": "the built-in trainings",
@@ -26,6 +29,7 @@ DESCRIPTIONS: Mapping[WorkloadName, str] = {
     "deadlines": "the built-in trainings, each with a deadline",
     "targets": "the built-in trainings, each with two target losses",
     "uneven": "the built-in trainings, long and short ones in turn",
+    "threads": "unmodified scripts with default threads",
 }
 
 _FITTING: Mapping[str, WorkloadName] = {
@@ -84,6 +88,24 @@ UNEVEN_LENGTHS = (1.5, 0.4)
 """Of the trainings' usual lengths, in turn. A scheduler that counts jobs spreads such jobs evenly, and when the short
 ones have ended one node idles beside another with four: a policy that never moves a running job cannot change that."""
 
+THREADS_JOBS: Mapping[str, tuple[str, int]] = {
+    "trees-long": ("histograms", 600),
+    "products-longest": ("products", 1500),
+    "products-short": ("products", 500),
+    "trees-short": ("histograms", 300),
+    "products-long": ("products", 1000),
+    "products-shortest": ("products", 400),
+}
+"""By name: the script of `default_threads/`, and its steps of 4 and 5 CPU-ms with one thread on a 2.6 GHz server. By
+default a tree has taken 40 to 100 times as much, so that these are short."""
+
+THREADS_ARRIVAL_SECONDS = 1.0
+THREADS_SECONDS = 20.0
+"""How long the longest takes, its threads following two cores that all share."""
+
+STEP_PATTERN = r"(?P<step>\d+)/(?P<steps_planned>\d+).*?loss[:=] ?(?P<loss>[^,\s]+)"
+"""Of `[3/600] 1 tree, …, train loss: 0.41, val loss: 0.5, …` and `step 20/1500 loss=0.41`."""
+
 _ROUNDING_SECONDS = 1e-9
 
 UNEVEN_ARRIVAL_SECONDS = 1.5
@@ -123,6 +145,8 @@ def build_workload(workload: WorkloadName, scale: float, cores: float) -> list[J
         require_scikit_learn("the served models")
         return serving_jobs(cores, scale=scale)
     require_scikit_learn()
+    if workload == "threads":
+        return _with_default_threads(scale)
     if workload == "uneven":
         return demo_jobs(scale, UNEVEN_LENGTHS, UNEVEN_ARRIVAL_SECONDS)
     jobs = demo_jobs(scale)
@@ -135,6 +159,8 @@ def longest_seconds(workload: WorkloadName, scale: float, jobs: Sequence[JobSpec
     """How long the longest of these built-in jobs takes, with fair shares of so many cores; about, in seconds."""
     if workload == "served":
         return SERVING_SECONDS * scale
+    if workload == "threads":
+        return THREADS_SECONDS * scale
     lengths = UNEVEN_LENGTHS if workload == "uneven" else (1.0,)
     works = [
         START_SECONDS + scale * lengths[place % len(lengths)] * (SOLO_RUNS[job.name].seconds - START_SECONDS)
@@ -162,6 +188,25 @@ def fair_stays(jobs: Sequence[tuple[float, float]], cores: float) -> list[float]
         ends |= {place: now for place, work in left.items() if work <= _ROUNDING_SECONDS}
         left = {place: work for place, work in left.items() if work > _ROUNDING_SECONDS}
     return [ends[place] - jobs[place][0] for place in range(len(jobs))]
+
+
+def with_threads(jobs: Sequence[JobSpec], setting: str) -> list[JobSpec]:
+    """The jobs under this value of `SLOPEWISE_THREADS`."""
+    return [replace(job, environment={**job.environment, VARIABLE: setting}) for job in jobs]
+
+
+def _with_default_threads(scale: float) -> list[JobSpec]:
+    """Scripts without a line of ours, each started by `slopewise-exporter run`."""
+    folder = Path(__file__).with_name("default_threads")
+    start = [sys.executable, "-P", "-m", "slopewise_exporter", "run", f"--pattern={STEP_PATTERN}", "--"]
+    return [
+        JobSpec(
+            name=name,
+            command=[*start, sys.executable, "-P", str(folder / f"{script}.py"), str(max(1, round(steps * scale)))],
+            arrive_seconds=place * THREADS_ARRIVAL_SECONDS * scale,
+        )
+        for place, (name, (script, steps)) in enumerate(THREADS_JOBS.items())
+    ]
 
 
 def _with_deadlines(jobs: Sequence[JobSpec], scale: float) -> list[JobSpec]:

@@ -23,6 +23,7 @@ from slopewise.simulator.scenario.curve_settings import CurveSettings
 from slopewise.simulator.scenario.generate_settings import Arrivals, DeadlineGenerator, Generate, QoeGenerator
 from slopewise.simulator.scenario.parts import JobSettings
 from slopewise.simulator.scenario.scenario import Scenario, ScenarioSpec
+from slopewise.simulator.scenario.thread_penalties import threads_of
 from slopewise.simulator.world.model import Curve, Instance, Physics, SimJob, SimNode, Spike
 
 GIB = 2**30
@@ -64,9 +65,10 @@ class _Streams:
 def draw(scenario: Scenario, seed: int) -> Instance:
     """The instance of this scenario and seed (0 or more); nodes in the file's order, jobs by arrival, then name."""
     spec, streams = scenario.spec, _Streams(seed)
-    jobs = [_explicit(job, spec, streams.explicit) for job in spec.jobs]
+    explicit = [_explicit(job, spec, streams.explicit) for job in spec.jobs]
+    jobs = [_with_threads(job, spec, settings) for job, settings in zip(explicit, spec.jobs, strict=True)]
     if spec.generate is not None:
-        jobs += _generated(spec.generate, spec, streams)
+        jobs += [_with_threads(job, spec) for job in _generated(spec.generate, spec, streams)]
     jobs = [_with_spikes(job, spec.model(job.model).spikes, streams.spikes) for job in jobs]
     jobs = [_with_plan(job, spec.model(job.model).plan_ratio or spec.plan_ratio, streams.plans) for job in jobs]
     history = _history(spec, {job.model for job in jobs}, streams)
@@ -164,6 +166,17 @@ def _job(
     )
 
 
+def _with_threads(job: SimJob, spec: ScenarioSpec, settings: JobSettings | None = None) -> SimJob:
+    """The job with the threads that it says, or the scenario's. One thread is what all other figures are of."""
+    number, behaviour, library = (
+        getattr(settings, name, None) or getattr(spec, name)
+        for name in ("threads", "thread_behaviour", "thread_library")
+    )
+    if number == 1 or spec.model(job.model).served:
+        return job
+    return replace(job, parallelism_cores=float(number), threads=threads_of(number, behaviour, library))
+
+
 def _with_spikes(job: SimJob, settings: SpikeSettings | None, uniform: _Uniform) -> SimJob:
     """The job with the steps whose loss is far off, in order."""
     if settings is None:
@@ -198,7 +211,9 @@ def _history(spec: ScenarioSpec, models: Collection[str], streams: _Streams) -> 
             job = _job(f"history-{model}-{number}", model, arrival, streams.history.between(0.0, 1.0), spec)
             if spec.generate is not None and spec.generate.sizes is not None:
                 job = _resized(job, _size(spec.generate.sizes.lognormal, streams.history), spec)
-            jobs.append(_with_plan(job, spec.model(model).plan_ratio or spec.plan_ratio, streams.history))
+            jobs.append(
+                _with_plan(_with_threads(job, spec), spec.model(model).plan_ratio or spec.plan_ratio, streams.history)
+            )
             arrival += 2 * job.work_cpu_seconds / cores
     return tuple(jobs)
 

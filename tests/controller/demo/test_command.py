@@ -76,6 +76,14 @@ def test_a_policy_that_could_do_nothing_is_refused_before_anything_is_started() 
     assert text == "policy specon could do nothing here: it chooses among nodes, and there is one; add --nodes 2."
 
 
+def test_threads_are_compared_under_fair_sharing_and_one_policy_on_one_node() -> None:
+    options = replace(OPTIONS, workload="threads")
+    assert run_names(options, None) == ["fair", "marginal"]
+    assert run_names(replace(options, policies=["flowcon"]), None) == ["fair", "flowcon"]
+    text = refusal(replace(options, policies=["specon"]))
+    assert text == ("--workload threads compares threads on one node; leave out --nodes and policies that place jobs.")
+
+
 def test_a_placement_is_composed_with_the_first_policy_and_with_no_other() -> None:
     options = replace(OPTIONS, policies=["flowcon", "tradl"], placement="specon")
     names = run_names(options, None)
@@ -107,10 +115,6 @@ def test_a_document_that_would_change_nothing_is_refused_before_anything_is_star
 # --- rounds -----------------------------------------------------------------------------------------------
 
 
-def documents(*names: str) -> list[TrainingPolicy]:
-    return [document(name, "requests", OPTIONS, None) for name in names]
-
-
 class Maker:
     """Makes runs, of which one may be interrupted."""
 
@@ -118,17 +122,17 @@ class Maker:
         self.made: list[str] = []
         self._interrupted = interrupted
 
-    def __call__(self, made: TrainingPolicy, namespace: str) -> RunResult:
+    def __call__(self, name: str, namespace: str) -> RunResult:
         if len(self.made) == self._interrupted:
             raise Interrupted(2)
         self.made.append(namespace)
-        return RunResult(made.spec.policy.name, [], {}, [], 0, 0, 0, 0, 0.0)
+        return RunResult(name, [], {}, [], 0, 0, 0, 0, 0.0)
 
 
 def test_rounds_go_through_the_policies_forwards_and_backwards_in_turn() -> None:
     make = Maker()
     text: list[str] = []
-    rounds, stopped = run_rounds(documents("fair", "flowcon", "las"), 3, make, text.append)
+    rounds, stopped = run_rounds(["fair", "flowcon", "las"], 3, make, text.append)
     assert make.made == [
         "fair", "flowcon", "las", "las-2", "flowcon-2", "fair-2", "fair-3", "flowcon-3", "las-3",
     ]  # fmt: skip
@@ -139,12 +143,12 @@ def test_rounds_go_through_the_policies_forwards_and_backwards_in_turn() -> None
 
 def test_one_round_alone_is_not_announced() -> None:
     text: list[str] = []
-    run_rounds(documents("fair", "flowcon"), 1, Maker(), text.append)
+    run_rounds(["fair", "flowcon"], 1, Maker(), text.append)
     assert text == []
 
 
 def test_what_was_interrupted_keeps_the_rounds_that_are_whole() -> None:
-    rounds, stopped = run_rounds(documents("fair", "flowcon"), 3, Maker(interrupted=5), lambda _: None)
+    rounds, stopped = run_rounds(["fair", "flowcon"], 3, Maker(interrupted=5), lambda _: None)
     assert len(rounds) == 2
     assert stopped is not None
     assert stopped.exit_code == 130
@@ -152,7 +156,7 @@ def test_what_was_interrupted_keeps_the_rounds_that_are_whole() -> None:
 
 def test_what_is_interrupted_in_its_first_round_has_nothing_to_show() -> None:
     with pytest.raises(Interrupted):
-        run_rounds(documents("fair", "flowcon"), 3, Maker(interrupted=1), lambda _: None)
+        run_rounds(["fair", "flowcon"], 3, Maker(interrupted=1), lambda _: None)
 
 
 def test_more_nodes_than_cores_are_refused() -> None:

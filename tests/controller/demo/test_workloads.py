@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from slopewise import policies
@@ -14,7 +16,9 @@ from slopewise.demo.workloads import (
     fitting_nodes,
     fitting_workload,
     reason_for,
+    with_threads,
 )
+from slopewise_exporter.logs import LineParser
 
 CORES = 2.0
 STEP_SECONDS = 0.05
@@ -138,3 +142,34 @@ def test_uneven_jobs_are_long_and_short_in_turn_and_all_there_before_the_first_h
     assert [job.name for job in uneven] == [job.name for job in usual]
     shortest = min(0.4 * (SOLO_RUNS[job.name].seconds - 1.5) for job in uneven)
     assert uneven[-1].arrive_seconds <= 4 * shortest  # four jobs share a core from the fourth on
+
+
+def test_scripts_with_default_threads_name_no_number_and_have_no_line_of_ours() -> None:
+    jobs = build_workload("threads", 1.0, CORES)
+    scripts = {Path(job.command[-2]) for job in jobs}
+    assert {script.name for script in scripts} == {"histograms.py", "products.py"}
+    for script in scripts:
+        text = script.read_text()
+        assert "import slopewise" not in text
+        assert "from slopewise" not in text
+        assert "n_jobs" not in text
+        assert "NUM_THREADS" not in text
+    assert all(job.command[2:5] == ["-m", "slopewise_exporter", "run"] and not job.environment for job in jobs)
+    assert {job.environment["SLOPEWISE_THREADS"] for job in with_threads(jobs, "off")} == {"off"}
+    small = build_workload("threads", 0.1, CORES)
+    assert [int(job.command[-1]) for job in small] == [int(job.command[-1]) / 10 for job in jobs]
+
+
+@pytest.mark.parametrize(
+    ("line", "step", "planned", "loss"),
+    [
+        ("[3/600] 1 tree, 31 leaves, max depth = 8, train loss: 0.41, val loss: 1.5, in 0.004s", 3, 600, 0.41),
+        ("step 20/1500 loss=0.304167", 20, 1500, 0.304167),
+    ],
+)
+def test_their_steps_plans_and_losses_are_found_in_what_they_print(
+    line: str, step: int, planned: int, loss: float
+) -> None:
+    found = LineParser([workloads.STEP_PATTERN]).parse(line)
+    assert found is not None
+    assert (found.step, found.steps_planned, found.loss) == (step, planned, loss)

@@ -36,7 +36,7 @@ from slopewise.adapters.local.nodes import LocalNode
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import ActuationError, SlopewiseError
 from slopewise.ports import Clock
-from slopewise_exporter.threads.at_start import waiting
+from slopewise_exporter.threads.at_start import NUMBERS, VARIABLE, waiting
 
 _log = structlog.get_logger("slopewise")
 
@@ -55,7 +55,7 @@ USERS_GRACE_SECONDS = 30.0
 """The same for a user's command, which may want to write a checkpoint; what Kubernetes gives a pod."""
 
 BUILT_IN_ENVIRONMENT = {**single_thread_environment(), "RANK": "0", "SLOPEWISE_EXPORTER_DISABLED": "0"}
-"""The environment of the built-in trainings, which have one thread each and always report."""
+"""The environment of the built-in trainings, which have one thread each, unless theirs says more, and always report."""
 
 
 _RUN = (sys.executable, "-I", "-m", "slopewise_exporter", "run")
@@ -277,7 +277,10 @@ class JobProcesses:
         """Checkpoints only where jobs can move, because a job saves once more at its end, which takes time."""
         moves = record.spec.migratable and len(self.nodes) > 1
         folder = str(self.folder / "checkpoints" / record.spec.name) if moves else ""
-        return {**BUILT_IN_ENVIRONMENT, "SLOPEWISE_CHECKPOINT_FOLDER": folder}
+        environment = {**BUILT_IN_ENVIRONMENT, "SLOPEWISE_CHECKPOINT_FOLDER": folder}
+        if VARIABLE in record.spec.environment:  # its threads are what the demo is about
+            return {name: text for name, text in environment.items() if name not in NUMBERS}
+        return environment
 
 
 def _reporting(spec: JobSpec) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def hindrance(result: DemoResult, base: RunResult, run: RunResult) -> Hindrance 
     failed = [each for each in (base, run) if each.names_in_state(JobState.FAILED)]
     if failed:
         return Hindrance("failed", _failed(failed))
-    if did_nothing(base, run):
+    if result.workload != "threads" and did_nothing(base, run):
         return Hindrance("idle", _idle(result, base, run))
     return _busy(result, base, run)
 

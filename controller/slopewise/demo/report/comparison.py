@@ -49,6 +49,9 @@ TIME_TO_DELIVERABLE = JobMeasure(lambda job: job.time_to_deliverable_seconds, _S
 TIME_TO_TARGET = JobMeasure(lambda job: job.time_to_target_seconds, _SCRAPED)
 """Time from a job's arrival until its final target."""
 
+CPU_OF_STEPS = JobMeasure(lambda job: job.cpu_seconds_per_1000_steps, _ENDS)
+"""What 1,000 steps of a job cost."""
+
 _ADVERBS: dict[Verdict, str] = {"better": "sooner", "worse": "later"}
 
 
@@ -96,6 +99,12 @@ _DURATIONS: tuple[_Mean, ...] = (
     _Mean("jct_mean_seconds", "Mean completion time", JCT, lambda run: run.jct_mean_seconds),
     _Mean("time_to_90_mean_seconds", "Mean time to 90 %", TIME_TO_90, lambda run: run.time_to_90_mean_seconds),
 )
+_CPU_OF_STEPS = _Mean(
+    "cpu_seconds_per_1000_steps_mean",
+    "CPU-seconds of 1,000 steps",
+    CPU_OF_STEPS,
+    lambda run: run.cpu_seconds_per_1000_steps_mean,
+)
 
 
 def measure_rows(result: DemoResult) -> list[Row]:
@@ -105,7 +114,8 @@ def measure_rows(result: DemoResult) -> list[Row]:
     if ends_mean_nothing(result):
         return rows
     makespan = Row("Makespan", _cells(result, lambda place: _makespan_cell(result, place)), "makespan_seconds")
-    return [*rows, *_mean_rows(result, _DURATIONS), makespan]
+    means = (*_DURATIONS, _CPU_OF_STEPS) if result.workload == "threads" else _DURATIONS
+    return [*rows, *_mean_rows(result, means), makespan]
 
 
 def condition_rows(result: DemoResult) -> list[Row]:
@@ -124,6 +134,9 @@ def job_blocks(result: DemoResult) -> list[Block]:
         blocks.append(Block("Time to target of each job", rows, "time_to_target_seconds"))
     if not ends_mean_nothing(result):
         blocks.append(Block("JCT of each job", tuple(job_rows(result, JCT)), "jct_seconds"))
+    if result.workload == "threads":
+        rows = tuple(job_rows(result, CPU_OF_STEPS))
+        blocks.append(Block("CPU-seconds of 1,000 steps of each job", rows, "cpu_seconds_per_1000_steps"))
     if result.nodes > 1:
         blocks.append(Block("Node of each job", tuple(node_rows(result))))
     return blocks
@@ -204,6 +217,10 @@ def caveats(result: DemoResult) -> list[str]:
     notes += _without_loss(result)
     if result.workload == "served":
         notes.append("Objectives are fixed, for two cores of a 2.6 GHz server: a slower machine may keep none of them.")
+    if result.workload == "threads":
+        notes.append(
+            f"Under {plain(result.runs[0].policy)} SLOPEWISE_THREADS is `off` for the jobs; elsewhere it is `follow`."
+        )
     if len(result.runs) == 1:
         notes.append(f"Only {plain(result.runs[0].policy)} ran: there is nothing to compare it with.")
     elif any(run.other_cpu_cores is None for of_round in result.rounds for run in of_round):

@@ -65,6 +65,11 @@ class JobResult:
     """Why it reported no loss at all; empty where it did, or where that was not found out."""
 
     @property
+    def cpu_seconds_per_1000_steps(self) -> float | None:
+        """CPU-seconds; None where either is not known."""
+        return 1000 * self.cpu_seconds / self.steps if self.cpu_seconds is not None and self.steps else None
+
+    @property
     def deadline_met(self) -> bool | None:
         """None where there is no deadline; one that failed met none."""
         if self.deadline_seconds is None:
@@ -180,6 +185,11 @@ class RunResult:
         return _mean([job.time_to_90_seconds for job in self.jobs])
 
     @property
+    def cpu_seconds_per_1000_steps_mean(self) -> float | None:
+        """Mean CPU-seconds of 1,000 steps over the jobs whose steps are known."""
+        return _mean([job.cpu_seconds_per_1000_steps for job in self.jobs])
+
+    @property
     def time_to_deliverable_mean_seconds(self) -> float | None:
         """Mean time to the first target over the jobs that reached it."""
         return _mean([job.time_to_deliverable_seconds for job in self.jobs])
@@ -196,6 +206,7 @@ class RunResult:
             "makespan_seconds": self.makespan_seconds,
             "jct_mean_seconds": self.jct_mean_seconds,
             "time_to_90_mean_seconds": self.time_to_90_mean_seconds,
+            "cpu_seconds_per_1000_steps_mean": self.cpu_seconds_per_1000_steps_mean,
             "time_to_deliverable_mean_seconds": self.time_to_deliverable_mean_seconds,
             "time_to_target_mean_seconds": self.time_to_target_mean_seconds,
             "deadlines_met": _kept([job.deadline_met for job in self.jobs]),

@@ -30,13 +30,13 @@ def numbers(path: str, columns: tuple[str, str], text: str | None = None) -> lis
         raise ValueError(f"{path} holds something other than numbers below its first row") from error
 
 
-def entries(path: str, texts: Sequence[str]) -> list[Row]:
+def entries(path: str, texts: Sequence[str], text: str | None = None) -> list[Row]:
     """A mapping for each row, without its empty cells; a cell is a number, true, false, a list `[1, 2]`, or text.
 
-    The columns in `texts` are always text: a job may be named 7.
+    The columns in `texts` are always text: a job may be named 7. `text`: what the file holds, where it is known.
     """
     found: list[Row] = []
-    for number, row in enumerate(_rows(path), start=1):
+    for number, row in enumerate(_rows(path, text), start=1):
         if None in row or None in row.values():
             raise ValueError(f"{path}: row {number} has not as many cells as there are columns; complete it")
         cells = {key: cell.strip() for key, cell in row.items()}

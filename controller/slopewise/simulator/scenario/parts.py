@@ -14,7 +14,10 @@ from slopewise.config.training_policy import EvaluationSettings, PlacementChoice
 from slopewise.config.validation import Document
 from slopewise.model import CpuControl
 from slopewise.simulator.scenario.builtin_models import SERVED, CpuSeconds, Seconds
+from slopewise.simulator.scenario.thread_penalties import libraries
 from slopewise.simulator.world.model import SchedulerRule
+from slopewise.simulator.world.threads import ThreadBehaviour
+from slopewise.text import unknown_name
 
 MAX_NODES = 10_000
 
@@ -42,6 +45,19 @@ SimulatedEvaluation = Annotated[EvaluationSettings, AfterValidator(_of_a_simulat
 """How growth is measured, as in a TrainingPolicy; which series is read means nothing here."""
 
 
+def _measured(library: str) -> str:
+    if library not in libraries():
+        raise ValueError(unknown_name("measured library", library, libraries()).removesuffix("."))
+    return library
+
+
+ThreadCount = Annotated[int, Field(ge=1, le=1024)]
+"""Of a training, as its library counts them at its start."""
+
+ThreadLibrary = Annotated[str, AfterValidator(_measured)]
+"""Whose threads they are: what they cost is measured by library."""
+
+
 class NodeSettings(Document):
     """A machine, or `count` machines that are alike: `name: w, count: 2` are w-1 and w-2."""
 
@@ -67,6 +83,9 @@ class JobSettings(Document):
     work_cpu_seconds: CpuSeconds | None = None
     request_cpu_seconds: CpuSeconds | None = None
     parallelism: float | None = Field(None, gt=0.0, le=1024.0)
+    threads: ThreadCount | None = Field(None, description="default: the scenario's, and so are the next two")
+    thread_behaviour: ThreadBehaviour | None = None
+    thread_library: ThreadLibrary | None = None
     memory_gib: float | None = Field(None, alias="memoryGiB", gt=0.0, le=65_536.0)
     request: CpuMillicores | None = Field(None, description="default: a core, or the smallest node if that is less")
     steps: int | None = Field(None, ge=1, le=10**12)

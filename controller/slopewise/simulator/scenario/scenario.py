@@ -40,9 +40,12 @@ from slopewise.simulator.scenario.parts import (
     PolicyEntry,
     SimulatedEvaluation,
     Text,
+    ThreadCount,
+    ThreadLibrary,
     by_name,
 )
 from slopewise.simulator.world.model import Physics, PlacementRun, PolicyRun, SchedulerRule
+from slopewise.simulator.world.threads import ThreadBehaviour
 from slopewise.text import unknown_name
 
 BASELINE = "fair"
@@ -96,6 +99,11 @@ class ScenarioSpec(Document):
     quota_speeds: Annotated[list[tuple[float, float]], AfterValidator(_quota_speeds)] = Field(
         list(_PHYSICS.quota_speeds), description="[quota in cores, speed in cores]"
     )
+    threads: ThreadCount = Field(1, description="of every training; above 1 they are the cores that it can use")
+    thread_behaviour: ThreadBehaviour = Field(
+        "spin", description="follow: they sleep, and their number follows the CPU"
+    )
+    thread_library: ThreadLibrary = Field("hist-gradient-boosting", description="whose threads they are")
     variation: float = Field(0.3, ge=0.0, lt=1.0, description="of built-in works, as a fraction, uniformly")
     noise: float | None = Field(None, ge=0.0, le=1.0, description="of every job, whatever its model says")
     recorded_losses: Stage | None = Field(
@@ -161,6 +169,8 @@ class ScenarioSpec(Document):
             if (job.work_cpu_seconds if served else job.request_cpu_seconds) is not None:
                 kind, right = ("served", "requestCpuSeconds") if served else ("trained", "workCpuSeconds")
                 raise ValueError(f"job {job.name!r} has a model that is {kind}; give it {right} instead")
+            if served and (job.threads or job.thread_behaviour or job.thread_library):
+                raise ValueError(f"job {job.name!r} is served, and threads are of trainings; drop them")
         serves = any(self.model(job.model).served for job in self.jobs) or (self.generate and self.generate.qoe)
         if serves and self.duration_seconds is None:
             raise ValueError("served models run until the run ends; say when with durationSeconds")

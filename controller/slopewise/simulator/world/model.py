@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 from slopewise.config.training_policy import Behaviour, CpuBounds, EvaluationSettings, Migration
 from slopewise.model import CpuControl
+from slopewise.simulator.world.threads import Threads
 
 SchedulerRule = Literal["fewest-jobs", "least-used", "fifo"]
 """Where the default scheduler places a job: on the node with the fewest jobs, or whose CPU is used least then; or, from
@@ -67,6 +68,8 @@ class SimJob:
     loss_best: float = 0.0
     """What is reported where the curve is 1 and 0: a recorded loss has its own range."""
     parallelism_cores: float = 1.0
+    threads: Threads | None = None
+    """None: one, or several that cost nothing."""
     noise: float = 0.0
     """Standard deviation of an observed evaluation, as a fraction of `loss_first`."""
     memory_bytes: float | None = None

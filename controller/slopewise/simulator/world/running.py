@@ -15,6 +15,7 @@ from slopewise.model import CpuAllocation
 from slopewise.simulator.world.model import MoveKind, SimJob, Stay
 from slopewise.simulator.world.sharing import IDLE, Demand, Rate
 from slopewise.simulator.world.tallies import AllocatedCpu, CpuIntervals
+from slopewise.simulator.world.threads import RunningThreads
 
 ROUNDING_RATIO = 1e-9
 """Work this near to a stop, as a part of all work, has reached it: 100 core-seconds are met within 0.1 microseconds."""
@@ -62,6 +63,7 @@ class RunningJob:
         self.in_effect = self.allocation
         """A resize takes a moment: until then the kernel still goes by the one before."""
         self.rate: Rate = IDLE
+        self.threads: RunningThreads | None = None
         self.now = Moment(job.arrive_seconds, 0.0, 0.0, 0.0)
         self.past: deque[Moment] = deque()
         """Earlier moments, oldest first, as far back as a scrape may still be looked at."""
@@ -99,7 +101,8 @@ class RunningJob:
     @property
     def demand(self) -> Demand:
         """What it could use and may."""
-        return Demand(self.job.parallelism_cores, self.in_effect)
+        cores = self.job.parallelism_cores if self.threads is None else float(self.threads.number)
+        return Demand(cores, self.in_effect, self.threads)
 
     @property
     def _allocated_cores(self) -> float:
@@ -137,6 +140,10 @@ class RunningJob:
         self.node, self.node_name, self._came, self._came_seconds = node, node_name, came, now_seconds
         self.allocation = self.in_effect = CpuAllocation(None, self.job.request_millicores)
         self.revision += 1
+
+    def begin_threads(self, limit_cores: float) -> None:
+        """A process begins, which may use so many cores."""
+        self.threads = None if self.job.threads is None else RunningThreads(self.job.threads, limit_cores)
 
     def leave(self, now_seconds: float) -> None:
         """Take the job off its node."""

@@ -10,13 +10,14 @@ and do 0.792 and 0.198 core-seconds of work a second.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from slopewise.allocation import water_filling
 from slopewise.model import CpuAllocation, CpuControl
 from slopewise.simulator.world.model import Physics, SimNode
+from slopewise.simulator.world.threads import RunningThreads
 
 MIN_SPEED_RATIO = 0.1
 """However many jobs run beside it, a job keeps a tenth of its speed; with 1 % lost per further job, from 91 jobs on."""
@@ -31,6 +32,8 @@ class Demand:
 
     parallelism_cores: float
     allocation: CpuAllocation
+    threads: RunningThreads | None = None
+    """None: one, or several that cost nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Rate:
 
     cores: float
     speed: float
+    waited_ratio: float = field(default=0.0, compare=False)
+    """The part of the time in which its threads wanted a core and had none."""
 
 
 IDLE = Rate(0.0, 0.0)
@@ -51,14 +56,26 @@ def rates(demands: Sequence[Demand], node: SimNode, control: CpuControl, physics
     under `requests` nothing caps.
     """
     limited = control == "limits"
-    caps = [min(demand.parallelism_cores, node.cpu_cores, _cap(demand, limited=limited)) for demand in demands]
+    caps = [min(demand.parallelism_cores, limit_cores(demand.allocation, node, control)) for demand in demands]
     weights = [float(max(MIN_WEIGHT_MILLICORES, demand.allocation.request_millicores)) for demand in demands]
     speed = node.speed * max(MIN_SPEED_RATIO, 1.0 - physics.contention_ratio * (len(demands) - 1))
     shares = water_filling(caps, node.cpu_cores, weights)
-    return [
-        Rate(share, speed * (min(share, quota_speed(_cap(demand, limited=limited), physics)) if limited else share))
+    useful = [
+        min(share, quota_speed(_cap(demand.allocation), physics)) if limited else share
         for demand, share in zip(demands, shares, strict=True)
     ]
+    return [
+        _rate(demand.threads, share, speed * cores)
+        for demand, share, cores in zip(demands, shares, useful, strict=True)
+    ]
+
+
+def _rate(threads: RunningThreads | None, share: float, speed: float) -> Rate:
+    """Of a job with this share of the node, which one thread would turn into this speed."""
+    if threads is None:
+        return Rate(share, speed)
+    penalty = threads.penalty(share)
+    return Rate(share * penalty.used_ratio, speed * penalty.speed_ratio, 1.0 - share / threads.number)
 
 
 def quota_speed(limit_cores: float, physics: Physics) -> float:
@@ -73,6 +90,11 @@ def quota_speed(limit_cores: float, physics: Physics) -> float:
     return float(np.interp(limit_cores, quotas, speeds))
 
 
-def _cap(demand: Demand, *, limited: bool) -> float:
-    limit = demand.allocation.limit_millicores
-    return limit / 1000 if limited and limit is not None else float("inf")
+def limit_cores(allocation: CpuAllocation, node: SimNode, control: CpuControl) -> float:
+    """The most that a job may use on this node."""
+    return min(node.cpu_cores, _cap(allocation)) if control == "limits" else node.cpu_cores
+
+
+def _cap(allocation: CpuAllocation) -> float:
+    limit = allocation.limit_millicores
+    return float("inf") if limit is None else limit / 1000

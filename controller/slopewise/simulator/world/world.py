@@ -16,16 +16,12 @@ from itertools import count
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.model import CpuAllocation, CpuControl
+from slopewise.simulator.world.endings import horizon_seconds, refuse_endless
 from slopewise.simulator.world.model import Instance, MoveKind, TraceEvent
 from slopewise.simulator.world.running import RunningJob
-from slopewise.simulator.world.sharing import IDLE, Rate, rates
+from slopewise.simulator.world.sharing import IDLE, Rate, limit_cores, rates
 from slopewise.simulator.world.tallies import ClusterTally
-
-HORIZON_RATIO = 1000.0
-"""A run that takes so many times as long as all work one job after another on the slowest node will never end."""
-
-HORIZON_SECONDS = 3600.0
-"""What is added to that horizon, for jobs of a second or two."""
+from slopewise.simulator.world.threads import FIRST_READING_SECONDS, READING_SECONDS
 
 Action = Callable[[], None]
 
@@ -37,7 +33,7 @@ class World:
     """
 
     def __init__(self, instance: Instance, control: CpuControl, *, trace: bool = False) -> None:
-        _check(instance)
+        refuse_endless(instance)
         self.instance = instance
         self.control = control
         self.physics = instance.physics
@@ -63,7 +59,7 @@ class World:
         self._agenda: list[tuple[float, int, Action]] = []
         self._numbers = count()
         self._left = len(self.jobs)
-        self._horizon_seconds = _horizon_seconds(instance)
+        self._horizon_seconds = horizon_seconds(instance)
         self._node_numbers = {node.name: number for number, node in enumerate(instance.nodes)}
         for running in self.jobs:
             self._plan(running.job.arrive_seconds, partial(self._arrive, running))
@@ -167,6 +163,7 @@ class World:
             return
         self._bring_up_to_date(running.node)
         running.revision += 1
+        self._begin_threads(running, running.node)
         self._changed[running.node] = None
         self.woken = True
         self.emit("resumed", running.job.name, running.node_name)
@@ -175,6 +172,23 @@ class World:
         if running.node is not None and running.incarnation == incarnation:
             running.in_effect = allocation
             self._changed[running.node] = None
+
+    def _begin_threads(self, running: RunningJob, number: int) -> None:
+        """A process begins, which counts its cores; where its threads follow them, they are read again and again."""
+        running.begin_threads(limit_cores(running.in_effect, self.nodes[number], self.control))
+        if running.threads is not None and running.threads.follows:
+            self._plan_reading(running, FIRST_READING_SECONDS)
+
+    def _plan_reading(self, running: RunningJob, seconds: float) -> None:
+        self._plan(self.now_seconds + seconds, partial(self._read_threads, running, running.incarnation))
+
+    def _read_threads(self, running: RunningJob, incarnation: int) -> None:
+        if running.node is None or running.threads is None or running.incarnation != incarnation:
+            return
+        limit = limit_cores(running.in_effect, self.nodes[running.node], self.control)
+        if running.threads.read(limit, running.rate.cores, running.rate.waited_ratio):
+            self._changed[running.node] = None
+        self._plan_reading(running, READING_SECONDS)
 
     def _note_half_time(self) -> None:
         for running in self.present.values():
@@ -247,6 +261,7 @@ class World:
     def _add(self, running: RunningJob, number: int, came: MoveKind) -> None:
         self._bring_up_to_date(number)
         running.start(number, self.nodes[number].name, came, self.now_seconds)
+        self._begin_threads(running, number)
         self._on_node[number][running.job.name] = running
         self._note_change(number)
 
@@ -314,31 +329,3 @@ class World:
         """Add an event to the trace, if there is one."""
         if self._trace:
             self.events.append(TraceEvent(self.now_seconds, kind, uid, node, detail or {}))
-
-
-def _check(instance: Instance) -> None:
-    """What could never end is refused before it starts."""
-    if not instance.nodes:
-        raise SlopewiseError(f"{instance.scenario}: there are no nodes, so no job can ever run; add one.")
-    largest = max(node.memory_bytes for node in instance.nodes)
-    for job in instance.jobs:
-        needed = job.memory_bytes or 0.0
-        if needed > largest:
-            raise SlopewiseError(
-                f"{instance.scenario}: job {job.name} asks for {needed / 2**30:.3g} GiB and the largest node has "
-                f"{largest / 2**30:.3g} GiB; ask for less or add a node."
-            )
-        if not math.isfinite(job.work_cpu_seconds) and instance.duration_seconds is None:
-            raise SlopewiseError(
-                f"{instance.scenario}: job {job.name} serves for ever, so the run would not end; give it a duration."
-            )
-
-
-def _horizon_seconds(instance: Instance) -> float:
-    """When a run counts as one that never ends; a run of a fixed duration always ends."""
-    if instance.duration_seconds is not None:
-        return math.inf
-    slowest = min(node.speed for node in instance.nodes)
-    solo_seconds = math.fsum(job.work_cpu_seconds / min(1.0, job.parallelism_cores) for job in instance.jobs) / slowest
-    last_arrival = max((job.arrive_seconds for job in instance.jobs), default=0.0)
-    return last_arrival + HORIZON_SECONDS + HORIZON_RATIO * solo_seconds

@@ -385,3 +385,22 @@ def test_a_job_that_reported_no_loss_is_named_with_the_cause_once_and_in_its_row
     assert caveats(result) == ["b reported no loss: port 41523 refuses; add the two lines."]
     (_, row) = job_rows(result, TIME_TO_90)
     assert [cell.note for cell in row.cells] == ["no loss", "no loss"]
+
+
+def test_of_threads_the_cpu_of_steps_is_compared_and_nothing_done_is_no_hindrance() -> None:
+    """5 CPU-seconds for 10 steps are 500 for 1,000."""
+    cheap = replace(job("a", 20), cpu_seconds=1.0)
+    runs = [run("fair-default-threads", job("a", 40), resizes_applied=0), run("fair", cheap, resizes_applied=0)]
+    result = replace(demo(*runs), workload="threads")
+
+    (row,) = [row for row in measure_rows(result) if row.name == "cpu_seconds_per_1000_steps_mean"]
+    (of_job,) = [block.rows[0] for block in report_blocks(result) if block.name == "cpu_seconds_per_1000_steps"]
+
+    for cells in (row.cells, of_job.cells):
+        assert [cell.seconds for cell in cells] == [500.0, 100.0]
+        assert (cells[1].ratio, cells[1].verdict) == (0.2, "better")
+    assert as_json(result)["policy_runs"]["fair"]["cpu_seconds_per_1000_steps_mean"] == 100.0
+    assert caveats(result) == [
+        "Under fair-default-threads SLOPEWISE_THREADS is `off` for the jobs; elsewhere it is `follow`."
+    ]
+    assert not any("1,000 steps" in row.label for row in measure_rows(demo(*runs)))

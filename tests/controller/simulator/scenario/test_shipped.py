@@ -10,13 +10,13 @@ from slopewise.simulator.engine import run
 from slopewise.simulator.scenario.scenario import load_scenario, policy_runs, shipped
 from slopewise.simulator.workload import draw
 
-NOT_RANDOM = {"demo", "flowcon-fixed"}
+NOT_RANDOM = {"demo", "demo-threads", "flowcon-fixed"}
 SHIPPED = {
     "flowcon-fixed", "flowcon-5", "flowcon-10", "flowcon-15", "specon-20-vae", "specon-20-vae-random",
     "specon-20-mixed", "specon-30-mixed", "specon-50-mixed", "flowcon2-20", "flowcon2-60", "flowcon2-60-homogeneous",
     "qoe-ample", "qoe-scarce", "deadline-ample", "deadline-scarce", "heavy-tailed", "bursts", "noisy",
     "learning-rate-drops", "overfitting", "diverging", "heterogeneous", "tradl", "demo", "day-1000", "spikes",
-    "draps", "procon", "hours", "liars",
+    "draps", "procon", "hours", "liars", "demo-threads",
 }  # fmt: skip
 
 

@@ -1,0 +1,107 @@
+"""Threads of simulated trainings: what they cost beyond their CPU, and a number that follows it."""
+
+from __future__ import annotations
+
+import pytest
+from support.instances import a_policy_run, a_sim_job, a_sim_node, an_instance
+
+from slopewise.model import Resize
+from slopewise.simulator.engine import run
+from slopewise.simulator.world.actuator import SimActuator
+from slopewise.simulator.world.default_scheduler import DefaultScheduler
+from slopewise.simulator.world.model import JobOutcome, SimJob
+from slopewise.simulator.world.threads import (
+    FIRST_READING_SECONDS,
+    READING_SECONDS,
+    Penalty,
+    RunningThreads,
+    ThreadBehaviour,
+    Threads,
+)
+from slopewise.simulator.world.world import World
+from slopewise_exporter.threads.following import FIRST_INTERVAL_SECONDS, INTERVAL_SECONDS
+
+SPINNING = (Penalty(1.0, 1.0, 1.0), Penalty(2.0, 5.0, 0.2), Penalty(4.0, 20.0, 0.05))
+SLEEPING = (Penalty(1.0, 1.0, 0.9), Penalty(2.0, 1.25, 0.6))
+TWO_CORES = [a_sim_node(cpu=2.0)]
+
+
+def a_threaded_job(
+    name: str, work: float, behaviour: ThreadBehaviour = "spin", penalties: tuple[Penalty, ...] = SPINNING
+) -> SimJob:
+    return a_sim_job(name, work, parallelism_cores=2.0, threads=Threads(2, behaviour, penalties))
+
+
+def outcomes(*jobs: SimJob) -> dict[str, JobOutcome]:
+    return {job.name: job for job in run(an_instance(jobs, TWO_CORES), a_policy_run()).jobs}
+
+
+def test_penalties_are_straight_between_the_measured_points_and_level_outside() -> None:
+    threads = Threads(8, "spin", SPINNING)
+    assert threads.penalty(4, 1.0) == Penalty(4.0, 20.0, 0.05)
+    assert threads.penalty(3, 1.0) == Penalty(3.0, 12.5, 0.08)
+    assert threads.penalty(8, 1.0)[1:] == (20.0, 0.05)
+    assert threads.penalty(1, 0.1)[1:] == (1.0, 1.0)
+
+
+def test_alone_with_a_core_for_each_thread_it_is_as_measured_there() -> None:
+    alone = outcomes(a_threaded_job("a", 20.0))["a"]
+    assert (alone.jct_seconds, alone.served_cpu_seconds) == pytest.approx((10.0, 20.0))
+
+
+def test_spinning_threads_use_their_share_and_do_little_with_it() -> None:
+    for job in outcomes(a_threaded_job("a", 10.0), a_threaded_job("b", 10.0)).values():
+        assert (job.jct_seconds, job.served_cpu_seconds) == pytest.approx((50.0, 50.0))
+
+
+def test_sleeping_threads_leave_a_part_of_their_share_unused() -> None:
+    jobs = [a_threaded_job(name, 12.0, "wait", SLEEPING) for name in "ab"]
+    for job in outcomes(*jobs).values():
+        assert (job.jct_seconds, job.served_cpu_seconds) == pytest.approx((20.0, 15.0))
+
+
+def test_a_number_that_follows_costs_until_the_first_reading_alone() -> None:
+    for job in outcomes(*(a_threaded_job(name, 4.2, "follow") for name in "ab")).values():
+        assert (job.jct_seconds, job.served_cpu_seconds) == pytest.approx((5.0, 5.0))
+
+
+def test_one_thread_more_is_tried_for_an_interval_as_the_exporter_does() -> None:
+    """With one thread each from 1 to 6 s, with two to 11 s, which does a fifth of the work, and then with one again."""
+    for job in outcomes(*(a_threaded_job(name, 0.2 + 5.0 + 1.0 + 3.0, "follow") for name in "ab")).values():
+        assert job.jct_seconds == pytest.approx(14.0)
+
+
+def test_it_rises_at_the_first_reading_after_a_neighbour_has_ended() -> None:
+    jobs = outcomes(a_threaded_job("a", 4.2, "follow"), a_threaded_job("b", 4.2 + 1.0 + 50.0, "follow"))
+    assert jobs["a"].jct_seconds == pytest.approx(5.0)
+    assert jobs["b"].jct_seconds == pytest.approx(6.0 + 25.0)
+
+
+def test_a_lower_limit_lowers_it_at_the_next_reading() -> None:
+    world = World(an_instance([a_threaded_job("a", 100.0, "follow")], TWO_CORES), "limits")
+    world.pass_time(0.0)
+    DefaultScheduler(world, 1).place_waiting()
+    threads = world.by_uid["a"].threads
+    assert threads is not None
+    assert threads.number == 2
+    SimActuator(world).carry_out(Resize("a", "n1", "limits", 2000, 500, "less"))
+    reading, numbers = FIRST_READING_SECONDS, []
+    for at in (reading - 0.5, reading, reading + READING_SECONDS):
+        while world.next_event_seconds <= at:
+            world.pass_time(world.next_event_seconds)
+        world.pass_time(at)
+        numbers.append(threads.number)
+    assert numbers == [2, 1, 1]
+
+
+def test_the_readings_are_the_exporters() -> None:
+    assert (FIRST_READING_SECONDS, READING_SECONDS) == (FIRST_INTERVAL_SECONDS, INTERVAL_SECONDS)
+    threads = RunningThreads(Threads(4, "follow", SPINNING), 1.5)
+    assert threads.number == 2
+    assert not threads.read(1.5, 1.5, 0.0)
+    assert RunningThreads(Threads(4, "wait", SPINNING), 1.5).number == 4
+
+
+def test_one_thread_more_than_none_changes_nothing() -> None:
+    plain, one = (a_sim_job("a", 30.0), a_sim_job("a", 30.0, threads=Threads(1, "spin", SPINNING)))
+    assert outcomes(plain) == outcomes(one)
