@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Callable
+from typing import Any, Callable
 
 from slopewise_exporter.logs import Found, LineParser
 from slopewise_exporter.logs.names import Names
@@ -68,7 +68,8 @@ class OutputFollower:
 
 def planned_in(arguments: Sequence[str]) -> Found:
     """The epochs or steps that options of a command plan: `--epochs 60`, `--max-steps=1000`."""
-    names, planned = Names(), {}
+    names = Names()
+    planned: dict[str, Any] = {}
     for option, value in zip(arguments, (*arguments[1:], "")):
         name, separator, own = option.partition("=")
         meaning = names.meaning(name.lstrip("-")) if name.startswith("--") else None
