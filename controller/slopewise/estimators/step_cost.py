@@ -7,8 +7,8 @@ Both sides are of three intervals in a row: the least is the dearest of three, n
 What lasts for an interval or two changes neither: an evaluation or a checkpoint, a compilation at the start, a late
 count of CPU, steps that jump after a resume, the rounding of a few steps in an interval (a factor of two at most).
 
-Both are of one process. The least outlives it, unless the next one counts its steps from the start: in the pod of a
-notebook that is another training, whose steps are others.
+Nothing is known between a restart and the end of the next interval. The least outlives a restart, unless steps are then
+counted from the start: in the pod of a notebook that is another training, whose steps are others.
 
 Worked example: 2, 2, 2, 3.2, 3.6 and 3.4 CPU-seconds a step: the least is 2, and now is 3.2, which is 1.6 times it.
 
@@ -36,7 +36,7 @@ OVERSUBSCRIBES_RATIO = 1.5
 threads that spin made a step 4 to 40 times dearer (docs/exporters-threads.md). Rollbacks call 1.4 times waste."""
 
 _FROM_THE_START_RATIO = 0.5
-"""Of the steps of the process before: one that resumes from its checkpoint has more, a training that begins has few."""
+"""Of the steps before: a process that resumes from its checkpoint has more, a training that begins has few."""
 
 
 class StepCost(NamedTuple):
@@ -108,11 +108,9 @@ def _least(known: JobMemory, before: PaceAnchor | None) -> float | None:
 
 
 def _newest(known: JobMemory) -> list[float]:
-    """The costs of the newest intervals, all of which used CPU and are of its present process; else none."""
-    started_at = None if known.pace_anchor is None else known.pace_anchor.process_started_at_seconds
-    costs = [
-        pace.seconds * pace.cores
-        for pace in known.paces[-INTERVALS:]
-        if pace.cores and pace.cores >= IDLE_CORES and (started_at is None or pace.at_seconds > started_at)
-    ]
+    """The costs of the newest intervals, all of which used CPU; else none, and none after a restart."""
+    newest, anchor = known.paces[-INTERVALS:], known.pace_anchor
+    if anchor is not None and newest and newest[-1].at_seconds < anchor.at_seconds:  # its first interval has not ended
+        return []
+    costs = [pace.seconds * pace.cores for pace in newest if pace.cores and pace.cores >= IDLE_CORES]
     return costs if len(costs) == INTERVALS else []

@@ -90,8 +90,8 @@ def test_a_served_model_has_no_steps() -> None:
     assert measure(a_snapshot([job]), memory, memory) is memory
 
 
-class TestAnotherProcess:
-    """60 s after its first one ended; 20 s at one core are an interval."""
+class TestARestart:
+    """70 s after the first process ended, or another training in that one; 20 s at one core are an interval."""
 
     OF_FIRST = [replace(a_job("a", life=START - 20), steps_total=10.0 * number) for number in range(5)]
 
@@ -114,13 +114,16 @@ class TestAnotherProcess:
         assert cost is not None
         assert tuple(cost) == pytest.approx((1.0, 1.0, 1.0))
 
-    def test_one_that_counts_its_steps_from_the_start_is_another_training_with_a_least_of_its_own(self) -> None:
+    @pytest.mark.parametrize("life", [START + 140, START - 20])
+    def test_one_that_counts_its_steps_from_the_start_is_another_training_with_a_least_of_its_own(
+        self, life: float
+    ) -> None:
         known = self.after(self.OF_FIRST, 0, JobMemory())
-        other = [replace(a_job("a", life=START + 140), steps_total=2.0 * number) for number in range(6)]
+        other = [replace(a_job("a", life=life), steps_total=2.0 * number) for number in range(6)]
         cost = step_cost(self.after(other, 150, known))
         assert cost is not None
         assert tuple(cost) == pytest.approx((10.0, 10.0, 1.0))
-        resumed = [replace(job, steps_total=30.0 + (job.steps_total or 0)) for job in other]
+        resumed = [replace(a_job("a", life=START + 140), steps_total=30.0 + 2 * number) for number in range(6)]
         assert oversubscribed(a_job("a"), self.after(resumed, 150, known)) is not None
 
 
