@@ -90,7 +90,7 @@ def is_interactive() -> bool:
 
 
 def patience(linger_seconds: float, *, pushes: bool) -> float:
-    """How long closing waits for a last scrape. Where `is_interactive`, not at all with `pushes`, which take up to 1 s."""
+    """How long closing waits for a last scrape. At a prompt, not at all with `pushes`, which take up to 1 s."""
     if not is_interactive():
         return linger_seconds
     return 0.0 if pushes else min(linger_seconds, _INTERACTIVE_LINGER_SECONDS)
