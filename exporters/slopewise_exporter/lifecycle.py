@@ -1,17 +1,23 @@
 """Forks and the end of the process, for reporters that are open.
 
-Before it: `reporter` announces itself here when it opens an endpoint, and takes itself off when it closes.
-After it: the operating system. One hook each for the whole process, however many reporters come and go,
-because a fork hook can never be taken back.
+A reporter announces itself when it opens an endpoint, and takes itself off when it closes. One hook each for the whole
+process, however many reporters come and go, because a fork hook can never be taken back.
 """
 
 from __future__ import annotations
 
 import atexit
+import errno
 import os
 import sys
 from contextlib import suppress
-from typing import Callable, Protocol
+from typing import Callable, Protocol, TypeVar
+
+from slopewise_exporter.environment import EndpointSettings
+from slopewise_exporter.values import Checker
+
+Endpoint = TypeVar("Endpoint")
+Registry = TypeVar("Registry")
 
 
 class OpenReporter(Protocol):
@@ -27,6 +33,9 @@ class OpenReporter(Protocol):
     def end(self, *, failed: bool, linger: bool) -> None:
         """The training is over; once is enough, more does no harm."""
 
+
+_INTERACTIVE_LINGER_SECONDS = 0.5
+"""Longest wait for a last scrape where `is_interactive`: no cell takes a second to close."""
 
 _open: list[OpenReporter] = []
 
@@ -50,9 +59,26 @@ def newest() -> OpenReporter | None:
     return _open[-1] if _open else None
 
 
-def holder_of(port: int) -> OpenReporter | None:
-    """The open reporter of this process that serves `port`; None: no reporter of this process does."""
-    return next((reporter for reporter in _open if reporter.port == port), None)
+def taking_over(
+    listen: Callable[[str, int, Registry], Endpoint], settings: EndpointSettings, registry: Registry, check: Checker
+) -> Endpoint:
+    """What `listen` opens; where an earlier training of this process has the port, once that has left.
+
+    A cell of a notebook is run again. In a script there is a warning. OSError where another program has the port.
+    """
+    try:
+        return listen(settings.address, settings.port, registry)
+    except OSError as error:
+        earlier = next((reporter for reporter in _open if reporter.port == settings.port), None)
+        leave = getattr(earlier, "leave", None)  # a served model does not
+        if error.errno != errno.EADDRINUSE or leave is None:
+            raise
+        leave()
+    if not is_interactive():
+        check.warn(
+            "port", f"this Reporter has port {settings.port} now: an earlier one of this process reports no more"
+        )
+    return listen(settings.address, settings.port, registry)
 
 
 def is_interactive() -> bool:
@@ -61,6 +87,13 @@ def is_interactive() -> bool:
     All three set `sys.ps1`. A script may have `ipykernel` among its modules, and is run to its end all the same.
     """
     return hasattr(sys, "ps1")
+
+
+def patience(linger_seconds: float, *, pushes: bool) -> float:
+    """How long closing waits for a last scrape. At a prompt, not at all with `pushes`, which take up to 1 s."""
+    if not is_interactive():
+        return linger_seconds
+    return 0.0 if pushes else min(linger_seconds, _INTERACTIVE_LINGER_SECONDS)
 
 
 def closed(reporter: OpenReporter) -> None:

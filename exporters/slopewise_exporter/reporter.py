@@ -1,13 +1,11 @@
 """The class that a training script uses.
 
-Before it: the training loop. After it: `record` for what it says, `endpoint` for scrapes. Two promises
-shape everything here: a call never raises into the training, and costs next to nothing (see
-benchmarks/bench_reporter.py in the Slopewise repository), so that it can stand in the innermost loop.
+A call never raises into the training, and costs next to nothing (benchmarks/bench_reporter.py in the Slopewise
+repository): it can stand in the innermost loop.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 from collections.abc import Iterable, Iterator
@@ -55,16 +53,12 @@ DEFAULT_EMA_DECAY = 0.98
 over 10 s has the wrong sign about half of the time."""
 
 
-_INTERACTIVE_LINGER_SECONDS = 1.0
-"""Longest wait for a last scrape where somebody waits at a prompt; a push waits as long, and takes its place."""
-
-
 class Reporter:
     """Reports the progress of a training to Prometheus. Use it as a context manager, or call `close` at the end.
 
-    Reports in global rank 0 only; in other ranks, in forked children, after `close` and where the endpoint
-    cannot be opened, every method does nothing. What cannot be used is logged once (logger
-    `slopewise_exporter`) and otherwise ignored: no argument makes a method raise.
+    Reports in global rank 0 only; in other ranks, in forked children, after `close` and where the endpoint cannot be
+    opened, every method does nothing. What cannot be used is logged once (logger `slopewise_exporter`) and otherwise
+    ignored: no argument makes a method raise. The port of an earlier reporter of this process is taken over.
 
     Args:
         port: TCP port of the endpoint; 0 takes a free one. `SLOPEWISE_EXPORTER_PORT` overrides it.
@@ -75,9 +69,7 @@ class Reporter:
         address: where to listen: an address or a name of this machine. `SLOPEWISE_EXPORTER_ADDRESS` overrides it.
         ema_decay: weight of the past in the moving average of the training loss, 0 up to below 1.
         linger_seconds: how long `close` waits for a last scrape; `SLOPEWISE_EXPORTER_LINGER_SECONDS`
-            overrides it. At a prompt and in a notebook at most 1 s.
-
-    Where an earlier reporter of the same process has the port, this one takes it over and the earlier one is closed.
+            overrides it. At a prompt and in a notebook at most 0.5 s.
     """
 
     def __init__(
@@ -297,16 +289,14 @@ class Reporter:
             self._read_device_losses()  # of a training that failed, the device may have failed too
         self._recording = False
         self._record.end(state)
-        linger_seconds = self._linger_seconds if linger else 0.0
-        if lifecycle.is_interactive():
-            linger_seconds, linger = min(linger_seconds, 0.0 if self._pushes else _INTERACTIVE_LINGER_SECONDS), False
+        linger_seconds = lifecycle.patience(self._linger_seconds, pushes=bool(self._pushes)) if linger else 0.0
         try:
             if self._pushes is not None:
                 self._pushes.end()
             if self._endpoint is not None:
                 self._endpoint.close(linger_seconds)
             if self._pushes is not None:
-                self._pushes.wait(hurried=not linger)
+                self._pushes.wait(hurried=not linger or lifecycle.is_interactive())
         finally:
             self._endpoint = self._pushes = None
             lifecycle.closed(self)
@@ -347,13 +337,7 @@ class Reporter:
             from slopewise_exporter.exposition import build_registry
 
             registry = build_registry(self._record, facts, self._process_metrics())
-            try:
-                self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE:
-                    raise
-                self._take_over(settings.port)
-                self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
+            self._endpoint = lifecycle.taking_over(MetricsEndpoint, settings, registry, self._check)
         except Exception as error:
             result = "Metrics are pushed and not scraped" if self._pushes else "Training goes on without metrics"
             self._check.warn("endpoint", f"{listening_advice(settings, error)}. {result}")
@@ -364,14 +348,6 @@ class Reporter:
         self._check.inform(f"metrics on {self._endpoint.url}")
         if settings.port_file is not None:
             self._announce(settings.port_file, self._endpoint.port)
-
-    def _take_over(self, port: int) -> None:
-        """Free the port where an earlier reporter of this process has it: a cell of a notebook is run again."""
-        earlier = lifecycle.holder_of(port)
-        if isinstance(earlier, Reporter):
-            earlier.leave()
-            if not lifecycle.is_interactive():
-                self._check.warn("taken over", f"port {port} is this Reporter's now: an earlier one reports no more")
 
     def _number(self, loss: SupportsFloat) -> float | None:
         """The loss; None where it is of no use, or is still on its device."""

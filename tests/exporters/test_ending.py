@@ -12,7 +12,7 @@ import pytest
 from support.pipes import piped
 from support.training_fixtures import InBackground, MakeReporter, Scrape, StartTraining
 
-from slopewise_exporter import Reporter
+from slopewise_exporter import Reporter, lifecycle
 
 PROMISED_RETURN_SECONDS = 30.0
 """Long enough for a loaded machine, short against a linger of 600 s: a call that lingers has not returned."""
@@ -82,6 +82,13 @@ def test_a_cell_of_a_notebook_does_not_wait_for_a_scrape_as_long_as_a_script(
     closing.join(PROMISED_RETURN_SECONDS)
     assert not closing.is_alive()
     assert refuses_connections(port)
+
+
+def test_at_a_prompt_a_push_takes_the_place_of_the_wait_for_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [lifecycle.patience(20.0, pushes=pushes) for pushes in (False, True)] == [20.0, 20.0]
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    assert [lifecycle.patience(20.0, pushes=pushes) for pushes in (False, True)] == [0.5, 0.0]
+    assert lifecycle.patience(0.25, pushes=False) == 0.25
 
 
 def test_closing_twice_is_closing_once_even_at_the_same_time(

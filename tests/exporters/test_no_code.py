@@ -423,7 +423,7 @@ def test_a_pattern_that_is_none_is_refused_before_anything_starts(start: Start, 
     "fault",
     [
         "launch.instrumented = broken",
-        "launch._reports_itself = broken",
+        "launch._loads_this_package = broken",
         "wrapper.open_channels = broken",
         "wrapper.claim_as_wrapper = broken",
         "wrapper.os.posix_spawnp = broken",
@@ -615,6 +615,14 @@ def test_a_python_that_reads_no_variables_is_followed_by_a_parent(start: Start, 
     reports(series, LOSS, 0.3)
     assert len(psutil.Process(process.pid).children()) == 1
     assert ended(process)[0] == 0
+
+
+def test_what_a_python_without_this_package_prints_is_reported_before_its_buffer_is_full(
+    start: Start, script: Script, series: Series
+) -> None:
+    process = start([*RUN, "--", sys.executable, "-S", script(PRINTS_AND_WAITS)])
+    reports(series, LOSS, 0.3)
+    assert ended(process)[:2] == (0, b"".join(b"step %d/60 loss=0.%d\n" % (n, n) for n in (1, 2, 3)))
 
 
 def test_ranks_but_the_first_and_trainings_that_are_switched_off_are_started_as_they_are(

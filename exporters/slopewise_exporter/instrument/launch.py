@@ -50,8 +50,12 @@ def start(arguments: Sequence[str], patterns: Sequence[str], *, wrap: bool) -> N
     if reports or sets_numbers(environment):
         with suppress(Exception):  # whatever fails here, the command starts
             environment = instrumented(environment, patterns)
-            if reports and (wrap or not _reports_itself(arguments, environment)):
-                _run_wrapped(arguments, environment, patterns)
+            python = interpreter(arguments, environment.get("PATH"))
+            is_ours = python is not None and _loads_this_package(python, environment)
+            if reports and (wrap or not is_ours):
+                # What another Python prints would come with its buffer of 8 KiB: of a short training, at its end.
+                unbuffered = {} if python is None or is_ours else {"PYTHONUNBUFFERED": "1"}
+                _run_wrapped(arguments, {**unbuffered, **environment}, patterns)
     os.execvpe(arguments[0], list(arguments), environment)  # noqa: S606 - the command as it is, without a shell
 
 
@@ -92,11 +96,8 @@ def _run_wrapped(arguments: Sequence[str], environment: Mapping[str, str], patte
             Checker().warn("wrapper", f"the output of {arguments[0]} is not followed ({error})")
 
 
-def _reports_itself(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether the command is a Python that loads this package when it starts."""
-    python = interpreter(arguments, environment.get("PATH"))
-    if python is None:
-        return False
+def _loads_this_package(python: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Whether this Python, with these options, loads this package when it starts."""
     try:
         probe = subprocess.run(
             [*python, "-c", _PROBE],

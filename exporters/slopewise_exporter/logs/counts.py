@@ -45,6 +45,8 @@ class Counts:
         self.saw_loss = False
         """Since this bar began: then it is the training's."""
         self.plan: float | None = None
+        self.numbered = False
+        """Whether there was any count."""
         self.settled = False
         """Whether a higher number of the same epoch and length can only mean more steps of the whole training."""
 
@@ -60,6 +62,7 @@ class Counts:
         self.number = count.number
         self.length = count.length or self.length
         self.epoch = count.epoch
+        self.numbered = True
         self.saw_loss = self.saw_loss or count.has_loss
         self.plan = self._plan(count)
         self.settled = self.in_epoch is False or (self.in_epoch is None and count.epoch is None and not count.is_bar)

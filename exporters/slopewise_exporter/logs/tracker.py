@@ -29,14 +29,13 @@ _KEPT = (
     "_epoch",
     "_epochs_planned",
     "_fractions",
-    "_numbered",
     "_plan_is_counted",
     "_plan_is_estimated",
     "finished",
     "failed",
     "_kinds",
 )
-_KEPT_COUNTS = ("in_epoch", "origin", "start", "number", "length", "epoch", "saw_loss", "from_zero", "plan")
+_KEPT_COUNTS = ("in_epoch", "origin", "start", "number", "length", "epoch", "saw_loss", "from_zero", "plan", "numbered")
 
 
 class Progressing(Protocol):
@@ -80,7 +79,6 @@ class Tracker:
         self._plan: float | None = None
         self._plan_is_counted = False
         self._plan_is_estimated = False
-        self._numbered = False
         self._losses_without_count = 0
         self._suspects: list[float] = []
         self._epoch: float | None = None
@@ -207,7 +205,6 @@ class Tracker:
         if self._counts.plan is not None or self._plan_is_counted:
             self._plan_is_counted = True
             self._set_plan(self._counts.plan)
-        self._numbered = True
         self._losses_without_count = 0
         if self._counts.in_epoch and whole_epoch is not None:
             done = whole_epoch - self._counts.origin + (0 < length <= number)
@@ -229,7 +226,7 @@ class Tracker:
     def _lone_loss(self, loss: float, at_seconds: float | None) -> None:
         self._losses_without_count += 1
         self._counts.saw_loss = True
-        if not self._numbered or self._losses_without_count > _LOSSES_WITHOUT_COUNT:
+        if not self._counts.numbered or self._losses_without_count > _LOSSES_WITHOUT_COUNT:
             if self._lines_in_epoch == 1 and self._epoch is not None and not self._fractions:
                 self.epochs = max(0, int(self._epoch) - self._counts.origin + 1)  # one line at the end of each
             self._advance(max(self.steps + 1, self._steps_by_epoch()), loss, at_seconds)

@@ -34,13 +34,13 @@ def test_the_page_names_each_format() -> None:
 
 @pytest.mark.parametrize(("line", "expected"), ROW.findall(PAGE))
 def test_the_lines_of_the_page_say_what_it_says(line: str, expected: str) -> None:
-    found = LineParser().parse(line.replace("\\|", "|")) or Found()
+    found = LineParser().parse(line.replace("\\|", "|").replace("⇥", "\t")) or Found()
     said = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in found.said.items())
     assert sorted(said.split(", ")) == sorted(expected.split(", "))
 
 
 def test_there_are_lines_on_the_page() -> None:
-    assert len(ROW.findall(PAGE)) == 8
+    assert len(ROW.findall(PAGE)) == 12
 
 
 def test_the_patterns_of_the_page_can_be_used() -> None:
