@@ -66,7 +66,8 @@ The runs are those of the AlgoPerf competition, `mlcommons/submissions_algorithm
 They are not committed. FOLDER has two tables of them: `runs.csv` with the columns `run`, `better` (up, down),
 `reached` (0, 1), `reached_seconds` and `step_hint` (the length that the competition gives for the workload), and
 `curves.csv.gz` with `run`, `seconds` (of training), `step`, `train_loss`, `valid_loss` and `value` (the metric).
-Half of the runs, by their id, were for choosing the bounds of the rule; the others check it.
+Half of the runs, by their id, were for choosing the bounds of the rule; the others check it. A run that is said
+never to have improved counts as called flat.
 """
 
 
@@ -123,7 +124,7 @@ def formerly_flat_at(losses: Points) -> float | None:
     return part if part <= 1 - FORMER_TAIL else None
 
 
-def _until(losses: Points, part: float) -> int:
+def _count_until(losses: Points, part: float) -> int:
     """How many points there are by then."""
     return int(np.searchsorted(losses[:, 0], losses[0, 0] + part * (losses[-1, 0] - losses[0, 0]), side="right"))
 
@@ -162,7 +163,7 @@ def within_the_plan(losses: Points, done: Sequence[float]) -> float | None:
 
 def at_any_moment(losses: Points, done: Sequence[float]) -> float | None:
     """As somebody who asks during the run sees it."""
-    found = (flat_at(losses[: _until(losses, part)], None) for part in (*MOMENTS, 1.0))
+    found = (flat_at(losses[: _count_until(losses, part)], None) for part in (*MOMENTS, 1.0))
     return next((at for at in found if at is not None), None)
 
 
@@ -172,7 +173,7 @@ def formerly(losses: Points, done: Sequence[float]) -> float | None:
 
 
 def found_ratio(curve: Callable[[Points], Points], points: int, noise: float) -> float:
-    """How often a made-up curve with noise is called flat."""
+    """How often a made-up curve with noise is called flat or never improving."""
     x = np.linspace(0.0, 1.0, points)
     clean = curve(x)
     spread = noise * (clean[0] - clean.min())
@@ -205,7 +206,7 @@ def _of_runs(runs: Sequence[Run]) -> Iterator[str]:
     yield "They ran to their budget or were stopped; whether they would have gone on learning is not known.\n"
     missed = [each for each in runs if not each.reached]
     for measure, name in MEASURES.items():
-        yield f"- {name}: {calls(missed, measure, at_the_end)} called flat."
+        yield f"- {name}: {calls(missed, measure, at_the_end)} called flat or never improving."
 
 
 def _of_curves() -> Iterator[str]:

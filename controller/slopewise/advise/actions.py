@@ -32,7 +32,7 @@ _KINDS: Mapping[str, tuple[Callable[[JobFinding], bool], str]] = {
         lambda job: job.reports_loss and job.is_unknown,
         "report a smoothed loss, or more often",
     ),
-    "throttled while they improved": (
+    "throttled while improving": (
         lambda job: job.throttled_while_improving,
         "raise their limits, or have a policy share CPU by requests",
     ),
