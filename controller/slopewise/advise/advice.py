@@ -12,7 +12,7 @@ import pandas as pd
 
 from slopewise.adapters.prometheus.history import Period
 from slopewise.advise.actions import actions
-from slopewise.advise.findings import JobFinding
+from slopewise.advise.findings import JobFinding, LossFinding
 from slopewise.advise.replay import MEASURES, NOTHING, PolicyReplay, Replays
 from slopewise.reports.wording import counted, no_formula, plain
 from slopewise.signals import Interrupted
@@ -38,6 +38,12 @@ TOTALS = {
 """Each total with its label, in the order of tables."""
 
 
+_COLUMNS = [
+    *(each.name for each in fields(JobFinding) if each.name != "loss"),
+    *(f"loss_{each.name}" for each in fields(LossFinding)),
+]
+
+
 @dataclass(frozen=True)
 class Advice:
     """What Prometheus says of a period."""
@@ -60,7 +66,7 @@ class Advice:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """A row for each job; `jobs` and its like are 1 or 0, so that they add up."""
-        rows = pd.DataFrame([_row(each) for each in self.findings], columns=[each.name for each in fields(JobFinding)])
+        rows = pd.DataFrame([_row(each) for each in self.findings], columns=_COLUMNS)
         hours = rows["hours"].astype(float)
         rows["jobs"] = 1
         rows["gpu_jobs"] = (rows["gpus"].astype(float) > 0).astype(int)
@@ -152,9 +158,7 @@ class Advice:
 
     def csv_text(self) -> str:
         """A row for each job; no cell is a formula to a spreadsheet."""
-        rows = pd.DataFrame(
-            [_row(each) for each in self.worst_first], columns=[each.name for each in fields(JobFinding)]
-        )
+        rows = pd.DataFrame([_row(each) for each in self.worst_first], columns=_COLUMNS)
         for replay in self.replays.policies:
             rows[f"ratio_to_fair_{replay.policy}"] = [
                 self.sooner_by_job.get((each.namespace, each.pod), {}).get(replay.policy) for each in self.worst_first
@@ -237,6 +241,8 @@ def timestamp(at_seconds: float) -> str:
 def _row(job: JobFinding) -> dict[str, Any]:
     """Rounded to what the samples carry: six significant digits."""
     row = {each.name: getattr(job, each.name) for each in fields(JobFinding)}
+    loss = row.pop("loss")
+    row |= {f"loss_{each.name}": getattr(loss, each.name, None) for each in fields(LossFinding)}
     return {
         name: float(f"{value:.6g}") if isinstance(value, float) and name != "started_at_seconds" else value
         for name, value in row.items()

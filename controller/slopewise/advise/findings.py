@@ -44,6 +44,19 @@ GIB = 2.0**30
 
 
 @dataclass(frozen=True, slots=True)
+class LossFinding:
+    """A loss in its own unit. None: there are too few points of it."""
+
+    first: float
+    last: float
+    state: State | None
+    level: float | None
+    """Of its last half, in which it gained what comes next, at least and at most."""
+    gain_low: float | None
+    gain_high: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class JobFinding:
     """One job. Hours are hours of its life; None: not known, because it was not scraped or not stated."""
 
@@ -53,15 +66,8 @@ class JobFinding:
     started_at_seconds: float
     hours: float
     still_running: bool
-    reports_loss: bool
-    first_loss: float | None
-    last_loss: float | None
-    loss_state: State | None
-    """None: it reports no loss, or too few points of one."""
-    loss_level: float | None
-    """Of its last half, in the loss's unit, as are what it gained then at least and at most."""
-    loss_gain_low: float | None
-    loss_gain_high: float | None
+    loss: LossFinding | None
+    """None: it reports none."""
     flat_hours: float | None
     """How long it ran while its loss was flat; 0: it was not. None: not known, or it never improved."""
     cpu_used_core_hours: float | None
@@ -90,6 +96,16 @@ class JobFinding:
     memory_never_used_gib: float | None
     gap_ratio: float
     """The part of its life without samples."""
+
+    @property
+    def reports_loss(self) -> bool:
+        """Whether it reports the loss that was asked for."""
+        return self.loss is not None
+
+    @property
+    def loss_state(self) -> State | None:
+        """What its loss does; None: not reported, or too few points."""
+        return None if self.loss is None else self.loss.state
 
     @property
     def is_stalled(self) -> bool:
@@ -131,8 +147,10 @@ class JobFinding:
         return found
 
     def _on_the_loss(self) -> Iterator[str]:
-        hours, level = shown_hours(self.hours), self.loss_level or 0.0
-        gained = f"gained {self.loss_gain_low or 0.0:.2g} to {self.loss_gain_high or 0.0:.2g} in its last half"
+        if self.loss is None or self.loss.state is None:
+            return
+        hours, level = shown_hours(self.hours), self.loss.level
+        gained = f"gained {self.loss.gain_low:.2g} to {self.loss.gain_high:.2g} in its last half"
         if self.flat_hours:
             word = "converged, flat" if self.loss_state == "converged" else "flat"
             patience = shown_hours(self.hours - self.flat_hours)
@@ -179,13 +197,7 @@ def finding(job: JobHistory) -> JobFinding:
         started_at_seconds=job.from_seconds,
         hours=hours,
         still_running=job.still_running,
-        reports_loss=len(job.loss) > 0,
-        first_loss=float(job.loss[0, 1]) if len(job.loss) else None,
-        last_loss=float(job.loss[-1, 1]) if len(job.loss) else None,
-        loss_state=None if found is None else found.state,
-        loss_level=None if found is None else _level(job, found),
-        loss_gain_low=None if found is None else found.gain.low,
-        loss_gain_high=None if found is None else found.gain.high,
+        loss=_of_loss(job, found) if len(job.loss) else None,
         flat_hours=tail_hours,
         cpu_used_core_hours=used_core_hours,
         cpu_held_core_hours=None if held_cores is None else held_cores * hours,
@@ -209,11 +221,13 @@ def finding(job: JobHistory) -> JobFinding:
     )
 
 
-def _level(job: JobHistory, found: Flatness) -> float:
+def _of_loss(job: JobHistory, found: Flatness | None) -> LossFinding:
     """In the unit of what the job reports: of an accuracy not what it lacks of 1."""
-    if job.objective == "min":
-        return found.level
-    return float(job.loss[0, 1] + falling_loss(job)[0, 1]) - found.level
+    first, last = float(job.loss[0, 1]), float(job.loss[-1, 1])
+    if found is None:
+        return LossFinding(first, last, None, None, None, None)
+    level = found.level if job.objective == "min" else first + float(falling_loss(job)[0, 1]) - found.level
+    return LossFinding(first, last, found.state, level, found.gain.low, found.gain.high)
 
 
 def _cpu_is_full(job: JobHistory, throttled: float | None) -> bool:

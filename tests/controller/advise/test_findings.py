@@ -85,7 +85,8 @@ def test_an_accuracy_improves_as_it_rises() -> None:
     job = past(loss=lambda part: 1 - fast(part) / 2.3, objective="max")
     found = finding(job)
     assert found.flat_hours == pytest.approx(flat_hours(fast), abs=0.1)
-    assert found.loss_level == pytest.approx(1 - 0.3 / 2.3, abs=0.001)
+    assert found.loss is not None
+    assert found.loss.level == pytest.approx(1 - 0.3 / 2.3, abs=0.001)
 
 
 def test_what_it_held_after_that_is_its_requests_and_gpus() -> None:
