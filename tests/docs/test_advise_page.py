@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slopewise.adapters.prometheus import history, history_queries
-from slopewise.advise import findings, proposal
+from slopewise.advise import findings, flatness, proposal
 from slopewise.advise.advice import TOTALS
 from slopewise.advise.scenarios import recorded_jobs
 from slopewise.reports.estimates import SAME_RATIO
@@ -31,10 +31,19 @@ def test_it_names_every_metric_that_is_read_and_no_other() -> None:
 @pytest.mark.parametrize(
     ("finding", "figures"),
     [
-        ("converged", [f"{findings.CONVERGED_RATIO:.0%}".replace("%", " %"), f"medians of {findings.MEDIAN_POINTS}"]),
+        (
+            "flat",
+            [
+                f"at most {100 * flatness.GAIN_OF_FALL_RATIO:.0f} % of its fall",
+                f"{100 * flatness.MOST_OF_LEVEL_RATIO:.0f} % of its level",
+                f"{100 * flatness.REST_OF_LEVEL_RATIO:.1f} % of its level",
+                f"medians of {flatness.MEDIAN_POINTS}",
+            ],
+        ),
+        ("converged", [f"{100 * flatness.PLAN_DONE_RATIO:.0f} %"]),
         (
             "did not improve",
-            [f"{findings.LEAST_IMPROVEMENT_RATIO:.0%}".replace("%", " %"), f"{findings.NOISES:g} times"],
+            [f"{100 * flatness.LEAST_IMPROVEMENT_RATIO:.0f} %", f"{flatness.NOISES:g} times"],
         ),
         ("throttled while it improved", [f"{100 * findings.THROTTLED_RATIO:.0f} %"]),
         ("steps that wait for their batches", [f"{100 * findings.INPUT_BOUND_RATIO:.0f} %"]),
@@ -52,7 +61,7 @@ def test_a_rule_has_the_bounds_of_the_code(finding: str, figures: list[str]) -> 
 def test_words_for_bounds() -> None:
     """`half`, `a tenth` and the like are written out."""
     assert findings.NEVER_USED_RATIO == 0.5
-    assert findings.MIN_TAIL_RATIO == findings.GAP_RATIO == 0.1
+    assert (flatness.TAIL_PART, flatness.EARLY_PART, findings.GAP_RATIO) == (0.5, 0.1, 0.1)
     assert proposal.WORST_JOB == 1.1
     assert f"within {100 * recorded_jobs.WORK_RATIO:.0f} %" in PAGE
     assert f"at most {recorded_jobs.MAX_GROUP_JOBS} jobs" in PAGE

@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from slopewise.adapters.prometheus.history import Period
-from slopewise.advise.findings import JobFinding
+from slopewise.advise.actions import actions
+from slopewise.advise.findings import JobFinding, LossFinding
 from slopewise.advise.replay import MEASURES, NOTHING, PolicyReplay, Replays
 from slopewise.reports.wording import counted, no_formula, plain
 from slopewise.signals import Interrupted
@@ -19,13 +20,13 @@ from slopewise.signals import Interrupted
 TOTALS = {
     "jobs": "Jobs",
     "gpu_jobs": "Jobs with GPUs",
-    "converged_jobs": "Jobs that ran on after they had converged",
+    "flat_jobs": "Jobs that ran on while their loss was flat",
     "stalled_jobs": "Jobs whose loss did not improve",
     "cpu_held_core_hours": "Core-hours held",
-    "cpu_held_converged_core_hours": "Core-hours held by converged jobs",
-    "memory_held_converged_gib_hours": "GiB-hours of memory held by converged jobs",
+    "cpu_held_flat_core_hours": "Core-hours held while the loss was flat",
+    "memory_held_flat_gib_hours": "GiB-hours of memory held while the loss was flat",
     "gpu_hours": "GPU-hours held",
-    "gpu_converged_hours": "GPU-hours held by converged jobs",
+    "gpu_flat_hours": "GPU-hours held while the loss was flat",
     "gpu_stalled_hours": "GPU-hours held by jobs whose loss did not improve",
     "throttled_jobs": "Jobs throttled while they improved",
     "oversubscribed_jobs": "Jobs throttled with many more threads than CPU",
@@ -35,6 +36,12 @@ TOTALS = {
     "memory_never_used_gib_hours": "GiB-hours requested and never used",
 }
 """Each total with its label, in the order of tables."""
+
+
+_COLUMNS = [
+    *(each.name for each in fields(JobFinding) if each.name != "loss"),
+    *(f"loss_{each.name}" for each in fields(LossFinding)),
+]
 
 
 @dataclass(frozen=True)
@@ -59,12 +66,12 @@ class Advice:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """A row for each job; `jobs` and its like are 1 or 0, so that they add up."""
-        rows = pd.DataFrame([_row(each) for each in self.findings], columns=[each.name for each in fields(JobFinding)])
+        rows = pd.DataFrame([_row(each) for each in self.findings], columns=_COLUMNS)
         hours = rows["hours"].astype(float)
         rows["jobs"] = 1
         rows["gpu_jobs"] = (rows["gpus"].astype(float) > 0).astype(int)
-        rows["converged_jobs"] = (rows["converged_hours"].astype(float) > 0).astype(int)
-        rows["stalled_jobs"] = (rows["improves"].map({False: 1})).fillna(0).astype(int)
+        rows["flat_jobs"] = (rows["flat_hours"].astype(float) > 0).astype(int)
+        rows["stalled_jobs"] = (rows["loss_state"] == "stalled").astype(int)
         rows["gpu_stalled_hours"] = rows["stalled_jobs"] * rows["gpu_hours"].astype(float)
         rows["throttled_jobs"] = rows["throttled_while_improving"].astype(bool).astype(int)
         rows["oversubscribed_jobs"] = rows["spinning_most_core_hours"].notna().astype(int)
@@ -81,10 +88,10 @@ class Advice:
 
     @cached_property
     def by_namespace(self) -> pd.DataFrame:
-        """The totals of each namespace, those that held most after convergence first."""
+        """The totals of each namespace, those that held most while flat first."""
         columns = list(TOTALS)
         sums = self.frame[["namespace", *columns]].astype(dict.fromkeys(columns, float)).groupby("namespace").sum()
-        return sums.sort_values(["gpu_converged_hours", "cpu_held_converged_core_hours"], ascending=False)
+        return sums.sort_values(["gpu_flat_hours", "cpu_held_flat_core_hours"], ascending=False)
 
     @property
     def worst_first(self) -> list[JobFinding]:
@@ -102,15 +109,21 @@ class Advice:
 
     @property
     def headline(self) -> str:
-        """The one sentence to forward: what part of the GPUs, or of the CPU, converged jobs held."""
-        kind, converged, held = ("GPU-hours", "gpu_converged_hours", "gpu_hours")
-        if not self.totals[held]:
-            kind, converged, held = ("core-hours", "cpu_held_converged_core_hours", "cpu_held_core_hours")
-        if not self.totals[held]:
+        """What to forward: the parts of GPU-hours and core-hours held while flat, and how many jobs are not known."""
+        parts = [
+            f"{self.totals[flat] / self.totals[held]:.0%} of the {unit} "
+            f"({amount(self.totals[flat])} of {amount(self.totals[held])})"
+            for unit, flat, held in (
+                ("GPU-hours", "gpu_flat_hours", "gpu_hours"),
+                ("core-hours", "cpu_held_flat_core_hours", "cpu_held_core_hours"),
+            )
+            if self.totals[held]
+        ]
+        if not parts:
             return f"{counted(len(self.findings), 'job')}, of which neither requests nor use are known."
-        part = self.totals[converged] / self.totals[held]
-        figures = f"{amount(self.totals[converged])} of {amount(self.totals[held])}"
-        return f"{part:.0%} of the {kind} that training jobs held ({figures}) were held after their loss had converged."
+        unknown = sum(each.is_unknown for each in self.findings)
+        rest = f" Of {unknown} of {counted(len(self.findings), 'job')} it is not known." if unknown else ""
+        return f"Training jobs held {' and '.join(parts)} while their loss was flat.{rest}"
 
     @property
     def caveats(self) -> list[str]:
@@ -139,14 +152,13 @@ class Advice:
             ],
             "replays": _replays_json(self.replays),
             "training_policy": self.policy_text,
+            "actions": list(actions(self.findings)),
             "caveats": self.caveats,
         }
 
     def csv_text(self) -> str:
         """A row for each job; no cell is a formula to a spreadsheet."""
-        rows = pd.DataFrame(
-            [_row(each) for each in self.worst_first], columns=[each.name for each in fields(JobFinding)]
-        )
+        rows = pd.DataFrame([_row(each) for each in self.worst_first], columns=_COLUMNS)
         for replay in self.replays.policies:
             rows[f"ratio_to_fair_{replay.policy}"] = [
                 self.sooner_by_job.get((each.namespace, each.pod), {}).get(replay.policy) for each in self.worst_first
@@ -162,7 +174,7 @@ class Advice:
         silent = sum(not each.reports_loss for each in self.findings)
         if silent:
             yield (
-                f"Of {counted(silent, 'job')} with GPUs no {self.metric} is known, nor whether they had converged. "
+                f"Of {counted(silent, 'job')} with GPUs no {self.metric} is known, nor whether it was flat. "
                 + self._other_names()
             ).strip()
         unknown = sum(each.cpu_request_cores is None for each in self.findings)
@@ -174,9 +186,9 @@ class Advice:
         no_use = sum(each.cpu_used_core_hours is None for each in self.findings)
         if no_use:
             yield f"Of {counted(no_use, 'job')} no CPU use is known: no kubelet's /metrics/cadvisor is scraped."
-        running = sum(bool(each.converged_hours) and each.still_running for each in self.findings)
+        running = sum(bool(each.flat_hours) and each.still_running for each in self.findings)
         if running:
-            jobs = counted(running, "converged job")
+            jobs = counted(running, "job") + " with a flat loss"
             yield f"Still running: {jobs}; a loss may drop again when its learning rate does."
 
     def _other_names(self) -> str:
@@ -198,7 +210,13 @@ class Advice:
                 "shares CPU changes them."
             )
         if not replays.groups and self.findings:
-            yield "No two jobs were on one node at the same time: there was nothing to share, and nothing is replayed."
+            unknown = sum(not each.node or each.cpu_used_core_hours is None for each in self.findings)
+            yield (
+                f"Whether jobs shared a node's CPU is not known: of {unknown} of {counted(len(self.findings), 'job')} "
+                "the node or the CPU use is not; nothing is replayed."
+                if unknown
+                else "No two jobs were on one node at the same time: there was nothing to share, nothing is replayed."
+            )
         if replays.replayed < replays.contended:
             yield f"{replays.replayed} of {replays.contended} groups in which CPU was short were replayed."
         if replays.replayed == 1:
@@ -223,6 +241,8 @@ def timestamp(at_seconds: float) -> str:
 def _row(job: JobFinding) -> dict[str, Any]:
     """Rounded to what the samples carry: six significant digits."""
     row = {each.name: getattr(job, each.name) for each in fields(JobFinding)}
+    loss = row.pop("loss")
+    row |= {f"loss_{each.name}": getattr(loss, each.name, None) for each in fields(LossFinding)}
     return {
         name: float(f"{value:.6g}") if isinstance(value, float) and name != "started_at_seconds" else value
         for name, value in row.items()

@@ -1,38 +1,22 @@
-"""Finds what one job held and used: from when on its loss had converged, what it held after that, what it never used.
+"""Finds what one job held and used: what it held while its loss was flat (`flatness.py`), what it never used.
 
-A job has converged from the moment on at which its trend has 99 % of all the improvement that was recorded of it. The
-trend is the falling curve nearest to the running medians of the recorded points (`simulator/curves.py`): noise and
-spikes are no improvement. All is known afterwards, so a plateau before a late drop does not count as converged. A job
-that still runs may drop again; its row says that it runs.
+All is known afterwards, so a plateau before a late drop does not count as flat. A job that still runs may drop again;
+its row says that it runs.
 
 Worked example: a loss falls from 2.3 to 0.3 in 2 h, and the job ends after 10 h. With a request of 4 cores it held
-4 x 8 = 32 core-hours after it had converged.
+4 x 8 = 32 core-hours while its loss was flat.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slopewise.adapters.prometheus.history import JobHistory, Points
-from slopewise.simulator.curves import LAST_PART, Level, falling
+from slopewise.advise.flatness import MIN_POINTS, Flatness, State, falling_loss, of_job
 from slopewise.text import duration
-
-CONVERGED_RATIO = 0.99
-
-MIN_TAIL_RATIO = 0.1
-"""A loss that falls in a line until the end has 99 % of its improvement at 97 % of its time: a shorter rest is none."""
-
-MIN_POINTS = 20
-"""Fewer do not tell a trend from noise."""
-
-MEDIAN_POINTS = 5
-NOISES = 3.0
-LEAST_IMPROVEMENT_RATIO = 0.01
-"""A loss that falls by less than three times its usual step, or than 1 % of its first level, has not improved."""
 
 THROTTLED_RATIO = 0.25
 """Of the periods in which it wanted to run; the same bound is in the alert of kubernetes-mixin."""
@@ -60,6 +44,19 @@ GIB = 2.0**30
 
 
 @dataclass(frozen=True, slots=True)
+class LossFinding:
+    """A loss in its own unit. None: there are too few points of it."""
+
+    first: float
+    last: float
+    state: State | None
+    level: float | None
+    """Of its last half, in which it gained what comes next, at least and at most."""
+    gain_low: float | None
+    gain_high: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class JobFinding:
     """One job. Hours are hours of its life; None: not known, because it was not scraped or not stated."""
 
@@ -69,20 +66,17 @@ class JobFinding:
     started_at_seconds: float
     hours: float
     still_running: bool
-    reports_loss: bool
-    first_loss: float | None
-    last_loss: float | None
-    improves: bool | None
-    """None: it reports no loss, or too few points of one."""
-    converged_hours: float | None
-    """How long it ran after it had converged; 0: it improved to its end. None: not known, or it never improved."""
+    loss: LossFinding | None
+    """None: it reports none."""
+    flat_hours: float | None
+    """How long it ran while its loss was flat; 0: it was not. None: not known, or it never improved."""
     cpu_used_core_hours: float | None
     cpu_held_core_hours: float | None
-    cpu_held_converged_core_hours: float | None
-    memory_held_converged_gib_hours: float | None
+    cpu_held_flat_core_hours: float | None
+    memory_held_flat_gib_hours: float | None
     gpus: float
     gpu_hours: float
-    gpu_converged_hours: float | None
+    gpu_flat_hours: float | None
     gpu_use_ratio: float | None
     throttled_ratio: float | None
     """While it improved."""
@@ -104,19 +98,34 @@ class JobFinding:
     """The part of its life without samples."""
 
     @property
+    def reports_loss(self) -> bool:
+        """Whether it reports the loss that was asked for."""
+        return self.loss is not None
+
+    @property
+    def loss_state(self) -> State | None:
+        """What its loss does; None: not reported, or too few points."""
+        return None if self.loss is None else self.loss.state
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether its loss never improved."""
+        return self.loss_state == "stalled"
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it cannot be said if its loss was flat."""
+        return self.loss_state in (None, "unclear")
+
+    @property
     def hours_in_vain(self) -> float:
-        """Its hours after it had converged; all of them where its loss did not improve."""
-        return self.hours if self.improves is False else self.converged_hours or 0.0
+        """Its hours while its loss was flat; all of them where it did not improve."""
+        return self.hours if self.is_stalled else self.flat_hours or 0.0
 
     @property
     def messages(self) -> list[str]:
-        """What is worth a look, e.g. `converged 8.0 of 10.0 h before its end`."""
-        found = []
-        if self.converged_hours:
-            still = "until now" if self.still_running else "before its end"
-            found.append(f"converged {shown_hours(self.converged_hours)} of {shown_hours(self.hours)} {still}")
-        if self.improves is False:
-            found.append(f"its loss did not improve in {shown_hours(self.hours)}")
+        """What is worth a look, e.g. `flat for the last 8h00m of 10h00m`."""
+        found = list(self._on_the_loss())
         if self.throttled_while_improving:
             found.append(f"throttled in {self.throttled_ratio:.0%} of its periods while it improved")
         if self.spinning_most_core_hours is not None:
@@ -137,6 +146,27 @@ class JobFinding:
             found.append(f"no samples for {self.gap_ratio:.0%} of its time: its figures are estimates")
         return found
 
+    def _on_the_loss(self) -> Iterator[str]:
+        if self.loss is None or self.loss.state is None:
+            return
+        hours, level = shown_hours(self.hours), self.loss.level
+        gained = f"gained {self.loss.gain_low:.2g} to {self.loss.gain_high:.2g} in its last half"
+        if self.flat_hours:
+            word = "converged, flat" if self.loss_state == "converged" else "flat"
+            patience = shown_hours(self.hours - self.flat_hours)
+            yield (
+                f"{word} at {level:.3g} for the last {shown_hours(self.flat_hours)} of {hours} ({gained}): stop it at "
+                f"a target, or early, with a patience of {patience}"
+            )
+        elif self.is_stalled:
+            yield f"its loss did not improve in {hours}"
+        elif self.loss_state == "planned":
+            yield f"flat so far, within its plan ({gained}): its schedule may lower it"
+        elif self.loss_state == "rises":
+            yield f"its loss rises ({gained}): keep its best checkpoint, and stop early"
+        elif self.loss_state == "unclear":
+            yield f"not known whether it is flat at {level:.3g} ({gained}): report a smoothed loss"
+
 
 def shown_hours(hours: float) -> str:
     """`7h42m`, also of a job of seconds or of days."""
@@ -145,17 +175,20 @@ def shown_hours(hours: float) -> str:
 
 def finding(job: JobHistory) -> JobFinding:
     """What is found of one job."""
-    found = convergence(job)
-    tail_seconds = found.tail_seconds if found is not None and found.improves else None
-    converged_at = job.until_seconds - (tail_seconds or 0.0)
+    found = of_job(job)
+    tail_seconds = None
+    if found is not None and found.state not in ("stalled", "unclear"):
+        tail_seconds = job.until_seconds - found.since if found.is_flat else 0.0
+    flat_at = job.until_seconds - (tail_seconds or 0.0)
+    improves = found is not None and found.state != "stalled"
     cores = job.requests.cpu_cores
     used_core_hours = _integral(job.cpu_cores, job.step_seconds) / HOUR if len(job.cpu_cores) else None
     held_cores = cores if cores is not None else _mean(job.cpu_cores)
     memory = job.requests.memory_bytes if job.requests.memory_bytes is not None else _mean(job.memory_bytes)
     tail_hours = None if tail_seconds is None else tail_seconds / HOUR
     hours = job.seconds / HOUR
-    throttled = _mean(_until(job.throttled_ratio, converged_at))
-    gpu_use = _mean(_until(job.gpu_use_ratio, converged_at))
+    throttled = _mean(_until(job.throttled_ratio, flat_at))
+    gpu_use = _mean(_until(job.gpu_use_ratio, flat_at))
     idle_gpus = gpu_use is not None and gpu_use < LOW_GPU_RATIO and _cpu_is_full(job, throttled)
     return JobFinding(
         namespace=job.namespace,
@@ -164,21 +197,18 @@ def finding(job: JobHistory) -> JobFinding:
         started_at_seconds=job.from_seconds,
         hours=hours,
         still_running=job.still_running,
-        reports_loss=len(job.loss) > 0,
-        first_loss=float(job.loss[0, 1]) if len(job.loss) else None,
-        last_loss=float(job.loss[-1, 1]) if len(job.loss) else None,
-        improves=None if found is None else found.improves,
-        converged_hours=tail_hours,
+        loss=_of_loss(job, found) if len(job.loss) else None,
+        flat_hours=tail_hours,
         cpu_used_core_hours=used_core_hours,
         cpu_held_core_hours=None if held_cores is None else held_cores * hours,
-        cpu_held_converged_core_hours=_product(tail_hours, cores, _mean(_since(job.cpu_cores, converged_at))),
-        memory_held_converged_gib_hours=_product(tail_hours, None if memory is None else memory / GIB),
+        cpu_held_flat_core_hours=_product(tail_hours, cores, _mean(_since(job.cpu_cores, flat_at))),
+        memory_held_flat_gib_hours=_product(tail_hours, None if memory is None else memory / GIB),
         gpus=job.gpus,
         gpu_hours=job.gpus * hours,
-        gpu_converged_hours=None if tail_hours is None else job.gpus * tail_hours,
+        gpu_flat_hours=None if tail_hours is None else job.gpus * tail_hours,
         gpu_use_ratio=gpu_use,
         throttled_ratio=throttled,
-        throttled_while_improving=None not in (tail_seconds, throttled) and (throttled or 0.0) >= THROTTLED_RATIO,
+        throttled_while_improving=improves and (throttled or 0.0) >= THROTTLED_RATIO,
         threads=float(np.median(job.threads[:, 1])) if len(job.threads) else None,
         spinning_most_core_hours=_spinning_most_core_hours(job),
         wait_ratio=job.wait_ratio,
@@ -191,69 +221,13 @@ def finding(job: JobHistory) -> JobFinding:
     )
 
 
-def falling_loss(job: JobHistory) -> Points:
-    """Its evaluations as a loss that falls: an accuracy is shown by what it lacks of 1, or of its best."""
-    if job.objective == "min" or not len(job.loss):
-        return job.loss
-    values = job.loss[:, 1]
-    top = 1.0 if values.min() >= 0 and values.max() <= 1 else float(values.max())
-    found: Points = np.column_stack((job.loss[:, 0], top - values))
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Trend:
-    """A falling curve through points, and how far they are from it."""
-
-    levels: Sequence[Level]
-    first: float
-    best: float
-    """The mean of the last twentieth of the points."""
-    noise: float
-    """The usual step from one point to the next."""
-
-    @property
-    def improves(self) -> bool:
-        """Whether it falls by more than its noise."""
-        return self.first - self.best > max(NOISES * self.noise, LEAST_IMPROVEMENT_RATIO * abs(self.first))
-
-
-def trend(places: Points) -> Trend:
-    """The trend of (place, loss) in order of the places."""
-    values = without_spikes(places[:, 1])
-    levels = falling(zip(places[:, 0].tolist(), values.tolist(), strict=True))
-    best = float(values[-max(1, round(LAST_PART * len(values))) :].mean())
-    return Trend(levels, levels[0].mean, best, float(np.median(np.abs(np.diff(values)))))
-
-
-@dataclass(frozen=True, slots=True)
-class Convergence:
-    """Whether a loss improved, and for how long its job ran after that."""
-
-    improves: bool
-    tail_seconds: float = 0.0
-    """0 for less than a tenth of the job's time."""
-
-
-def convergence(job: JobHistory) -> Convergence | None:
-    """When the job had converged; None where its loss has too few points to say."""
-    loss = falling_loss(job)
-    if len(loss) < MIN_POINTS:
-        return None
-    found = trend(loss)
-    if not found.improves:
-        return Convergence(improves=False)
-    enough = found.best + (1 - CONVERGED_RATIO) * (found.first - found.best)
-    at = next((level.begin for level in found.levels if level.mean <= enough), float(loss[-1, 0]))
-    tail = job.until_seconds - at
-    return Convergence(improves=True, tail_seconds=tail if tail >= MIN_TAIL_RATIO * job.seconds else 0.0)
-
-
-def without_spikes(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Running medians of five points, which two far-off ones in a row do not move; the ends lean on the inside."""
-    padded = np.pad(values, MEDIAN_POINTS // 2, mode="reflect")
-    found: NDArray[np.float64] = np.median(np.lib.stride_tricks.sliding_window_view(padded, MEDIAN_POINTS), axis=1)
-    return found
+def _of_loss(job: JobHistory, found: Flatness | None) -> LossFinding:
+    """In the unit of what the job reports: of an accuracy not what it lacks of 1."""
+    first, last = float(job.loss[0, 1]), float(job.loss[-1, 1])
+    if found is None:
+        return LossFinding(first, last, None, None, None, None)
+    level = found.level if job.objective == "min" else first + float(falling_loss(job)[0, 1]) - found.level
+    return LossFinding(first, last, found.state, level, found.gain.low, found.gain.high)
 
 
 def _cpu_is_full(job: JobHistory, throttled: float | None) -> bool:

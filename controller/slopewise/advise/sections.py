@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from rich import text as rich_text
 
+from slopewise.advise.actions import actions
 from slopewise.advise.advice import TOTALS, Advice, amount, timestamp
 from slopewise.advise.findings import JobFinding, shown_hours
 from slopewise.advise.replay import MEASURES, PolicyReplay
@@ -28,7 +29,7 @@ _ROW_PIXELS = 24
 _TAIL_COLOUR, _WORK_COLOUR = COLOURS[1], COLOURS[0]
 
 _MEANINGS = (
-    "A job has converged when 99 % of all the improvement that was recorded of it is behind it. Held is what was "
+    "A loss is flat that gained next to nothing in its last half; converged, if its plan is done too. Held is what was "
     "requested, or used where no request is known. Replays are simulated: the decisions are those of the real "
     "controller, the nodes and the trainings are models made of the recorded curves."
 )
@@ -49,10 +50,11 @@ def report_of(advice: Advice) -> Report:
         [
             Section("", [Text(advice.headline, "bold")], on="terminal"),
             Section("", [Tiles(list(_tiles(advice)))], on="page"),
-            Section("Jobs that held most after they had converged", _bars(jobs), on="page"),
+            Section("Jobs that held most while their loss was flat", _bars(jobs), on="page"),
             Section("In total", [Facts([(f"The last {period}", advice.url), *total_rows(advice)])]),
             Section("By namespace", _namespaces(advice), on="page"),
             Section("", _jobs_of_terminal(jobs), on="terminal"),
+            Section("What to do", notes_of(list(actions(jobs)))),
             Section("What policies would have brought", _replays(advice)),
             Section("Each job", [_jobs_of_page(advice)], on="page"),
             Section("", notes_of(advice.caveats), on="terminal"),
@@ -75,10 +77,10 @@ def total_rows(advice: Advice) -> Iterator[tuple[str, str]]:
 def _part(advice: Advice, name: str) -> str:
     """What part of all that was held, e.g. ` (31 %)`."""
     of = {
-        "gpu_converged_hours": "gpu_hours",
-        "cpu_held_converged_core_hours": "cpu_held_core_hours",
+        "gpu_flat_hours": "gpu_hours",
+        "cpu_held_flat_core_hours": "cpu_held_core_hours",
         "cpu_never_used_core_hours": "cpu_held_core_hours",
-        "converged_jobs": "jobs",
+        "flat_jobs": "jobs",
     }.get(name)
     whole = advice.totals[of] if of else 0.0
     return f" ({advice.totals[name] / whole:.0%})" if whole else ""
@@ -87,14 +89,14 @@ def _part(advice: Advice, name: str) -> str:
 def _tiles(advice: Advice) -> Iterator[tuple[str, str, str, None]]:
     """The three figures that come first: what it is, the figure, and what it is of."""
     totals = advice.totals
-    for what, converged, held in (
-        ("GPU-hours held by converged jobs", "gpu_converged_hours", "gpu_hours"),
-        ("Core-hours held by converged jobs", "cpu_held_converged_core_hours", "cpu_held_core_hours"),
+    for what, flat, held in (
+        ("GPU-hours held while the loss was flat", "gpu_flat_hours", "gpu_hours"),
+        ("Core-hours held while the loss was flat", "cpu_held_flat_core_hours", "cpu_held_core_hours"),
     ):
         if totals[held]:
-            yield what, amount(totals[converged]), f"{totals[converged] / totals[held]:.0%} of all", None
+            yield what, amount(totals[flat]), f"{totals[flat] / totals[held]:.0%} of all", None
     of = f"of {totals['jobs']:,.0f} jobs"
-    yield "Jobs that ran on after they had converged", f"{totals['converged_jobs']:,.0f}", of, None
+    yield "Jobs that ran on while their loss was flat", f"{totals['flat_jobs']:,.0f}", of, None
 
 
 def _namespaces(advice: Advice) -> list[Part]:
@@ -102,16 +104,16 @@ def _namespaces(advice: Advice) -> list[Part]:
     columns = {
         "jobs": "Jobs",
         "gpu_hours": "GPU-hours",
-        "gpu_converged_hours": "GPU-hours converged",
+        "gpu_flat_hours": "GPU-hours flat",
         "cpu_held_core_hours": "Core-hours",
-        "cpu_held_converged_core_hours": "Core-hours converged",
+        "cpu_held_flat_core_hours": "Core-hours flat",
     }
     by_name = advice.by_namespace[list(columns)]
     rows = [
         Row(str(name), tuple(Cell(amount(value)) for value in row))
         for name, row in zip(by_name.index, by_name.to_numpy(), strict=True)
     ]
-    caption = "Hours held in all, and by jobs that had converged"
+    caption = "Hours held in all, and while the loss was flat"
     return [Comparison("Namespace", list(columns.values()), [("", rows)], caption)] if len(rows) > 1 else []
 
 
@@ -155,7 +157,7 @@ def _figures(jobs: Sequence[JobFinding]) -> list[Column[JobFinding]]:
     return [
         named("JOB", jobs, lambda job: f"{job.namespace}/{job.pod}"),
         hours("RAN", lambda job: job.hours, shown_hours),
-        hours("CONVERGED", lambda job: job.converged_hours, shown_hours),
+        hours("FLAT", lambda job: job.flat_hours, shown_hours),
         hours("CORE H", lambda job: job.cpu_held_core_hours, amount),
         hours("GPU H", lambda job: job.gpu_hours if job.gpus else None, amount),
     ]
@@ -193,18 +195,18 @@ def _ratio_cell(replay: PolicyReplay, measure: str) -> Cell:
 
 
 def _bars(jobs: Sequence[JobFinding]) -> list[Part]:
-    """The jobs that held most after they had converged: hours of work, then hours that brought nothing."""
-    shown = [job for job in jobs if job.converged_hours][:MAX_BARS]
+    """The jobs that held most while their loss was flat: hours of work, then hours that brought nothing."""
+    shown = [job for job in jobs if job.flat_hours][:MAX_BARS]
     if not shown:
         return []
     longest = max(job.hours for job in shown)
     boxes, names = [], []
     for row, job in enumerate(shown):
         top, bottom = len(shown) - row - 0.15, len(shown) - row - 0.85
-        tail = job.converged_hours or 0.0
+        tail = job.flat_hours or 0.0
         worked = job.hours - tail
         name = label(f"{job.namespace}/{job.pod}", 48)
-        converged = f"{name}: converged for {shown_hours(tail)}"
+        flat = f"{name}: flat for {shown_hours(tail)}"
         boxes += [
             Box(0.0, worked, top, bottom, _WORK_COLOUR, title=f"{name}: improved for {shown_hours(worked)}"),
             Box(
@@ -213,7 +215,7 @@ def _bars(jobs: Sequence[JobFinding]) -> list[Part]:
                 top,
                 bottom,
                 _TAIL_COLOUR,
-                title=converged,
+                title=flat,
                 hatched=True,
             ),
         ]
@@ -224,9 +226,9 @@ def _bars(jobs: Sequence[JobFinding]) -> list[Part]:
         _ROW_PIXELS * len(shown),
         boxes=tuple(boxes),
         texts=tuple(names),
-        key=(("improved", _WORK_COLOUR), ("converged", _TAIL_COLOUR)),
+        key=(("improved", _WORK_COLOUR), ("flat", _TAIL_COLOUR)),
         left_px=12,
     )
-    caption = "From its start to its end; hatched: 99 % of all its improvement was behind it"
-    described = "Hours of improvement and hours after convergence by job; the table of jobs below has the figures"
+    caption = "From its start to its end; hatched: its loss was flat"
+    described = "Hours of improvement and hours of a flat loss by job; the table of jobs below has the figures"
     return [Chart("bars", caption, plot, described)]

@@ -48,18 +48,35 @@ def test_totals_add_up_and_unknown_counts_as_nothing() -> None:
     given = advice(past("a-0", gpus=2.0), past("b-0", loss=constant, gpus=1.0), past("c-0", loss=None, request=None))
     totals = given.totals
     assert list(totals) == list(TOTALS)
-    assert (totals["jobs"], totals["gpu_jobs"], totals["converged_jobs"], totals["stalled_jobs"]) == (3, 2, 1, 1)
+    assert (totals["jobs"], totals["gpu_jobs"], totals["flat_jobs"], totals["stalled_jobs"]) == (3, 2, 1, 1)
     assert totals["gpu_hours"] == pytest.approx(30)
     assert totals["gpu_stalled_hours"] == pytest.approx(10)
-    assert totals["gpu_converged_hours"] == pytest.approx(2 * (given.findings[0].converged_hours or 0), rel=1e-4)
+    assert totals["gpu_flat_hours"] == pytest.approx(2 * (given.findings[0].flat_hours or 0), rel=1e-4)
     assert totals["cpu_held_core_hours"] == pytest.approx(20 + 20 + 10, rel=0.01)
 
 
-def test_the_headline_is_about_gpus_where_there_are_any() -> None:
-    assert advice(past(gpus=1.0)).headline == (
-        "77% of the GPU-hours that training jobs held (7.7 of 10) were held after their loss had converged."
+def test_the_headline_has_all_that_was_held_and_what_is_not_known() -> None:
+    one = advice(past(gpus=1.0), past("b-0", loss=straight)).headline
+    assert one == (
+        "Training jobs held 72% of the GPU-hours (7.2 of 10) and 36% of the core-hours (14 of 40) while their loss "
+        "was flat."
     )
-    assert advice(past()).headline.startswith("77% of the core-hours")
+    assert advice(past()).headline.startswith("Training jobs held 72% of the core-hours (14 of 20) while")
+    assert advice(past(), past("b-0", loss=None, gpus=1.0)).headline.endswith(" Of 1 of 2 jobs it is not known.")
+
+
+def test_each_kind_of_finding_names_an_action_and_whom_to_ask() -> None:
+    given = advice(past(), past("b-0"), past("c-0", namespace="odd"), past("d-0", loss=constant))
+    shown = printed(given, 240)
+    assert "3 jobs with a flat loss (ask the owners of team: 2, odd: 1): stop such trainings at a target" in shown
+    assert "1 job whose loss did not improve (ask the owners of team: 1): check the learning rate" in shown
+    assert given.as_json()["actions"][0] in " ".join(shown.split())
+
+
+def test_an_unknown_use_of_nodes_is_no_node_without_two_jobs() -> None:
+    bare = replace(past("b-0"), cpu_cores=past().loss[:0])
+    assert "Whether jobs shared a node's CPU is not known: of 1 of 2 jobs" in " ".join(advice(past(), bare).caveats)
+    assert "No two jobs were on one node" in " ".join(advice(past(), past("b-0", node="node-b")).caveats)
 
 
 def test_who_held_most_in_vain_comes_first() -> None:

@@ -77,7 +77,7 @@ class TestAHistory:
     def test_totals_are_the_sums_of_the_jobs(self, printed: dict[str, Any]) -> None:
         totals, jobs = printed["totals"], printed["jobs"]
         assert totals["jobs"] == len(jobs) == 6
-        for name in ("gpu_converged_hours", "cpu_held_converged_core_hours", "cpu_held_core_hours"):
+        for name in ("gpu_flat_hours", "cpu_held_flat_core_hours", "cpu_held_core_hours"):
             assert totals[name] == pytest.approx(sum(job[name] or 0 for job in jobs), rel=1e-4)
             assert totals[name] == pytest.approx(sum(each[name] for each in printed["namespaces"].values()), rel=1e-4)
         assert totals["gpu_hours"] == pytest.approx(12, rel=0.03)
@@ -124,7 +124,7 @@ class TestAHistory:
     def test_the_table_names_every_job_and_figure(self, url: str, tmp_path: Path) -> None:
         result = advise(url, "--groups", "0", "--policy-out", str(tmp_path / "p.yaml"))
         assert result.returncode == 0, result.stderr
-        for text in ("vision/vision-0", "GPU-hours held by converged jobs", "kind: TrainingPolicy", HOSTILE[:8]):
+        for text in ("vision/vision-0", "GPU-hours held while the loss was flat", "kind: TrainingPolicy", HOSTILE[:8]):
             assert text in result.stdout
         assert yaml.safe_load((tmp_path / "p.yaml").read_text())["kind"] == "TrainingPolicy"
 
@@ -135,7 +135,11 @@ class TestAHistory:
         assert HOSTILE in page.text
         assert "alert(1)" not in "".join(page.scripts)
         assert not [value for name, value in page.attributes if name in ("src", "href")]
-        for text in ("GPU-hours held by converged jobs", "What policies would have brought", "kind: TrainingPolicy"):
+        for text in (
+            "GPU-hours held while the loss was flat",
+            "What policies would have brought",
+            "kind: TrainingPolicy",
+        ):
             assert text in page.text
 
     def test_namespaces_narrow_it(self, url: str) -> None:

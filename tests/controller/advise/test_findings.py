@@ -1,45 +1,45 @@
-"""What is found of one job: when its loss had converged, what it held after that, what it never used."""
+"""What is found of one job: since when its loss was flat, what it held meanwhile, what it never used."""
 
 from __future__ import annotations
 
 import math
 import random
+import re
 from dataclasses import replace
 
 import pytest
 from support.past_jobs import GIB, START, Curve, constant, fast, past, points, straight
 
 from slopewise.adapters.prometheus.history import Points, Resources
-from slopewise.advise.findings import falling_loss, finding
+from slopewise.advise.findings import finding
 
 
-def hours_after_convergence(loss: Curve) -> float | None:
-    return finding(past(loss=loss)).converged_hours
+def flat_hours(loss: Curve) -> float | None:
+    return finding(past(loss=loss)).flat_hours
 
 
-def test_a_job_has_converged_once_99_percent_of_its_improvement_is_behind_it() -> None:
-    at_99 = math.log(100) / 20  # of the curve 2 e^(-20 x)
-    assert hours_after_convergence(fast) == pytest.approx(10 * (1 - at_99), abs=0.1)
+def test_a_job_is_flat_once_3_percent_of_its_fall_after_a_tenth_is_left() -> None:
+    left = 0.03 * (fast(0.1) - 0.3)  # of the curve 0.3 + 2 e^(-20 x)
+    assert flat_hours(fast) == pytest.approx(10 * (1 - math.log(2 / left) / 20), abs=0.1)
 
 
 def test_noise_is_no_improvement() -> None:
     noise = random.Random(1)
-    noisy = hours_after_convergence(lambda part: fast(part) + noise.gauss(0, 0.02))
-    assert noisy == pytest.approx(hours_after_convergence(fast), abs=0.8)
+    assert flat_hours(lambda part: fast(part) + noise.gauss(0, 0.01)) == pytest.approx(flat_hours(fast), abs=0.8)
 
 
 @pytest.mark.parametrize("spike", [1e6, -1e6, 3.0])
 def test_a_spike_moves_nothing(spike: float) -> None:
-    found = hours_after_convergence(lambda part: spike if abs(part - 0.6) < 0.0005 else fast(part))
-    assert found == pytest.approx(hours_after_convergence(fast), abs=0.01)
+    found = flat_hours(lambda part: spike if abs(part - 0.6) < 0.0005 else fast(part))
+    assert found == pytest.approx(flat_hours(fast), abs=0.01)
 
 
 def test_a_job_that_improves_to_its_end_has_held_nothing_after_it() -> None:
-    assert hours_after_convergence(straight) == 0.0
+    assert flat_hours(straight) == 0.0
 
 
-def test_a_plateau_before_a_late_drop_is_not_converged() -> None:
-    assert hours_after_convergence(lambda part: 2.0 if part < 0.5 else 0.5) == pytest.approx(5.0, abs=0.2)
+def test_a_plateau_before_a_late_drop_is_not_flat() -> None:
+    assert flat_hours(lambda part: 2.0 if part < 0.5 else 0.5) == pytest.approx(5.0, abs=0.2)
 
 
 def noisy_constant(part: float) -> float:
@@ -49,44 +49,67 @@ def noisy_constant(part: float) -> float:
 @pytest.mark.parametrize("loss", [constant, noisy_constant, lambda part: 1 + part])
 def test_a_loss_that_does_not_fall_is_named(loss: Curve) -> None:
     found = finding(past(loss=loss))
-    assert (found.improves, found.converged_hours, found.cpu_held_converged_core_hours) == (False, None, None)
+    assert (found.loss_state, found.flat_hours, found.cpu_held_flat_core_hours) == ("stalled", None, None)
     assert found.messages[0] == "its loss did not improve in 10h00m"
 
 
-def test_a_loss_that_rises_again_has_converged_where_it_first_was_as_good_as_at_the_end() -> None:
-    found = hours_after_convergence(lambda part: 2 - 4 * part if part < 0.4 else 0.4 + (part - 0.4))
-    assert found == pytest.approx(10 * (1 - (2 - 0.975) / 4), abs=0.3)
+def test_a_loss_that_rises_again_is_named_and_not_counted() -> None:
+    found = finding(past(loss=lambda part: 2 - 4 * part if part < 0.4 else 0.4 + (part - 0.4)))
+    assert (found.loss_state, found.flat_hours) == ("rises", 0.0)
+    assert found.messages[0].startswith("its loss rises (gained -0.")
+
+
+def test_what_cannot_be_known_is_said_with_its_interval_and_not_counted() -> None:
+    noise = random.Random(1)
+    found = finding(past(loss=lambda part: fast(part) + noise.gauss(0, 0.2)))
+    assert (found.loss_state, found.flat_hours) == ("unclear", None)
+    assert re.match(
+        r"not known whether it is flat at 0\.\d+ \(gained -0\.\d+ to 0\.\d+ in its last half\)", found.messages[0]
+    )
+
+
+def test_the_word_converged_is_for_a_plan_that_is_done() -> None:
+    done = finding(past(steps_total=1000.0, steps_planned=1000.0))
+    within = finding(past(steps_total=600.0, steps_planned=1000.0))
+    assert done.messages[0].startswith("converged, flat at 0.3 for the last 7h")
+    assert (within.flat_hours, within.messages[0].split(" (")[0]) == (0.0, "flat so far, within its plan")
 
 
 def test_a_loss_that_came_once_says_nothing() -> None:
     job = past()
     once = finding(replace(job, loss=job.loss[:1]))
-    assert (once.reports_loss, once.converged_hours) == (True, None)
+    assert (once.reports_loss, once.flat_hours) == (True, None)
 
 
 def test_an_accuracy_improves_as_it_rises() -> None:
     job = past(loss=lambda part: 1 - fast(part) / 2.3, objective="max")
-    assert finding(job).converged_hours == pytest.approx(7.7, abs=0.1)
-    assert falling_loss(job)[0, 1] > falling_loss(job)[-1, 1]
+    found = finding(job)
+    assert found.flat_hours == pytest.approx(flat_hours(fast), abs=0.1)
+    assert found.loss is not None
+    assert found.loss.level == pytest.approx(1 - 0.3 / 2.3, abs=0.001)
 
 
 def test_what_it_held_after_that_is_its_requests_and_gpus() -> None:
     found = finding(past(gpus=4.0))
-    tail = found.converged_hours
+    tail = found.flat_hours
     assert tail is not None
-    assert found.cpu_held_converged_core_hours == pytest.approx(2 * tail)
-    assert found.memory_held_converged_gib_hours == pytest.approx(4 * tail)
+    assert found.cpu_held_flat_core_hours == pytest.approx(2 * tail)
+    assert found.memory_held_flat_gib_hours == pytest.approx(4 * tail)
     assert found.gpu_hours == 40.0
-    assert found.gpu_converged_hours == pytest.approx(4 * tail)
+    assert found.gpu_flat_hours == pytest.approx(4 * tail)
     assert found.cpu_used_core_hours == pytest.approx(10, rel=0.01)
-    assert found.messages[0] == "converged 7h40m of 10h00m before its end"
+    assert re.fullmatch(
+        r"flat at 0\.3 for the last 7h\d\dm of 10h00m \(gained [-\d.e]+ to [-\d.e]+ in its last half\): "
+        r"stop it at a target, or early, with a patience of 2h\d\dm",
+        found.messages[0],
+    )
 
 
 def test_without_a_request_it_held_what_it_used() -> None:
     found = finding(past(request=None, cores=1.5, requests=Resources()))
     assert found.cpu_held_core_hours == pytest.approx(15)
-    assert found.cpu_held_converged_core_hours == pytest.approx(1.5 * (found.converged_hours or 0))
-    assert found.memory_held_converged_gib_hours == pytest.approx(found.converged_hours or 0)
+    assert found.cpu_held_flat_core_hours == pytest.approx(1.5 * (found.flat_hours or 0))
+    assert found.memory_held_flat_gib_hours == pytest.approx(found.flat_hours or 0)
     assert found.cpu_never_used_cores is None
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from support.past_jobs import START, constant, fast, past, points, straight
 
 from slopewise.adapters.prometheus.history import LARGEST, JobHistory, Points
-from slopewise.advise.findings import MIN_POINTS, finding
+from slopewise.advise.findings import finding
+from slopewise.advise.flatness import MIN_POINTS
 from slopewise.advise.scenarios.recorded_jobs import (
     CURVE_POINTS,
     MAX_GROUP_JOBS,

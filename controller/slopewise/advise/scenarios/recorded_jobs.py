@@ -23,7 +23,7 @@ import numpy as np
 import yaml
 
 from slopewise.adapters.prometheus.history import JobHistory, Points
-from slopewise.advise.findings import MIN_POINTS, Trend, falling_loss, trend
+from slopewise.advise.flatness import MIN_POINTS, Trend, falling_loss, trend
 
 WORK_RATIO = 0.1
 """How far a replayed work is from the recorded one, at most."""

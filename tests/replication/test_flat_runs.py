@@ -1,0 +1,106 @@
+"""How often learning runs are called flat, from small tables of the same shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from support.past_jobs import Curve, fast, straight
+from typer.testing import CliRunner
+
+from replication.flat_runs import (
+    Calls,
+    at_any_moment,
+    at_the_end,
+    calls,
+    formerly,
+    found_ratio,
+    main,
+    read_runs,
+    within_the_plan,
+)
+
+HIT, MISSED = "a1", "b1"
+
+
+def rows(run: str, loss: Curve, count: int = 60) -> pd.DataFrame:
+    part = np.linspace(0.0, 1.0, count)
+    values = [loss(each) for each in part]
+    known = {"run": run, "seconds": 3600 * part, "step": 1000 * part, "train_loss": values, "valid_loss": values}
+    return pd.DataFrame({**known, "value": [1 - each / 4 for each in values]})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A run that falls in a line to its target at half of what was recorded, then is flat, and one that misses it."""
+    pd.concat([rows(HIT, lambda part: 2 - min(part, 0.5)), rows(MISSED, fast)]).to_csv(tmp_path / "curves.csv.gz")
+    pd.DataFrame(
+        {
+            "run": [HIT, MISSED],
+            "better": "up",
+            "reached": [1, 0],
+            "reached_seconds": [1800.0, np.nan],
+            "step_hint": [1000, 2000],
+        }
+    ).to_csv(tmp_path / "runs.csv")
+    return tmp_path
+
+
+def test_a_run_counts_up_to_its_target(folder: Path) -> None:
+    hit, missed = read_runs(folder)
+    losses, done = hit.points("train_loss")
+    assert losses[-1, 0] <= 1800
+    assert done[-1] == pytest.approx(0.5, abs=0.02)
+    assert calls([hit], "train_loss", at_the_end) == Calls(1, ())
+    assert len(missed.points("value")[0]) == 60
+
+
+def test_a_flat_run_is_called_so_by_each_measure_but_not_within_its_plan(folder: Path) -> None:
+    _, missed = read_runs(folder)
+    for measure in ("train_loss", "valid_loss", "value"):
+        (at,) = calls([missed], measure, at_the_end).at
+        assert 0.1 < at < 0.5
+        assert len(calls([missed], measure, at_any_moment).at) == 1
+    assert calls([missed], "train_loss", within_the_plan).at == ()
+
+
+def test_the_former_rule_called_a_power_law_flat() -> None:
+    part = np.linspace(0.0, 1.0, 200)
+    losses = np.column_stack((part, 1 + (1 + 100 * part) ** -1.0))
+    assert formerly(losses, [1.0]) is not None
+    assert at_the_end(losses, [1.0]) is None
+
+
+def test_calls_have_an_interval() -> None:
+    assert str(Calls(40, ())) == "0 of 40 (0.0%, 0.0% to 8.8%)"
+    assert str(Calls(4, (0.25,))) == "1 of 4 (25.0%, 0.6% to 80.6%), from 25% of its time on in the median"
+    assert str(Calls(0, ())) == "no run"
+
+
+def test_how_many_made_up_curves_are_found() -> None:
+    assert found_ratio(lambda x: np.maximum(1 - 2 * x, 0.0) + 1, 60, 0.001) == 1.0
+    assert found_ratio(lambda x: np.array([straight(each) for each in x]), 60, 0.001) == 0.0
+
+
+def test_the_command_prints_and_writes_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replication.flat_runs.SEEDS", range(1))
+    app = typer.Typer()
+    app.command()(main)
+    result = CliRunner().invoke(app, ["--data", str(folder), "--out", str(folder / "page.md")])
+    assert result.exit_code == 0, result.output
+    page = (folder / "page.md").read_text()
+    assert page.strip() == result.stdout.strip()
+    assert "0 of 1 (0.0%, 0.0% to 97.5%)" in page
+    assert "1 of 1" in page.split("## Runs that did not reach it")[1]
+
+
+def test_a_folder_without_the_tables_is_one_sentence(tmp_path: Path) -> None:
+    app = typer.Typer()
+    app.command()(main)
+    result = CliRunner().invoke(app, ["--data", str(tmp_path), "--out", str(tmp_path / "page.md")])
+    assert result.exit_code == 2
+    assert f"--data {tmp_path}: the tables of runs cannot be read" in result.stderr
+    assert not (tmp_path / "page.md").exists()
