@@ -5,8 +5,8 @@ object that is moved stores the step, and one write changes object and step toge
 crash reads the step and continues, and no step is made twice.
 
 1. `movability_inputs` collects what decides whether a job can move; `movability` computes it: by which way, and which
-   nodes would refuse it. Its reasons come from `consent` (the namespace opted in), `recreation` and `owner_cache` (the
-   owner makes the pod again), `node_predicates` (the node accepts the pod), `disruption` and `backoff` (not now).
+   nodes would refuse it. Its reasons come from the namespace, which opts in, `recreation` and `owner_cache` (the owner
+   makes the pod again), `node_predicates` (the node accepts the pod), `eviction` and `backoff` (not now).
 2. A policy answers with `Migrate` or `Place`, guards review it (`guards/moves.py`), `move_attempts.py` tries it.
 3. `dispatch` begins it: `suspend/` for a Job that can be suspended, `evict/` for pods whose template has the gate
    `slopewise.dev/place`, `gated_pods` for a pod that arrives behind that gate.
