@@ -67,8 +67,8 @@ core-second of work.
 NOTHING = """
 ## What the policies bring
 
-Not simulated: no library has a row near one thread a core, at which a job that follows the CPU runs alone. Others used
-the machine in all windows; on a quieter one `python -m replication.thread_penalty` adds such windows.
+Not simulated: no library has rows near one thread a core both spinning and waiting, which is where a job that follows
+the CPU runs alone. Others used the machine; on a quieter one `python -m replication.thread_penalty` adds such windows.
 """
 
 

@@ -77,11 +77,14 @@ def test_between_two_rows_it_is_a_mean_of_them() -> None:
 def test_what_is_kept_is_read_again_and_makes_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_penalty, "KEPT", tmp_path / "kept.json")
     assert load() == {}
-    kept = {"lib": {"spin": measured(a_window(0, 2, 5.0, 1.0), a_window(HELD_OUT, 2, 4.0, 1.0))}}
+    windows = [a_window(0, 2, 5.0, 1.0), a_window(HELD_OUT, 2, 4.0, 1.0)]
+    found = Measured(2, windows, [Window(0, 1, 10, 10 * STEP, 1.0, 1.0)])
+    kept = {"lib": {"spin": found, "wait": found}, "half": {"spin": found}}
     save(kept)
-    assert load() == {"lib": {"spin": kept["lib"]["spin"]._replace(windows=[*kept["lib"]["spin"].windows])}}
-    (row,) = csv_tables.entries("table", ("library", "behaviour"), table(load()))
-    assert row == {"library": "lib", "behaviour": "spin", "threads_per_core": 2.0, "cpu_ratio": 5.0, "speed_ratio": 0.2}
+    assert load() == kept
+    spin, wait = csv_tables.entries("table", ("library", "behaviour"), table(load()))
+    assert spin == {"library": "lib", "behaviour": "spin", "threads_per_core": 2, "cpu_ratio": 5, "speed_ratio": 0.2}
+    assert wait == {**spin, "behaviour": "wait"}
     assert "| lib | spin | 2.0 | ×5.00 | ×0.200 | 1 | 4.0 | 5.0 (+25%) |" in section(load())
 
 
