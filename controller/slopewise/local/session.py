@@ -70,10 +70,11 @@ REMEDIES = Remedies(
     scrape_fails="if its output has a loss, find it with `lossPattern`; else add the two lines of slopewise_exporter, "
     "or name the endpoint that it has with `port`",
     no_metrics="find the loss in its output with `lossPattern`, or add the two lines of slopewise_exporter",
-    failing_seconds=15.0,
+    failing_seconds=60.0,
     missing_seconds=15.0,
 )
-"""Remedies for a local job that reports no loss. Python and its libraries take some seconds to start."""
+"""Remedies for a local job that reports no loss. Where thirty start at once its libraries take half a minute; one that
+answers has three scrapes."""
 
 REVIVE_SECONDS = 10.0
 """Seconds between two attempts to restart a Prometheus that has died."""
@@ -361,7 +362,14 @@ class Session(ClosesStack):
             nodes,
             supervisor.waiting,
             supervisor.moving,
-            MissingEvaluations(self.reader, evaluations, scrape, REMEDIES, self._own_mappings()),
+            MissingEvaluations(
+                self.reader,
+                evaluations,
+                scrape,
+                REMEDIES,
+                self._own_mappings(),
+                lambda key: supervisor.output_of(key.pod),
+            ),
         )
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate, supervisor.end_at_target)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting
