@@ -81,11 +81,12 @@ class LocalObserver:
         waiting: Callable[[], Sequence[Arrival]] = tuple,
         moving: Callable[[], Sequence[MoveUnderWay]] = tuple,
         missing: MissingEvaluations | None = None,
+        left: Callable[[Node], Node] = lambda node: node,
     ) -> None:
         """`running` returns the jobs that run and those that just ended during a move.
 
         `waiting` returns those without a node, `moving` the moves under way.
-        `missing` finds out why jobs report no evaluation.
+        `missing` finds out why jobs report no evaluation. `left`: a node with the CPU that other programs leave.
         """
         self._reader = reader
         self._limiter = limiter
@@ -95,6 +96,7 @@ class LocalObserver:
         self._waiting = waiting
         self._moving = moving
         self._missing = missing
+        self._left = left
 
     def observe(self) -> Observation:
         """All jobs that run, wait or move now; ObservationError when Prometheus cannot be read.
@@ -114,7 +116,9 @@ class LocalObserver:
                 jobs.append(job)
         waiting = tuple(self._waiting())
         interval = self._reader.scrape_interval_seconds
-        snapshot = ClusterSnapshot(now, self._nodes, tuple(jobs), interval, waiting, moving=moving)
+        snapshot = ClusterSnapshot(
+            now, tuple(map(self._left, self._nodes)), tuple(jobs), interval, waiting, moving=moving
+        )
         return Observation(snapshot, reading)
 
     def _causes(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -241,3 +241,10 @@ def test_a_container_of_half_a_core_on_a_large_machine_is_a_node_of_half_a_core(
     for name, text in files.items():
         (mounted / name).write_text(text)
     assert own_quota_cores(proc) == cores
+
+
+def test_the_nodes_of_a_snapshot_have_what_other_programs_leave_at_that_moment() -> None:
+    left = iter([None, 1.5])
+    leave = {"left": lambda node: replace(node, available_cores=next(left))}
+    observer = LocalObserver(FakeReader({}), FakeLimiter(), list, FakeClock(), [NODE], **leave)  # type: ignore[arg-type]
+    assert [observer.observe().snapshot.nodes[0].available_cores for _ in range(2)] == [None, 1.5]
