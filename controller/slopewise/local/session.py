@@ -362,14 +362,14 @@ class Session(ClosesStack):
 
     def _ports(self, folder: Path) -> Ports:
         limiter, supervisor = self.workshop.limiter, self.supervisor
-        nodes = [each.node for each in self.nodes]
+        left = LeftByOthers({each.name: self.machine_cpu(each.cpus) for each in self.nodes})
         evaluations, scrape = [self.plan.policy.spec.evaluation], self.plan.scrape_interval_seconds
         observer = LocalObserver(
             self.reader,
             limiter,
             supervisor.observed,
             self.clock,
-            nodes,
+            lambda: [left.of(each.node) for each in self.nodes],
             supervisor.waiting,
             supervisor.moving,
             MissingEvaluations(
@@ -380,7 +380,6 @@ class Session(ClosesStack):
                 self._own_mappings(),
                 lambda key: supervisor.output_of(key.pod),
             ),
-            LeftByOthers({each.name: self.machine_cpu(each.cpus) for each in self.nodes}).of,
         )
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate, supervisor.end_at_target)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting
