@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 # An escape sequence would drive the terminal; a bidirectional override (U+202E) would turn the rest of a line
 # around; a lone surrogate (a name that was not UTF-8) cannot be written to a file at all.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+_PORT = re.compile(r"\bport \d+")
 
 
 def printable(text: str) -> str:
@@ -25,6 +27,19 @@ def bounded(text: object, most_characters: int) -> str:
     """The text on one line, cut off with `…` where it is longer than `most_characters`."""
     line = " ".join(str(text).split())
     return line if len(line) <= most_characters else line[: most_characters - 1] + "…"
+
+
+def equal_messages(messages: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Pairs of name and message as the names of each message; messages that differ in a port alone are one.
+
+    Worked example: `port 1 refuses` of a and `port 2 refuses` of b are `its port refuses` of a and b.
+    """
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for name, message in messages:
+        alike.setdefault(_PORT.sub("its port", message), []).append((name, message))
+    return {
+        group[0][1] if len(group) == 1 else message: [name for name, _ in group] for message, group in alike.items()
+    }
 
 
 def mebibytes(size_bytes: float) -> str:

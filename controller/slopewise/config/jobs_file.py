@@ -78,6 +78,11 @@ class JobSpec:
     loss_pattern: str | None = None
     mappings: OwnMappings = NO_OWN_MAPPINGS
 
+    @property
+    def is_read(self) -> bool:
+        """A user's command is started so that its output is searched for a loss."""
+        return self.port is None or self.loss_pattern is not None
+
     def objectives_at(self, arrived_at_seconds: float) -> Objectives:
         """The objectives of the job that arrived then (Unix seconds)."""
         if self.deadline_seconds is None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from slopewise.adapters.local.job_record import JobRecord
-from slopewise.adapters.local.machine_cpu import MachineCpu, descendants
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.demo.report.decisions import decision_rows
@@ -55,7 +54,10 @@ def run_policy(
 
     plan = SessionPlan(policy, jobs, namespace=namespace or name, ours=ours, nodes=nodes)
     with Session(workshop, plan, [end_when_it_fails]) as session:
-        sampler, others = CpuSampler(session, session.control), OtherCpuSampler(_machine_cpu(session))
+        sampler, others = (
+            CpuSampler(session, session.control),
+            OtherCpuSampler(session.machine_cpu(frozenset().union(*(node.cpus for node in session.nodes)))),
+        )
 
         def elapsed_seconds() -> float:
             return session.clock.now() - session.supervisor.started_at_seconds
@@ -71,20 +73,6 @@ def run_policy(
         if failed:
             raise SlopewiseError(f"{failed[0]}; there is nothing to compare.")
         return _gather(session, sampler, others, name)
-
-
-def _machine_cpu(session: Session) -> MachineCpu:
-    """Counters of all nodes' cores.
-
-    The run's processes are this one, its descendants, and those in the jobs' cgroups.
-    """
-    limiter = session.workshop.limiter
-
-    def ours() -> set[int]:
-        members = (limiter.members(job.name) for job in session.supervisor.running())
-        return {*descendants(), *(pid for of_job in members for pid in of_job)}
-
-    return MachineCpu(frozenset().union(*(node.cpus for node in session.nodes)), ours)
 
 
 def _gather(session: Session, sampler: CpuSampler, others: OtherCpuSampler, policy: str) -> RunResult:

@@ -228,7 +228,8 @@ class _ShortLines:
 
     def _message(self, what: str, event: dict[str, Any]) -> str:
         job = event.get("job") or (event.get("name") if what.startswith("job") else None)
-        subject = f"{str(job).removeprefix(self._prefix)}: " if job else ""
+        more = f" and {len(event['others'])} more" if event.get("others") else ""
+        subject = f"{str(job).removeprefix(self._prefix)}{more}: " if job else ""
         reason = event.get("warning") or event.get("reason") or _last_line(event.get("last_output_lines"))
         details = [f"{key} {event[key]}" for key in _DETAILS if event.get(key) not in (None, _ONLY_NODE)]
         event_text = ", ".join([*([] if what == "job warning raised" else [what]), *details])

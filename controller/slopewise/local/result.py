@@ -18,7 +18,7 @@ from slopewise.local.tally import JobTally
 from slopewise.reports.columns import Column, named, sized
 from slopewise.reports.report import Report, Section, Table, Text
 from slopewise.reports.wording import UNKNOWN, counted, of_bound, plain
-from slopewise.text import duration
+from slopewise.text import duration, equal_messages
 
 _STATE_STYLES = {"finished": "green", STOPPED_AT_TARGET: "green", "failed": "red", "stopped": "yellow"}
 _SUCCEEDED = ("finished", STOPPED_AT_TARGET)
@@ -151,7 +151,9 @@ def _note(record: JobRecord, state: str) -> str:
 
 def report_of(result: LocalResult) -> Report:
     """One row a job with the names in full, and remarks below."""
-    notes = [Text(f"{plain(job.name)}: {job.note}", "yellow") for job in result.jobs if job.note]
+    equal = equal_messages((job.name, job.note) for job in result.jobs if job.note)
+    more = {note: f" and {len(names) - 1} more" if names[1:] else "" for note, names in equal.items()}
+    notes = [Text(f"{plain(names[0])}{more[note]}: {note}", "yellow") for note, names in equal.items()]
     table = Table(list(_columns(result.jobs)), result.jobs, _ORDER)
     return Report("slopewise run --local", [Section("", [table, *notes, Text(_summary(result))])])
 

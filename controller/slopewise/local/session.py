@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from slopewise.adapters.local.crashed_runs import NOTHING_EARLIER, EarlierRun
 from slopewise.adapters.local.job_processes import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.limiters.base import Limiter
+from slopewise.adapters.local.machine_cpu import LeftByOthers, MachineCpu, descendants
 from slopewise.adapters.local.nodes import split_machine
 from slopewise.adapters.local.ports import DryRunActuator, FileMemory, LocalActuator, LocalObserver, inherit
 from slopewise.adapters.local.prometheus_given import RUN_LABEL, GivenPrometheus, check_owner
@@ -70,10 +71,11 @@ REMEDIES = Remedies(
     scrape_fails="if its output has a loss, find it with `lossPattern`; else add the two lines of slopewise_exporter, "
     "or name the endpoint that it has with `port`",
     no_metrics="find the loss in its output with `lossPattern`, or add the two lines of slopewise_exporter",
-    failing_seconds=15.0,
+    failing_seconds=60.0,
     missing_seconds=15.0,
 )
-"""Remedies for a local job that reports no loss. Python and its libraries take some seconds to start."""
+"""Remedies for a local job that reports no loss. Where thirty start at once its libraries take half a minute; one that
+answers has three scrapes."""
 
 REVIVE_SECONDS = 10.0
 """Seconds between two attempts to restart a Prometheus that has died."""
@@ -345,23 +347,39 @@ class Session(ClosesStack):
             on_left_out=self.telemetry.record_left_out,
         )
 
+    def machine_cpu(self, cpus: Collection[int]) -> MachineCpu:
+        """The counters of some cores. The run's processes are this one, its descendants, and those of the jobs."""
+
+        def ours() -> set[int]:
+            members = (self.workshop.limiter.members(job.name) for job in self.supervisor.running())
+            return {*descendants(), *(pid for of_job in members for pid in of_job)}
+
+        return MachineCpu(cpus, ours)
+
     def _own_mappings(self) -> dict[str, OwnMappings]:
         """Those of jobs that have any, by name, which on one machine is the pod."""
         return {job.name: job.mappings for job in self.plan.jobs if job.mappings != NO_OWN_MAPPINGS}
 
     def _ports(self, folder: Path) -> Ports:
         limiter, supervisor = self.workshop.limiter, self.supervisor
-        nodes = [each.node for each in self.nodes]
+        left = LeftByOthers({each.name: self.machine_cpu(each.cpus) for each in self.nodes})
         evaluations, scrape = [self.plan.policy.spec.evaluation], self.plan.scrape_interval_seconds
         observer = LocalObserver(
             self.reader,
             limiter,
             supervisor.observed,
             self.clock,
-            nodes,
+            lambda: [left.of(each.node) for each in self.nodes],
             supervisor.waiting,
             supervisor.moving,
-            MissingEvaluations(self.reader, evaluations, scrape, REMEDIES, self._own_mappings()),
+            MissingEvaluations(
+                self.reader,
+                evaluations,
+                scrape,
+                REMEDIES,
+                self._own_mappings(),
+                lambda key: supervisor.output_of(key.pod),
+            ),
         )
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate, supervisor.end_at_target)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting

@@ -28,6 +28,7 @@ from slopewise.telemetry.job_metrics import LastPasses
 from slopewise.telemetry.log_line import PassLines, kind_of, withheld_by_guard
 from slopewise.telemetry.log_lines import configure_logging
 from slopewise.telemetry.move_bounds import MoveBoundMetrics
+from slopewise.text import equal_messages
 
 __all__ = ["Instruments", "Telemetry", "configure_logging"]
 
@@ -231,15 +232,15 @@ class Telemetry:
         self._log.warning("pass skipped", name=self._document, reason=event)
 
     def _log_warnings(self, report: PassReport) -> None:
-        """Log each warning of a job once; warnings of deleted jobs are forgotten."""
+        """Log each warning of a job once, equal ones of a pass as one; warnings of deleted jobs are forgotten."""
         jobs = report.snapshot.jobs if report.snapshot else ()
         here = {job.uid for job in jobs}
         self._warned = {(uid, warning) for uid, warning in self._warned if uid in here}
-        for job in jobs:
-            for warning in job.warnings:
-                if (job.uid, warning) not in self._warned:
-                    self._log.warning("job warning raised", job=f"{job.namespace}/{job.name}", warning=warning)
-                    self._warned.add((job.uid, warning))
+        raised = [(job, each) for job in jobs for each in job.warnings if (job.uid, each) not in self._warned]
+        self._warned.update((job.uid, warning) for job, warning in raised)
+        for warning, names in equal_messages((f"{job.namespace}/{job.name}", each) for job, each in raised).items():
+            others = {"others": names[1:]} if names[1:] else {}
+            self._log.warning("job warning raised", job=names[0], warning=warning, **others)
 
     def _log_pass(self, report: PassReport) -> None:
         facts = self._lines.facts(report)

@@ -77,3 +77,16 @@ def test_a_job_that_was_stopped_at_its_target_is_a_success_whatever_its_status()
     lines = printed(result).splitlines()
     assert "stopped at target" in lines[1]
     assert lines[2] == "digits-deep-sigmoid: stopped at its target: loss 0.19 ≤ 0.2"
+
+
+def test_equal_remarks_are_one_with_a_count() -> None:
+    silent = [
+        replace(JOB, name=name, note=f"reported no loss: port {port} refuses")
+        for name, port in (("a", 1), ("b", 2), ("c", 3))
+    ]
+    odd = replace(JOB, name="d", note="reported no loss: port 4 breaks off")
+    lines = printed(replace(RESULT, jobs=(*silent, odd))).splitlines()
+    assert [line for line in lines if "reported" in line] == [
+        "a and 2 more: reported no loss: its port refuses",
+        "d: reported no loss: port 4 breaks off",
+    ]

@@ -64,6 +64,7 @@ def test_events_name_their_job_first_and_trouble_is_marked() -> None:
         log.info("job ended", name="a", status=1, last_output_lines="Traceback\nValueError: no")
         log.info("job ended", name="b", status=0, last_output_lines="")
         log.warning("job warning raised", job="local/a", warning="reports no loss")
+        log.warning("job warning raised", job="local/a", warning="its port refuses", others=["local/b", "local/c"])
         log.warning("pass held", name="default", policy="flowcon", reason="Prometheus is gone", observe_ms=3.0)
         log.info("cpu is given by", actuator="cgroup v1")
     assert lines == [
@@ -71,6 +72,7 @@ def test_events_name_their_job_first_and_trouble_is_marked() -> None:
         "a: job ended, status 1: ValueError: no",
         "b: job ended, status 0",
         "warning: a: reports no loss",
+        "warning: a and 2 more: its port refuses",
         "warning: pass held: Prometheus is gone",
     ]
 

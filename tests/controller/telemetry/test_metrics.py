@@ -485,6 +485,17 @@ def test_a_warning_of_a_job_is_logged_once() -> None:
     assert [line["warning"] for line in warned] == ["annotation x is not known"]
 
 
+def test_equal_warnings_of_a_pass_are_one_with_the_other_jobs() -> None:
+    jobs = [replace(a_job(name), warnings=(f"port {port} refuses",)) for name, port in (("a", 1), ("b", 2), ("c", 3))]
+    odd = replace(a_job("d"), warnings=("port 4 breaks off",))
+    report = replace(a_report(), snapshot=a_snapshot([*jobs, odd]), decisions=None)
+    lines = [line for line in lines_of(report, report) if line["event"] == "job warning raised"]
+    assert [(line["job"], line["warning"], line.get("others")) for line in lines] == [
+        ("team/a", "its port refuses", ["team/b", "team/c"]),
+        ("team/d", "port 4 breaks off", None),
+    ]
+
+
 def test_a_training_has_what_its_steps_cost_over_their_least_and_no_other_has() -> None:
     paces = tuple(Pace(START, 4.0, 0.8) for _ in range(3))
     dear = known(paces=paces, least_step_cpu_seconds=2.0)

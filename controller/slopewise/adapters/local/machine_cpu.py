@@ -1,6 +1,7 @@
 """Measures the CPU that other programs on this machine use: the kernel's busy time less that of the run's processes.
 
-The demo compares only runs in which other programs used similar amounts. Time that a hypervisor gave to other
+What they leave of a node is what its jobs are promised. The demo compares only runs in which other programs used
+similar amounts. Time that a hypervisor gave to other
 machines (steal) is counted separately.
 """
 
@@ -8,14 +9,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
 from slopewise.adapters.local.limiters.process_group import ProcessMeter
+from slopewise.model import Node
 
 _STAT = Path("/proc/stat")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -24,6 +27,12 @@ _BUSY = (0, 1, 2, 5, 6)
 _STEAL = 7
 _COUNTED_RATIO = 0.5
 """Least share of the elapsed time that a kernel must have counted; a sandbox may show constant zeros."""
+
+SMOOTHED_SECONDS = 60.0
+"""Over which the use of others is averaged: three passes of 20 s, so that a compiler of some seconds changes little."""
+
+_LEAST_SECONDS = 5.0
+"""Between two counts: a clock tick of 0.01 s is then 0.2 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +112,28 @@ class MachineCpu:
         ours = after.ours_seconds - before.ours_seconds
         others = max(0.0, after.busy_seconds - before.busy_seconds - ours)
         return OtherUse(others / elapsed, (after.stolen_seconds - before.stolen_seconds) / elapsed)
+
+
+class LeftByOthers:
+    """What other programs leave of each node, by their use in the last minute."""
+
+    def __init__(self, machines: Mapping[str, MachineCpu]) -> None:
+        """`machines`: the cores of each node, by its name."""
+        self._machines = machines
+        self._counts: dict[str, deque[CpuCount]] = {name: deque() for name in machines}
+
+    def of(self, node: Node) -> Node:
+        """The node with its `available_cores`; None there for the first five seconds, and where nothing is counted.
+
+        Worked example: of 2 cores others used 0.5 over the last minute: 1.5 are left.
+        """
+        machine, counts = self._machines[node.name], self._counts[node.name]
+        now = machine.count()
+        if now is None:
+            return node
+        if not counts or now.at_seconds - counts[-1].at_seconds >= _LEAST_SECONDS:
+            counts.append(now)
+        while len(counts) > 2 and now.at_seconds - counts[1].at_seconds >= SMOOTHED_SECONDS:
+            counts.popleft()
+        use = machine.use(counts[0], now) if now.at_seconds - counts[0].at_seconds >= _LEAST_SECONDS else None
+        return node if use is None else replace(node, available_cores=max(0.0, node.cpu_cores - use.away_cores))

@@ -77,7 +77,7 @@ class LocalObserver:
         limiter: Limiter,
         running: Callable[[], Sequence[LocalJob]],
         clock: Clock,
-        nodes: Sequence[Node],
+        nodes: Callable[[], Sequence[Node]],
         waiting: Callable[[], Sequence[Arrival]] = tuple,
         moving: Callable[[], Sequence[MoveUnderWay]] = tuple,
         missing: MissingEvaluations | None = None,
@@ -85,13 +85,13 @@ class LocalObserver:
         """`running` returns the jobs that run and those that just ended during a move.
 
         `waiting` returns those without a node, `moving` the moves under way.
-        `missing` finds out why jobs report no evaluation.
+        `missing` finds out why jobs report no evaluation. `nodes`: with the CPU that other programs leave now.
         """
         self._reader = reader
         self._limiter = limiter
         self._running = running
         self._clock = clock
-        self._nodes = tuple(nodes)
+        self._nodes = nodes
         self._waiting = waiting
         self._moving = moving
         self._missing = missing
@@ -114,7 +114,7 @@ class LocalObserver:
                 jobs.append(job)
         waiting = tuple(self._waiting())
         interval = self._reader.scrape_interval_seconds
-        snapshot = ClusterSnapshot(now, self._nodes, tuple(jobs), interval, waiting, moving=moving)
+        snapshot = ClusterSnapshot(now, tuple(self._nodes()), tuple(jobs), interval, waiting, moving=moving)
         return Observation(snapshot, reading)
 
     def _causes(

@@ -35,6 +35,7 @@ from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import ActuationError
 from slopewise.model import Arrival, Migrate, Move, MoveUnderWay, Outcome, OutcomeResult, PassReport, Stop
 from slopewise.ports import Clock
+from slopewise.text import bounded, printable
 
 _log = structlog.get_logger("slopewise")
 
@@ -44,6 +45,10 @@ PORTS = range(20_000, 32_000)
 PLACEMENT_WAIT_SECONDS = 3.0
 """How long an arrived job waits for a pass that places it. A pass takes 0.03 s; one that hangs must not delay the
 job."""
+
+
+_MAX_LAST_LINE = 80
+"""Characters; a line of the log has 300."""
 
 
 @dataclass(slots=True)
@@ -131,6 +136,17 @@ class Supervisor:
         with self._lock:
             ended = [record.just_ended(self.namespace, grace, now) for record in self.records.values()]
         return [*self.running(), *(job for job in ended if job is not None)]
+
+    def output_of(self, name: str) -> str:
+        """What was read of a job's output in search of a loss, and what to do; empty: nothing was, or none is read."""
+        record = self.records[name]
+        if self.ours or record.process is None or not record.spec.is_read:
+            return ""
+        if not (lines := record.process.lines_written()):
+            return ""
+        last = bounded(printable(record.process.tail(1)), _MAX_LAST_LINE)
+        read = f'read {lines} line{"" if lines == 1 else "s"}, none has a loss; the last: "{last}"'
+        return f"{read}; try `lossPattern`, or the two lines of slopewise_exporter"
 
     def waiting(self) -> list[Arrival]:
         """The jobs that have arrived and have no node yet, in the order of their arrival; thread-safe."""

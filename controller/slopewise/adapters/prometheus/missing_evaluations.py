@@ -8,7 +8,7 @@ requests to Prometheus. It runs once for each change of a job's target, after th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -135,6 +135,8 @@ class MissingEvaluations:
     remedies: Remedies
     own: Mapping[str, OwnMappings] = field(default_factory=dict)
     """By pod: what takes the place of `evaluations`."""
+    output: Callable[[JobKey], str] = lambda _: ""
+    """What was read of a job's output, and what to do; empty: it is not read, and `remedies` say what to do."""
     _known: dict[JobKey, _Finding] = field(init=False, default_factory=dict)
 
     def of(self, jobs: Iterable[Unreachable], now_seconds: float) -> Mapping[JobKey, MissingEvaluation]:
@@ -207,13 +209,17 @@ class MissingEvaluations:
             if failure == _TIMES_OUT:
                 message = f"{where} {failure}; its CPU is too little for a scrape: raise spec.resources.cpu.min"
                 return MissingEvaluation("ScrapeTimesOut", message), True
-            return MissingEvaluation("ScrapeFails", f"{where} {failure}; {self.remedies.scrape_fails}"), bool(error)
+            remedy = self.output(job.key) or self.remedies.scrape_fails
+            return MissingEvaluation("ScrapeFails", f"{where} {failure}; {remedy}"), bool(error)
         if names is None:
             return MissingEvaluation("NoMetric", f"{where} answers, but has no {wanted}"), False
-        lack = self._lack(names.get(job.key, ()), self._of(job.key), wanted)
+        no_metrics = self.output(job.key) or self.remedies.no_metrics
+        lack = self._lack(names.get(job.key, ()), self._of(job.key), wanted, no_metrics)
         return MissingEvaluation("NoMetric", f"{where} answers, but {lack}"), True
 
-    def _lack(self, names: Collection[str], evaluations: Sequence[EvaluationMapping], wanted: str) -> str:
+    def _lack(
+        self, names: Collection[str], evaluations: Sequence[EvaluationMapping], wanted: str, no_metrics: str
+    ) -> str:
         """What an endpoint has instead of the evaluation, and what to do about it."""
         for one in evaluations:
             if one.metric in names and one.labels:
@@ -223,13 +229,13 @@ class MissingEvaluations:
         if not listed and names:
             return f"has no {wanted}, though it counts its steps; report it with each step, step(loss=…)"
         if not listed:
-            return f"has no {wanted}, and no metric of its own; {self.remedies.no_metrics}"
+            return f"has no {wanted}, and no metric of its own; {no_metrics}"
         if preset := _preset(names):
             return f"has no {wanted}; it has {preset[0]}: write {preset[1]}"
         more = f" and {len(listed) - MAX_NAMES} more" if len(listed) > MAX_NAMES else ""
         has = f"has no {wanted}; it has {', '.join(listed[:MAX_NAMES])}{more}"
         if _likeness(listed[0])[0] == len(_LOSS_LIKE):
-            return f"{has}; {self.remedies.no_metrics}"
+            return f"{has}; {no_metrics}"
         return f"{has}; if one of them is the loss, write spec.evaluation.metric: {listed[0]}"
 
     def _of(self, key: JobKey) -> Sequence[EvaluationMapping]:

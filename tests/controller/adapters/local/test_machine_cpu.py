@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from slopewise.adapters.local.machine_cpu import CpuCount, MachineCpu, OtherUse
+from slopewise.adapters.local.machine_cpu import CpuCount, LeftByOthers, MachineCpu, OtherUse
+from slopewise.model import Node
 
 TICKS = os.sysconf("SC_CLK_TCK")
 SPIN = [sys.executable, "-c", "while True: pass"]
@@ -85,3 +86,29 @@ def test_a_strangers_process_is_seen_and_ours_is_not(busy: subprocess.Popen[byte
     assert with_it is not None
     assert without_it is not None
     assert with_it.other_cores - without_it.other_cores > 0.2
+
+
+class CountedMachine(MachineCpu):
+    """Two cores that tests count."""
+
+    def __init__(self, counts: list[CpuCount | None]) -> None:
+        super().__init__((0, 1))
+        self.counts = counts
+
+    def count(self) -> CpuCount | None:
+        return self.counts.pop(0)
+
+
+def test_what_others_leave_is_known_after_five_seconds_and_follows_their_use_of_the_last_minute() -> None:
+    """Others use 0.5 cores for 100 s, and nothing from then on; the run uses 1 core."""
+    times = [0.0, 3.0, *(20.0 * number for number in range(1, 10))]
+    counts = [count(at, at + 0.5 * min(at, 100.0), at) for at in times]
+    left = LeftByOthers({"local": CountedMachine([*counts])})
+    found = [left.of(Node("local", 2.0, 1)).available_cores for _ in times]
+    assert found[:2] == [None, None]
+    assert found[2:] == pytest.approx([1.5, 1.5, 1.5, 1.5, 1.5, 1.5 + 1 / 6, 1.5 + 2 / 6, 2.0, 2.0])
+
+
+def test_a_node_keeps_all_of_its_cpu_where_nothing_is_counted() -> None:
+    node = Node("local", 2.0, 1)
+    assert LeftByOthers({"local": CountedMachine([None])}).of(node) == node

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -56,7 +56,7 @@ def observe(series: dict[str, JobSeries], *names: str, limiter: FakeLimiter | No
     limiter = limiter or FakeLimiter(dict.fromkeys(names, UNLIMITED))
     reader = FakeReader({JobKey("run", name): each for name, each in series.items()})
     jobs = [LocalJob(name, "run", START - 10, useful_parallelism_cores=1.0) for name in names]
-    observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), [NODE])  # type: ignore[arg-type]
+    observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), lambda: [NODE])  # type: ignore[arg-type]
     return observer.observe().snapshot
 
 
@@ -76,7 +76,7 @@ def test_a_job_without_a_loss_has_the_cause_and_a_warning() -> None:
     reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION)})
     limiter = FakeLimiter({"a": UNLIMITED, "b": UNLIMITED})
     jobs = [LocalJob(name, "run", START - 10) for name in "ab"]
-    observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), [NODE], missing=missing)  # type: ignore[arg-type]
+    observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), lambda: [NODE], missing=missing)  # type: ignore[arg-type]
     a, b = observer.observe().snapshot.jobs
     assert [(each.key.pod, each.running_seconds) for each in missing.asked] == [("b", 10.0)]
     assert (a.missing_evaluation, a.warnings) == (None, ())
@@ -147,7 +147,7 @@ def test_a_snapshot_has_every_node_who_waits_and_what_each_job_was_promised() ->
         FakeLimiter({"a": UNLIMITED}),
         lambda: [runs],
         FakeClock(),
-        nodes,
+        lambda: nodes,
         lambda: [waits],
         lambda: [goes],
     )
@@ -159,7 +159,7 @@ def test_a_snapshot_has_every_node_who_waits_and_what_each_job_was_promised() ->
 def test_a_job_that_a_move_has_ended_is_seen_with_its_end_although_nothing_of_it_is_left() -> None:
     gone = LocalJob("a", "run", START - 10, ended=JobState.FINISHED)
     reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, steps_total=120, state=JobState.TRAINING)})
-    observer = LocalObserver(reader, FakeLimiter(), lambda: [gone], FakeClock(), [NODE])  # type: ignore[arg-type]
+    observer = LocalObserver(reader, FakeLimiter(), lambda: [gone], FakeClock(), lambda: [NODE])  # type: ignore[arg-type]
     (job,) = observer.observe().snapshot.jobs
     assert (job.state, job.steps_total, job.allocation, job.usage) == (JobState.FINISHED, 120, UNLIMITED, None)
 
@@ -169,7 +169,7 @@ def test_what_is_known_of_a_job_for_a_move_is_whether_how_and_what_it_has_saved(
     saved = Checkpoint(START - 5, 0.2, on_sigterm=True)
     runs = LocalJob("a", "run", START - 10, migratable=True, movability=movability)
     reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, checkpoint=saved)})
-    observer = LocalObserver(reader, FakeLimiter({"a": UNLIMITED}), lambda: [runs], FakeClock(), [NODE])  # type: ignore[arg-type]
+    observer = LocalObserver(reader, FakeLimiter({"a": UNLIMITED}), lambda: [runs], FakeClock(), lambda: [NODE])  # type: ignore[arg-type]
     (job,) = observer.observe().snapshot.jobs
     assert (job.migratable, job.movability, job.checkpoint) == (True, movability, saved)
 
@@ -241,3 +241,13 @@ def test_a_container_of_half_a_core_on_a_large_machine_is_a_node_of_half_a_core(
     for name, text in files.items():
         (mounted / name).write_text(text)
     assert own_quota_cores(proc) == cores
+
+
+def test_the_nodes_of_a_snapshot_have_what_other_programs_leave_at_that_moment() -> None:
+    left = iter([None, 1.5])
+
+    def nodes() -> list[Node]:
+        return [replace(NODE, available_cores=next(left))]
+
+    observer = LocalObserver(FakeReader({}), FakeLimiter(), list, FakeClock(), nodes)  # type: ignore[arg-type]
+    assert [observer.observe().snapshot.nodes[0].available_cores for _ in range(2)] == [None, 1.5]

@@ -15,7 +15,7 @@ from support.worlds import START, FakeClock, a_snapshot
 
 from slopewise.adapters.local.job_processes import GRACE_SECONDS
 from slopewise.adapters.local.job_record import SHOWN_SECONDS
-from slopewise.adapters.local.launcher import Command
+from slopewise.adapters.local.launcher import Command, ManagedProcess
 from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.move import RESUME_SECONDS
 from slopewise.adapters.local.nodes import LocalNode
@@ -593,3 +593,26 @@ def test_a_job_that_is_signalled_to_end_is_not_moved(tmp_path: Path) -> None:
     assert world.supervisor.end_at_target(STOP).result == "applied"
     outcome = world.supervisor.migrate(MOVE)
     assert (outcome.result, outcome.detail) == ("infeasible", "it is being stopped at its target")
+
+
+READ = (
+    'read 2 lines, none has a loss; the last: "epoch 2 of 3"; try `lossPattern`, or the two lines of slopewise_exporter'
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "more", "shown"),
+    [
+        ("epoch 1\nepoch 2 of 3\n", {}, READ),
+        ("", {}, ""),
+        ("it serves its own\n", {"port": 20_001}, ""),
+    ],
+)
+def test_what_was_read_of_a_users_output(tmp_path: Path, written: str, more: dict[str, Any], shown: str) -> None:
+    world = a_world(tmp_path, ONE, job("a", **more))
+    log = tmp_path / "a.log"
+    log.write_text(written)
+    world.supervisor.ours = False
+    assert world.supervisor.output_of("a") == ""
+    world.supervisor.records["a"].process = ManagedProcess("a", None, log)  # type: ignore[arg-type]
+    assert world.supervisor.output_of("a") == shown

@@ -152,6 +152,19 @@ def test_an_endpoint_whose_metrics_a_preset_names_is_reported_with_that_setting(
     assert known == MissingEvaluation("NoMetric", f"port 41523 answers, but has no training_loss; {reported}")
 
 
+@pytest.mark.parametrize(
+    ("series", "reported"),
+    [(FAILING, "refuses"), (ANSWERING, "answers, but has no training_loss, and no metric of its own")],
+)
+def test_what_was_read_of_a_jobs_output_is_the_remedy(series: JobSeries, reported: str) -> None:
+    missing = MissingEvaluations(
+        FakePrometheus(), [EvaluationMapping()], SCRAPE, REMEDIES, output=lambda key: f"read 40 lines of {key.pod}"
+    )
+    missing.of([job(series)], START)
+    (known,) = missing.of([job(series)], START + 3 * SCRAPE).values()
+    assert known.message == f"port 41523 {reported}; read 40 lines of a"
+
+
 def test_a_job_with_a_mapping_of_its_own_is_reported_by_that() -> None:
     own = {"a": OwnMappings(EvaluationMapping(metric="score", labels={"split": "val"}))}
     missing = MissingEvaluations(
