@@ -137,8 +137,7 @@ class CgroupLimiter(ABC):
         with suppress(OSError):
             for run, directory in zip(self._runs, job.directories, strict=True):
                 if directory.is_dir():
-                    # The cgroup that released processes move to.
-                    self._files.empty_and_remove(directory, run.parent)
+                    self._files.empty_and_remove(directory, self._refuge(run))
             self._weigh_run()
 
     def close(self) -> None:
@@ -159,6 +158,10 @@ class CgroupLimiter(ABC):
 
     @abstractmethod
     def _read_usage(self, now: float, directories: Sequence[Path], use: ProcessUse) -> Usage: ...
+
+    def _refuge(self, run: Path) -> Path:
+        """The cgroup that released processes move to."""
+        return run.parent
 
     def _refusal(self, error: OSError) -> str:
         """Why this way of giving CPU cannot be used, without a full stop."""
