@@ -20,7 +20,7 @@ POLICIES = ROOT / "controller/slopewise/policies"
 
 MAX_LINES = 350
 MIN_LINES = 60
-SMALL_MODULES = 46
+SMALL_MODULES = 50
 """How many modules are below `MIN_LINES`; `__init__.py` and `__main__.py` do not count."""
 MAX_PARAMETERS = 7
 MAX_ATTRIBUTES = 14
@@ -36,20 +36,20 @@ LONG_MODULES: Mapping[str, int] = {
     "controller/slopewise/adapters/kube/reporting/pass_reporter.py": 376,
     "controller/slopewise/adapters/kube/resize/actuator.py": 385,
     "controller/slopewise/adapters/kube/state/job_memory.py": 361,
-    "controller/slopewise/adapters/local/launcher.py": 391,
+    "controller/slopewise/adapters/local/launcher.py": 398,
     "controller/slopewise/adapters/prometheus/history.py": 404,
     "controller/slopewise/adapters/prometheus/queries.py": 397,
     "controller/slopewise/adapters/prometheus/reader.py": 448,
     "controller/slopewise/crds/growth_status.py": 441,
-    "controller/slopewise/demo/report/comparison.py": 380,
+    "controller/slopewise/demo/report/comparison.py": 397,
     "controller/slopewise/estimators/growth.py": 383,
     "controller/slopewise/feedback/rollback.py": 356,
-    "controller/slopewise/local/session.py": 389,
+    "controller/slopewise/local/session.py": 407,
     "controller/slopewise/manager/policy_runner.py": 381,
     "controller/slopewise/model/jobs.py": 407,
     "controller/slopewise/model/memory.py": 381,
     "controller/slopewise/own_policies/check.py": 406,
-    "exporters/slopewise_exporter/reporter.py": 423,
+    "exporters/slopewise_exporter/reporter.py": 399,
 }
 MANY_PARAMETERS: Mapping[str, int] = {
     "controller/slopewise/adapters/kube/leader_election.py:Elector": 8,
@@ -77,23 +77,23 @@ MANY_ATTRIBUTES: Mapping[str, int] = {
     "controller/slopewise/loop.py:ControllerLoop": 15,
     "controller/slopewise/manager/finalization.py:Finalization": 15,
     "controller/slopewise/manager/policy_runner.py:PolicyRunner": 26,
-    "controller/slopewise/simulator/world/running.py:RunningJob": 25,
+    "controller/slopewise/simulator/world/running.py:RunningJob": 26,
     "controller/slopewise/simulator/world/world.py:World": 23,
     "controller/slopewise/telemetry/job_metrics.py:_JobFamilies": 22,
     "controller/slopewise/telemetry/metrics.py:Instruments": 18,
     "exporters/slopewise_exporter/checkpoints.py:Checkpoints": 18,
-    "exporters/slopewise_exporter/logs/tracker.py:Tracker": 19,
+    "exporters/slopewise_exporter/logs/tracker.py:Tracker": 18,
     "exporters/slopewise_exporter/record.py:TrainingRecord": 24,
     "exporters/slopewise_exporter/transformers.py:SlopewiseCallback": 15,
 }
 MANY_FIELDS: Mapping[str, int] = {
     "controller/slopewise/adapters/kube/cache/records.py:PodRecord": 24,
     "controller/slopewise/adapters/local/job_record.py:JobRecord": 22,
-    "controller/slopewise/advise/findings.py:JobFinding": 28,
+    "controller/slopewise/advise/findings.py:JobFinding": 27,
     "controller/slopewise/manager/shared.py:SharedState": 22,
     "controller/slopewise/model/jobs.py:Job": 37,
     "controller/slopewise/model/memory.py:JobMemory": 38,
-    "controller/slopewise/simulator/world/model.py:SimJob": 28,
+    "controller/slopewise/simulator/world/model.py:SimJob": 29,
 }
 ONE_USER = {
     # Its user, growth.py, is over 350 lines without it.
