@@ -1,4 +1,4 @@
-"""Five real trainings on two nodes under FlowCon, with the image as the Deployment: nothing in it is simulated."""
+"""Six real trainings on two nodes under FlowCon, with the image as the Deployment: nothing in it is simulated."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ pytestmark = pytest.mark.timeout(900)
 ORIGINAL_MILLICORES = 400
 """Below an even share of both nodes, so that every limit has a reason to move."""
 
-ON_THE_LARGE_NODE = {"digits-mlp": 2000, "digits-lr-drop": 7000, "digits-field": 4000}
-ON_THE_SMALL_NODE = {"cancer-boosting": 1400, "digits-deep-sigmoid": 15_000}
-"""Steps: about 80 CPU-seconds the longest, 30 the shortest."""
-LONGEST = "digits-deep-sigmoid"
-"""Still runs when the policy is deleted, right after the shortest has ended."""
-SHORTEST = "digits-mlp"
+ON_THE_LARGE_NODE = {"stdlib-chars": 400_000, "digits-lr-drop": 200_000, "digits-field": 100_000}
+ON_THE_SMALL_NODE = {"cancer-boosting": 40_000, "digits-deep-sigmoid": 400_000}
+"""Steps: half an hour of CPU and more, so that none ends under the test, on any machine."""
+SHORT = "digits-mlp"
+"""Starts when the limits of the others have moved, and ends after a few CPU-seconds."""
+SHORT_STEPS = 300
 
 FLOWCON: dict[str, Any] = {
     "policy": {"name": "flowcon"},
@@ -29,7 +29,7 @@ FLOWCON: dict[str, Any] = {
 }
 
 
-def test_five_trainings_go_through_every_mode_and_end_with_the_cpu_they_came_with(
+def test_trainings_go_through_every_mode_and_get_back_the_cpu_they_came_with(
     scene: Scene, two_nodes: tuple[str, str]
 ) -> None:
     large, small = two_nodes
@@ -45,11 +45,13 @@ def test_five_trainings_go_through_every_mode_and_end_with_the_cpu_they_came_wit
     scene.set_mode("Auto")
     _limits_move_down_to_the_kernel(scene)
     _growth_is_reported(scene)
+    scene.kubectl.apply(scene.training(SHORT, SHORT_STEPS, large, limit), namespace=scene.namespace)
+    wait_for("it is seen", scene.growths, lambda seen: SHORT in seen, 120)
     _the_end_of_a_training_can_be_waited_for(scene)
     _deleting_the_policy_gives_the_cpu_back(scene)
 
-    ended = scene.wait_complete(240)
-    assert {name: identity(pod) for name, pod in ended.items()} == containers  # not one was started again
+    pods = {name: identity(pod) for name, pod in scene.pods().items() if name != SHORT}
+    assert pods == containers  # not one was started again
 
 
 def _it_recommends_and_changes_nothing(scene: Scene) -> None:
@@ -64,7 +66,7 @@ def _it_recommends_and_changes_nothing(scene: Scene) -> None:
         return len(seen) == 5 and all(has != wants and measured for has, wants, measured in seen.values())
 
     scene.wait_ready("ModeRecommend")
-    wait_for("every training is measured, and has a wish", wishes, all_have_one, 90)
+    wait_for("every training is measured, and has a wish", wishes, all_have_one, 240)
     pods = scene.pods()
     assert {limit_millicores(pod) for pod in pods.values()} == {ORIGINAL_MILLICORES}
     assert set(scene.quotas_microseconds(pods).values()) == {quota_microseconds(ORIGINAL_MILLICORES)}
@@ -86,7 +88,7 @@ def _limits_move_down_to_the_kernel(scene: Scene) -> None:
         moved = all(set(quotas) - {quota_microseconds(ORIGINAL_MILLICORES)} for quotas in seen.values())
         return moved and any(later < earlier for quotas in seen.values() for earlier, later in pairwise(quotas))
 
-    wait_for("every limit has moved, and one was cut", look, moved_and_cut, 120)
+    wait_for("every limit has moved, and one was cut", look, moved_and_cut, 300)
     print(f"quotas in microseconds of each 100 ms: {seen}")
 
 
@@ -97,23 +99,27 @@ def _growth_is_reported(scene: Scene) -> None:
     assert head.split() == ["NAME", "STATE", "PROGRESS", "ETA", "CPU", "PROMISE", "REASON", "AGE"]
     assert {row.split()[0] for row in rows} == {*ON_THE_LARGE_NODE, *ON_THE_SMALL_NODE}
     assert all(row.split()[1] in ("Training", "Finished") and "%" in row.split()[2] for row in rows)
-    assert "Resized" in scene.reasons_of_events("Pod")
-    assert "Resized" in scene.reasons_of_events("TrainingPolicy")
+    wait_for(
+        "pods and the policy have an event",
+        lambda: [scene.reasons_of_events(kind) for kind in ("Pod", "TrainingPolicy")],
+        lambda seen: all("Resized" in reasons for reasons in seen),
+        60,
+    )
 
 
 def _the_end_of_a_training_can_be_waited_for(scene: Scene) -> None:
-    finished = ("--for=condition=Finished", "--timeout=240s")
-    scene.kubectl.run("wait", f"growth/{SHORTEST}", "-n", scene.namespace, *finished)
+    finished = ("--for=condition=Finished", "--timeout=300s")
+    scene.kubectl.run("wait", f"growth/{SHORT}", "-n", scene.namespace, *finished)
 
 
 def _deleting_the_policy_gives_the_cpu_back(scene: Scene) -> None:
     changed = {name: limit_millicores(pod) for name, pod in scene.running().items()}
-    assert changed[LONGEST] != ORIGINAL_MILLICORES
+    assert set(changed.values()) != {ORIGINAL_MILLICORES}
 
     scene.delete_policy()
 
     running = scene.running()
-    assert LONGEST in running
+    assert running.keys() == {*ON_THE_LARGE_NODE, *ON_THE_SMALL_NODE}
     assert {limit_millicores(pod) for pod in running.values()} == {ORIGINAL_MILLICORES}
     assert {json.dumps(pod["spec"]["containers"][0]["resources"]["requests"]) for pod in running.values()} == {
         '{"cpu": "20m"}'
@@ -121,6 +127,6 @@ def _deleting_the_policy_gives_the_cpu_back(scene: Scene) -> None:
     wait_for(
         "the cgroups have it too",
         lambda: scene.quotas_microseconds(scene.running()),
-        lambda seen: seen[LONGEST] == quota_microseconds(ORIGINAL_MILLICORES) and len(set(seen.values())) == 1,
-        10,
+        lambda seen: set(seen.values()) == {quota_microseconds(ORIGINAL_MILLICORES)},
+        60,
     )
