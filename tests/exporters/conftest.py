@@ -58,6 +58,19 @@ def cgroup() -> Iterator[Path]:
     folder.rmdir()
 
 
+@pytest.fixture(autouse=True)
+def nothing_logged_by_earlier_tests(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """A thread that an earlier test left, as one that tries to push for a while, logs none of this one's records."""
+    earlier = {thread for thread in threading.enumerate() if thread is not threading.current_thread()}
+
+    def of_this_test(_: object) -> bool:
+        return threading.current_thread() not in earlier
+
+    caplog.handler.addFilter(of_this_test)
+    yield
+    caplog.handler.removeFilter(of_this_test)
+
+
 @pytest.fixture
 def make_reporter() -> Iterator[MakeReporter]:
     """A reporter on a free loopback port that does not linger, unless told otherwise; closed at the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import signal
+import socket
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -253,11 +254,12 @@ def test_a_life_that_cannot_report_hands_on_what_the_one_before_has_counted(
         first.step(loss=1.0, samples=8)
         first.epoch()
         checkpoints.step(Counter)
-    second = make_reporter(port=first.port)  # taken
-    with Checkpoints(tmp_path, reporter=second) as checkpoints:
-        checkpoints.resume()
-        second.step(loss=1.0, samples=8)
-        checkpoints.step(Counter)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        second = make_reporter(port=taken.getsockname()[1])
+        with Checkpoints(tmp_path, reporter=second) as checkpoints:
+            checkpoints.resume()
+            second.step(loss=1.0, samples=8)
+            checkpoints.step(Counter)
     third = make_reporter()
     with Checkpoints(tmp_path, reporter=third) as checkpoints:
         checkpoints.resume()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,10 +115,12 @@ def test_a_token_that_was_replaced_is_read_again(train: MakeReporter, server: Pu
 
 
 def test_where_the_port_is_taken_the_status_is_posted_all_the_same(
-    train: MakeReporter, server: PushReceiver, make_reporter: MakeReporter, caplog: pytest.LogCaptureFixture
+    train: MakeReporter, server: PushReceiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    taken = make_reporter().port
-    with train(port=taken, planned_steps=2) as reporter:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as taken,
+        train(port=taken.getsockname()[1], planned_steps=2) as reporter,
+    ):
         reporter.step(loss=1.0)
     assert reporter.port is None
     assert metrics(statuses(server)[-1])["steps"] == "1"
