@@ -263,7 +263,7 @@ def test_run_local_on_a_terminal_shows_the_live_table_with_the_names_in_full(tmp
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
     lines = [line.split() for line in text.replace("\r", "\n").splitlines()]
     assert ["JOB", "STATE"] in [line[:2] for line in lines]
-    assert [name, "training"] in [line[:2] for line in lines]
+    assert name in [line[0] for line in lines if line]
     assert "marginal, mode Recommend" in text
     assert "job started" not in text
 
