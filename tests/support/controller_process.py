@@ -24,7 +24,7 @@ from support.waiting import wait_for
 PROGRAM = str(Path(__file__).with_name("moving_controller.py"))
 """`slopewise` with the policies of the tests."""
 
-_STARTS_WITHIN_SECONDS = 60.0
+_STARTS_WITHIN_SECONDS = 180.0
 _ENDS_WITHIN_SECONDS = 30.0
 _PORT = re.compile(r"/metrics on 127\.0\.0\.1:(\d+)\.")
 
@@ -50,7 +50,7 @@ class ControllerProcess:
         found = (json.loads(line) for line in complete if line.startswith("{"))
         return [line for line in found if line["event"] == event]
 
-    def wait_for_line(self, event: str, times: int = 1, seconds: float = 60.0) -> dict[str, Any]:
+    def wait_for_line(self, event: str, times: int = 1, seconds: float = 180.0) -> dict[str, Any]:
         """Wait until it has logged this so many times; returns the last of them."""
         wait_for(
             f"the controller logs {event!r} {times} times",
@@ -78,7 +78,7 @@ class ControllerProcess:
             if sample.name == name and labels.items() <= sample.labels.items()
         )
 
-    def wait_for_passes(self, more: int = 1, seconds: float = 60.0) -> None:
+    def wait_for_passes(self, more: int = 1, seconds: float = 180.0) -> None:
         """Wait for so many further passes that could observe."""
         wanted = len(self.lines("pass completed")) + more
         self.wait_for_line("pass completed", wanted, seconds)

@@ -93,12 +93,12 @@ class Stage:
             },
         }
 
-    def delete_policy(self, name: str = "policy", *, seconds: float = 60.0) -> None:
+    def delete_policy(self, name: str = "policy", *, seconds: float = 180.0) -> None:
         """Delete it and wait until its finalizer has let it go."""
         self.kubectl.run("delete", "trainingpolicy", self.name(name), "--wait=false")
         self.wait_for_no_policy(name, seconds)
 
-    def wait_for_no_policy(self, name: str = "policy", seconds: float = 60.0) -> None:
+    def wait_for_no_policy(self, name: str = "policy", seconds: float = 180.0) -> None:
         """Wait until a policy that is being deleted is gone."""
         wait_for(f"{name} is gone", lambda: self.has_no_policy(name), bool, seconds)
 
@@ -195,7 +195,7 @@ class Stage:
         """Limits in millicores, by pod."""
         return {name: cpu.limit_millicores for name, cpu in self.cpu(*names).items()}
 
-    def wait_for_limits(self, wanted: Mapping[str, int | None], seconds: float = 60.0) -> None:
+    def wait_for_limits(self, wanted: Mapping[str, int | None], seconds: float = 180.0) -> None:
         """Wait until the pods' specs say so."""
         wait_for(f"limits {wanted}", lambda: self.limits(*wanted), lambda seen: seen == wanted, seconds)
 
@@ -216,7 +216,7 @@ class Stage:
         status = json.loads(found.stdout).get("status", {}) if found.returncode == 0 else {}
         return _condition(status, kind)
 
-    def wait_for_condition(self, kind: str, reason: str, policy: str = "policy", seconds: float = 60.0) -> Json:
+    def wait_for_condition(self, kind: str, reason: str, policy: str = "policy", seconds: float = 180.0) -> Json:
         """Wait until a policy's condition has this reason."""
         return wait_for(
             f"{policy}: {kind} {reason}",
@@ -225,7 +225,7 @@ class Stage:
             seconds,
         )
 
-    def wait_for_growth(self, name: str, kind: str, reason: str, seconds: float = 60.0) -> Json:
+    def wait_for_growth(self, name: str, kind: str, reason: str, seconds: float = 180.0) -> Json:
         """Wait until a JobGrowth's condition has this reason; returns its status."""
         return wait_for(
             f"growth {name}: {kind} {reason}",
@@ -240,7 +240,7 @@ class Stage:
         found = self.kubectl.get("events.v1.events.k8s.io", "-n", namespace)["items"]
         return [(each["reason"], each.get("note", "")) for each in found if each["regarding"]["name"] == about]
 
-    def wait_for_event(self, about: str, reason: str, words: str = "", seconds: float = 60.0) -> str:
+    def wait_for_event(self, about: str, reason: str, words: str = "", seconds: float = 180.0) -> str:
         """Wait until an event about a pod or a policy is there; returns its note."""
         found = wait_for(
             f"event {reason} of {about} with {words!r}",

@@ -74,7 +74,7 @@ class MovingStage:
         text = self.job(name)["metadata"].get("annotations", {}).get(MOVE)
         return None if text is None else dict(json.loads(text))
 
-    def wait_until_pinned(self, name: str, node: str = THERE, seconds: float = 60.0) -> None:
+    def wait_until_pinned(self, name: str, node: str = THERE, seconds: float = 180.0) -> None:
         """Wait until the move of a Job is over, and it is on this node."""
         step = wait_for(
             f"the move of {name} is over",
@@ -85,14 +85,14 @@ class MovingStage:
         assert step["toNode"] == node
         assert is_pinned_to(self.job(name)["spec"]["template"]["spec"].get("affinity"), node)
 
-    def wait_until_free(self, name: str, seconds: float = 60.0) -> None:
+    def wait_until_free(self, name: str, seconds: float = 180.0) -> None:
         """Wait until nothing of a move is left on a Job: no suspension, no annotation, no pin."""
         wait_for(f"{name} is free", lambda: self.move_of(name), lambda move: move is None, seconds)
         assert not self.is_suspended(name)
         affinity = self.job(name)["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
         assert affinity.keys() == {"preferredDuringSchedulingIgnoredDuringExecution"}
 
-    def wait_moved(self, name: str, node: str = THERE, seconds: float = 60.0) -> None:
+    def wait_moved(self, name: str, node: str = THERE, seconds: float = 180.0) -> None:
         """Wait until a training goes on there, and check that it lost no step."""
         before = self.trainings.wait_for_life(name, 1, node, seconds)
         assert before > 0
