@@ -210,9 +210,13 @@ def test_a_failed_job_makes_the_exit_code_1_and_is_in_the_result_of_every_round_
 
 
 def test_run_local_with_json_logs_writes_nothing_but_json_and_changes_nothing_in_mode_recommend(
-    two_busy_jobs: Path,
+    two_busy_jobs: Path, tmp_path: Path
 ) -> None:
-    code, out, err = finish(start("run", "--local", "--jobs", str(two_busy_jobs), "--port", "0", "--json-logs"))
+    policy = tmp_path / "policy.yaml"
+    # A scrape each second: of a job of 4 s the first loss and the last are two.
+    policy.write_text("spec: {mode: Recommend, behaviour: {intervalSeconds: 4}}")
+    command = ("run", "--local", "--jobs", str(two_busy_jobs), "--policy-file", str(policy), "--port", "0")
+    code, out, err = finish(start(*command, "--json-logs"))
     assert code == 0, err
     lines = [json.loads(line) for line in err.splitlines()]
     passes = [line for line in lines if line["event"] == "pass completed"]

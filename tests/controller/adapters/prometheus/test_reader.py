@@ -206,7 +206,7 @@ def test_labels_of_the_mapping_choose_another_stage(world: World) -> None:
 
 
 def test_series_with_a_step_or_epoch_label_are_named_and_not_used(world: World) -> None:
-    job = world.job("steps")
+    job = world.wait_for("steps", lambda job: job.evaluation is not None and bool(job.warnings))
     assert job.evaluation is not None
     assert job.evaluation.series == 'training_loss{stage="train"}'
     assert [warning.partition(":")[0] for warning in job.warnings] == [
