@@ -36,7 +36,7 @@ from slopewise.adapters.local.nodes import LocalNode
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import ActuationError, SlopewiseError
 from slopewise.ports import Clock
-from slopewise_exporter.threads.at_start import NUMBERS, VARIABLE, waiting
+from slopewise_exporter.threads.at_start import VARIABLE, waiting
 
 _log = structlog.get_logger("slopewise")
 
@@ -54,8 +54,10 @@ GRACE_SECONDS = 5.0
 USERS_GRACE_SECONDS = 30.0
 """The same for a user's command, which may want to write a checkpoint; what Kubernetes gives a pod."""
 
-BUILT_IN_ENVIRONMENT = {**single_thread_environment(), "RANK": "0", "SLOPEWISE_EXPORTER_DISABLED": "0"}
-"""The environment of the built-in trainings, which have one thread each, unless theirs says more, and always report."""
+_REPORTING = {"RANK": "0", "SLOPEWISE_EXPORTER_DISABLED": "0"}
+
+BUILT_IN_ENVIRONMENT = {**single_thread_environment(), **_REPORTING}
+"""The environment of the built-in trainings, which have one thread each and always report."""
 
 
 _RUN = (sys.executable, "-I", "-m", "slopewise_exporter", "run")
@@ -277,10 +279,9 @@ class JobProcesses:
         """Checkpoints only where jobs can move, because a job saves once more at its end, which takes time."""
         moves = record.spec.migratable and len(self.nodes) > 1
         folder = str(self.folder / "checkpoints" / record.spec.name) if moves else ""
-        environment = {**BUILT_IN_ENVIRONMENT, "SLOPEWISE_CHECKPOINT_FOLDER": folder}
-        if VARIABLE in record.spec.environment:  # its threads are what the demo is about
-            return {name: text for name, text in environment.items() if name not in NUMBERS}
-        return environment
+        # A job that says what its threads do is one whose threads the demo is about.
+        environment = _REPORTING if VARIABLE in record.spec.environment else BUILT_IN_ENVIRONMENT
+        return {**environment, "SLOPEWISE_CHECKPOINT_FOLDER": folder}
 
 
 def _reporting(spec: JobSpec) -> tuple[str, ...]:

@@ -1,8 +1,7 @@
 """Measures the CPU that other programs on this machine use: the kernel's busy time less that of the run's processes.
 
 What they leave of a node is what its jobs are promised. The demo compares only runs in which other programs used
-similar amounts. Time that a hypervisor gave to other
-machines (steal) is counted separately.
+similar amounts. Time that a hypervisor gave to other machines (steal) is counted separately.
 """
 
 from __future__ import annotations

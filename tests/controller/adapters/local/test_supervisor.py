@@ -15,7 +15,7 @@ from support.worlds import START, FakeClock, a_snapshot
 
 from slopewise.adapters.local.job_processes import GRACE_SECONDS
 from slopewise.adapters.local.job_record import SHOWN_SECONDS
-from slopewise.adapters.local.launcher import Command, ManagedProcess
+from slopewise.adapters.local.launcher import Command, ManagedProcess, single_thread_environment
 from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.move import RESUME_SECONDS
 from slopewise.adapters.local.nodes import LocalNode
@@ -512,6 +512,17 @@ def test_our_own_trainings_checkpoint_where_there_is_somewhere_to_go(
     (command,) = world.launcher.commands
     folder = str(tmp_path / expected) if expected else ""
     assert command.environment["SLOPEWISE_CHECKPOINT_FOLDER"] == folder
+
+
+def test_our_own_trainings_have_one_thread_unless_a_job_says_how_many(tmp_path: Path) -> None:
+    plain = job("plain")
+    says = job("says", environment={"SLOPEWISE_THREADS": "off"})
+    world = a_world(tmp_path, ONE, plain, says)
+    world.supervisor.poll()
+    environments = {command.name: command.environment for command in world.launcher.commands}
+    one_thread = single_thread_environment()
+    assert environments["plain"].items() >= one_thread.items()
+    assert environments["says"].keys().isdisjoint(one_thread)
 
 
 def test_a_command_gets_its_own_environment_and_folder_but_our_port(tmp_path: Path) -> None:
