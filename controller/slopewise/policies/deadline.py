@@ -39,6 +39,7 @@ from slopewise.policies import PolicyParameters, parameter
 from slopewise.policies.shared.need_placement import Need, NodeRoom
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict
 from slopewise.policies.shared.promise_policy import (
+    ROUNDING,
     At,
     PromiseCase,
     PromisePolicy,
@@ -57,9 +58,6 @@ GUARANTEED, BEST_EFFORT, HOPELESS, PROFILING = "guaranteed", "best-effort", "hop
 
 MORE_THAN_SEEN_RATIO = 1.25
 """A job that does not say what it can use may use a quarter more than it ever did: it shows at the next evaluation."""
-
-_ROUNDING = 1e-9
-"""Relative: by so much times, or needs that fill a node, may differ from their bound in floating point."""
 
 
 class Parameters(PolicyParameters):
@@ -145,10 +143,10 @@ class Policy(PromisePolicy[Parameters, _Case]):
             here, alone = (todo * found.seconds_at(cores) for cores in (useful, useful_cores(job, at.largest)))
             one.within_seconds, one.work_cpu_seconds = self._within_seconds(left, at), here * useful
             one.because = f"{todo:.0f} steps and {duration(left)} left"
-            if alone > left * (1 + _ROUNDING):
+            if alone > left * (1 + ROUNDING):
                 one.listed = HOPELESS
                 one.because += f", {job.name} takes {duration(alone)} even alone on the largest node"
-            elif here > left * (1 + _ROUNDING):
+            elif here > left * (1 + ROUNDING):
                 one.because += f", takes {duration(here)} with all that it can use here"
             else:
                 one.needs_cores = min(found.limit_for(one.within_seconds / todo) or useful, useful)
@@ -237,14 +235,14 @@ def _in_time(cases: Sequence[_Case], order: Sequence[int], capacity_cores: float
         one, needs = cases[place], cases[place].needs_cores
         if needs is None:
             continue
-        time = one.time_seconds * (1 + _ROUNDING)
+        time = one.time_seconds * (1 + ROUNDING)
         waits = math.fsum(cases[i].work_cpu_seconds for i in kept) / capacity_cores
         beside = math.fsum(cases[i].needs_cores or 0.0 for i in kept)
         kept.append(place)
         if waits + one.work_cpu_seconds / min(one.useful_cores, capacity_cores) <= time:
             continue
         urgent.add(place)
-        if beside + needs > capacity_cores * (1 + _ROUNDING):
+        if beside + needs > capacity_cores * (1 + ROUNDING):
             kept.remove(max(kept, key=lambda i: (cases[i].work_cpu_seconds, i)))
     return kept, [i for i in kept if i in urgent]
 

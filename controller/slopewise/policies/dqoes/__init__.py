@@ -58,6 +58,7 @@ from slopewise.policies.dqoes.objectives import (
 from slopewise.policies.shared.need_placement import Need, NodeRoom
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict
 from slopewise.policies.shared.promise_policy import (
+    ROUNDING,
     At,
     PromisePolicy,
     missed_evaluations_parameter,
@@ -70,9 +71,6 @@ ACTIONS = ("resize", "place", "migrate")
 DECIDES_ON = "reports"
 
 UNSATISFIABLE = "unsatisfiable"
-
-_ROUNDING = 1e-9
-"""Relative: by so much times, or needs that fill a node, may differ from their bound in floating point."""
 
 
 class Parameters(PolicyParameters):
@@ -206,7 +204,7 @@ class Policy(PromisePolicy[Parameters, ObjectiveCase]):
 
     def _choose(self, cases: Sequence[ObjectiveCase], least: Sequence[float], capacity_cores: float) -> list[int]:
         """The jobs to satisfy, least CPU for its weight first, as long as they fit above what everyone has at least."""
-        left = capacity_cores - math.fsum(least) + _ROUNDING * capacity_cores
+        left = capacity_cores - math.fsum(least) + ROUNDING * capacity_cores
         chosen = []
         for index in sorted(range(len(cases)), key=lambda i: self._rank(cases[i])):
             needs = cases[index].needs_cores

@@ -45,6 +45,9 @@ from slopewise.policies.shared.placement import can_move, refused_nodes
 from slopewise.policies.shared.shares import had_cores, speed
 from slopewise.policies.shared.silence import JobsOfNode, without_a_report
 
+ROUNDING = 1e-9
+"""Relative: by so much times, or needs that fill a node, may differ from their bound in floating point."""
+
 _SWITCH = "true or false"
 
 
