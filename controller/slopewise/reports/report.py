@@ -23,7 +23,7 @@ from slopewise.reports.cells import Cell, Row
 from slopewise.reports.columns import Column, fitting, remarks, table_of
 from slopewise.reports.estimates import Verdict
 from slopewise.reports.plots import Plot
-from slopewise.reports.wording import plain
+from slopewise.reports.wording import plain, uncapitalised
 from slopewise.text import printable
 
 STYLES: Mapping[Verdict | None, str] = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim", None: ""}
@@ -75,7 +75,7 @@ class ComparisonTable:
             if heading:
                 yield rich_text.Text(plain(heading), style="bold", overflow="fold")
             for row in rows:
-                label = row.label if heading else _uncapitalised(row.label)
+                label = row.label if heading else uncapitalised(row.label)
                 for policy, cell in zip(self.policies, row.cells, strict=True):
                     figure = rich_text.Text(plain(f"{policy}: {label} {cell.text}".rstrip()), overflow="fold")
                     if cell.badge:
@@ -100,11 +100,6 @@ def _against(cell: Cell, baseline: str) -> str:
         return cell.badge
     ratio = cell.badge.removesuffix(f" {cell.verdict}")
     return f"{ratio} of {baseline}" + (f", {cell.verdict}" if ratio != cell.badge else "")
-
-
-def _uncapitalised(label: str) -> str:
-    """As within a sentence: `mean completion time`, and `CPU of everything else`."""
-    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
 
 
 Medium = Literal["terminal", "page"]

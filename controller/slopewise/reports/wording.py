@@ -87,6 +87,11 @@ def ratio(value: float | None) -> str:
     return UNKNOWN if value is None else f"×{value:.2f}"
 
 
+def uncapitalised(label: str) -> str:
+    """As within a sentence: `mean completion time`, and `CPU of everything else`."""
+    return label if label[1:2].isupper() else label[:1].lower() + label[1:]
+
+
 def change(value: float) -> str:
     """A ratio of two durations in words: 0.82 is `18 % shorter`, 1.3 is `30 % longer`."""
     percent = round(abs(value - 1) * 100)

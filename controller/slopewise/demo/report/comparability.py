@@ -13,7 +13,7 @@ from typing import Literal
 from slopewise.demo.report.decisions import WITHHELD
 from slopewise.demo.report.results import DemoResult, RunResult
 from slopewise.model import JobState
-from slopewise.reports.wording import counted, listed, plain
+from slopewise.reports.wording import counted, listed, plain, uncapitalised
 
 OTHER_CPU_RATIO = 0.05
 """Of the CPU that everything else left to the jobs. Their durations differ by about as much, whatever the policy does,
@@ -66,7 +66,7 @@ def hindrances(result: DemoResult, place: int) -> Iterator[str]:
     for number, pair in enumerate(pairs(result, place), start=1):
         if pair.hindrance is not None:
             message = pair.hindrance.message
-            yield message if rounds == 1 else f"Round {number} of {rounds}: {message[0].lower()}{message[1:]}"
+            yield message if rounds == 1 else f"Round {number} of {rounds}: {uncapitalised(message)}"
 
 
 def did_nothing(base: RunResult, run: RunResult) -> bool:

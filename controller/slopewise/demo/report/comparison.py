@@ -17,7 +17,7 @@ from slopewise.demo.report.results import DemoResult, JobResult, RunResult
 from slopewise.model import JobState
 from slopewise.reports.cells import Block, Cell, Row, compared, duration, once
 from slopewise.reports.estimates import SAME_RATIO, Estimate, Verdict, estimate
-from slopewise.reports.wording import UNKNOWN, counted, listed, plain, plus_minus, seconds, shortened
+from slopewise.reports.wording import UNKNOWN, counted, listed, plain, plus_minus, seconds, shortened, uncapitalised
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +352,7 @@ def _other_cpu(runs: Sequence[RunResult]) -> Cell:
 def _summary(result: DemoResult, place: int) -> Summary:
     phrases: dict[Verdict, list[str]] = {"better": [], "worse": [], "same": [], "unclear": []}
     for row in measure_rows(result):
-        cell, label = row.cells[place], row.label[0].lower() + row.label[1:]
+        cell, label = row.cells[place], uncapitalised(row.label)
         if cell.verdict is not None:
             phrases[cell.verdict].append(cell.phrase(label) if cell.verdict in _ADVERBS else label)
     for verdict, adverb in _ADVERBS.items():

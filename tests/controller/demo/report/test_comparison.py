@@ -399,6 +399,7 @@ def test_of_threads_the_cpu_of_steps_is_compared_and_nothing_done_is_no_hindranc
     for cells in (row.cells, of_job.cells):
         assert [cell.seconds for cell in cells] == [500.0, 100.0]
         assert (cells[1].ratio, cells[1].verdict) == (0.2, "better")
+    assert "CPU-seconds of 1,000 steps 80 % shorter" in summaries(result)[0].better
     assert as_json(result)["policy_runs"]["fair"]["cpu_seconds_per_1000_steps_mean"] == 100.0
     assert caveats(result) == [
         "Under fair-default-threads SLOPEWISE_THREADS is `off` for the jobs; elsewhere it is `follow`."
