@@ -66,7 +66,7 @@ class Team:
         return self.actuator().carry_out(Resize(name, "node", control, 0, to, "test"))
 
     def wait(self, name: str, done: Callable[[ManagedPod], object]) -> ManagedPod:
-        return wait_for(name, lambda: self.find(name), done, seconds=15)
+        return wait_for(name, lambda: self.find(name), done)
 
     def refusal(self, name: str, resources: dict[str, dict[str, str]], **metadata: str) -> Refused:
         """What it means that the API server refuses these resources."""
@@ -338,7 +338,7 @@ class TestRefusals:
                 team.kubectl.run("delete", each, name, "--ignore-not-found")
 
 
-def refused_with(ask: Callable[[], Refused], words: str, seconds: float = 20.0) -> Refused:
+def refused_with(ask: Callable[[], Refused], words: str, seconds: float = 180) -> Refused:
     """Ask until the API server has taken notice of what was just made; until then it may also agree."""
 
     def answer() -> Refused | None:

@@ -67,7 +67,7 @@ class World:
     def jobs(self) -> dict[str, Job]:
         return {job.name: job for job in self.observer.observe().snapshot.jobs}
 
-    def wait_for(self, pod: str, done: Callable[[Job], object], seconds: float = 60) -> Job:
+    def wait_for(self, pod: str, done: Callable[[Job], object], seconds: float = 180) -> Job:
         found = wait_for(pod, lambda: self.jobs().get(pod), lambda job: job is not None and done(job), seconds)
         assert found is not None
         return found
@@ -136,7 +136,7 @@ def test_a_training_is_seen_with_its_loss_its_use_and_its_throttling(
             and (container_health.cpu_throttled_periods_total or 0) > 50
         )  # fmt: skip
 
-    job = world.wait_for(name, whole, seconds=90)
+    job = world.wait_for(name, whole)
     owner = kubectl.get("job", "train", "-n", namespace)["metadata"]["uid"]
     assert (job.uid, job.state, job.ineligible_reason) == (f"{owner}:0", JobState.TRAINING, None)
     assert job.allocation == CpuAllocation(200, 100)

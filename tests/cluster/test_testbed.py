@@ -60,7 +60,7 @@ def test_a_resize_reaches_the_kernel_without_a_restart(kubectl: Kubectl, namespa
 
     kubectl.patch("pod", "one", namespace, limits("800m"), RESIZE)
 
-    wait_for("the quota", lambda: kubectl.cpu_quota_microseconds(namespace, "one"), lambda quota: quota == 80_000, 10)
+    wait_for("the quota", lambda: kubectl.cpu_quota_microseconds(namespace, "one"), lambda quota: quota == 80_000)
     assert kubectl.get("pod", "one", "-n", namespace)["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
@@ -93,7 +93,7 @@ def test_pods_of_both_nodes_reach_each_other(
     code = f"import urllib.request as r; print(r.urlopen('http://{address}:8000/', timeout=5).status)"
     ask = ("exec", "-n", namespace, "client", "--", "python3", "-c", code)
 
-    answer = wait_for("the server", lambda: kubectl.attempt(*ask).stdout.strip(), bool, 20)
+    answer = wait_for("the server", lambda: kubectl.attempt(*ask).stdout.strip(), bool)
 
     assert answer == "200"
 
@@ -109,7 +109,7 @@ def test_prometheus_scrapes_a_new_pod_under_the_names_that_the_cluster_gave_it(
     kubectl.wait_running(namespace, "one")
 
     text = f'training_loss{{namespace="{namespace}"}}'
-    (row,) = wait_for("the series", lambda: query(prometheus_url, text), bool, 30)
+    (row,) = wait_for("the series", lambda: query(prometheus_url, text), bool)
 
     expected = {"pod": "one", "container": "trainer", "stage": "train", "exported_pod": "forged"}
     assert expected.items() <= row["metric"].items()
@@ -122,7 +122,7 @@ def test_cadvisor_and_the_resource_metrics_count_a_pods_cpu(
     kubectl.wait_running(namespace, "one")
     text = f'container_cpu_usage_seconds_total{{namespace="{namespace}",pod="one",container="trainer"}} > 0'
 
-    rows = wait_for("both series", lambda: query(prometheus_url, text), lambda found: len(found) == 2, 60)
+    rows = wait_for("both series", lambda: query(prometheus_url, text), lambda found: len(found) == 2)
 
     assert {row["metric"]["job"] for row in rows} == {"kubelet-metrics-cadvisor", "kubelet-metrics-resource"}
 
@@ -149,8 +149,8 @@ def test_a_killed_node_is_noticed_and_its_pods_run_again_after_it_is_back(
 
     faults.kill(lost)
     try:
-        wait_for("the node is lost", lambda: kubectl.get("nodes"), node_is("Unknown", lost), 60)
+        wait_for("the node is lost", lambda: kubectl.get("nodes"), node_is("Unknown", lost))
     finally:
         faults.start(lost)
 
-    wait_for("the node is back", lambda: kubectl.get("nodes"), node_is("True", lost), 60)
+    wait_for("the node is back", lambda: kubectl.get("nodes"), node_is("True", lost))

@@ -75,9 +75,13 @@ class Chain:
         return bool(writes) and time.monotonic() - writes[-1].at_seconds > QUIET_SECONDS
 
     def take_over(self) -> None:
-        """The one that waited leads. Its wait for the lease is cut short: other tests are about that."""
+        """The one that waited leads. Its wait for the lease is cut short: other tests are about that.
+
+        The one that waits from now on is started when it leads: it would take the free lease at once, and the other
+        looks again after up to a second.
+        """
         self.leader.kill()
         self.stage.kubectl.run("delete", "lease", "--all", "-n", self.stage.namespace)
         self.gateway, self.leader = self.next_gateway, self.next
-        self.next_gateway, self.next = self._start(leading=False)
         self.leader.wait_until_leading()
+        self.next_gateway, self.next = self._start(leading=False)

@@ -96,12 +96,12 @@ class Kubectl:
         """The same cluster with the rights of a service account."""
         return Kubectl(self.program, self.kubeconfig, (f"--as=system:serviceaccount:{namespace}:{account}",))
 
-    def wait_running(self, namespace: str, *pods: str, seconds: float = 60) -> None:
+    def wait_running(self, namespace: str, *pods: str, seconds: float = 180) -> None:
         """Wait until all containers of these pods run and are ready."""
         for pod in pods:
             wait_for(f"pod {pod} runs", partial(self.get, "pod", pod, "-n", namespace), is_ready, seconds)
 
-    def wait_gone(self, kind: str, name: str, namespace: str, seconds: float = 60) -> None:
+    def wait_gone(self, kind: str, name: str, namespace: str, seconds: float = 180) -> None:
         """Wait until there is no such object."""
         look = ("get", kind, name, "-n", namespace, "--ignore-not-found", "-o", "name")
         wait_for(f"{kind} {name} is gone", lambda: self.run(*look), lambda found: not found, seconds)

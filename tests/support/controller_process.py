@@ -14,7 +14,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,10 @@ class ControllerProcess:
             for sample in family.samples
             if sample.name == name and labels.items() <= sample.labels.items()
         )
+
+    def wait_for_metric(self, name: str, done: Callable[[float], bool], **labels: str) -> float:
+        """`metric` when it is as wanted: a pass records its metrics when it has acted, after what others can see."""
+        return wait_for(f"{name} of {labels}", lambda: self.metric(name, **labels), done)
 
     def wait_for_passes(self, more: int = 1, seconds: float = 180.0) -> None:
         """Wait for so many further passes that could observe."""

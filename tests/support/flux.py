@@ -105,7 +105,7 @@ class Flux:
         """Its condition Ready; empty where it has none."""
         return next((dict(each) for each in self.status(name).get("conditions", []) if each["type"] == "Ready"), {})
 
-    def wait_applied(self, name: str, revision: str, seconds: float = 120.0) -> Json:
+    def wait_applied(self, name: str, revision: str, seconds: float = 180) -> Json:
         """Wait until this revision is applied and healthy; returns the condition."""
         wait_for(
             f"Flux has applied {revision[:8]} of {name}",
@@ -115,7 +115,7 @@ class Flux:
         )
         return self.ready(name)
 
-    def wait_refused(self, name: str, revision: str, seconds: float = 120.0) -> str:
+    def wait_refused(self, name: str, revision: str, seconds: float = 180) -> str:
         """Wait until this revision has failed; returns Flux's message."""
         seen = wait_for(
             f"Flux cannot apply {revision[:8]} of {name}",

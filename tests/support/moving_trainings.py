@@ -48,5 +48,5 @@ def check_unbroken_steps(scene: Scene, old_pod: str, new_pod: str) -> None:
         of = f'training_steps_total{{namespace="{scene.namespace}",pod="{pod}"}}'
         return scene.query(f"{which}_over_time(({of} > 0)[10m:1s])")
 
-    first = wait_for("its steps are scraped again", lambda: steps("min", new_pod), bool, 60)
+    first = wait_for("its steps are scraped again", lambda: steps("min", new_pod), bool)
     assert first[new_pod] >= steps("max", old_pod)[old_pod] > 0

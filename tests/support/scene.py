@@ -121,7 +121,7 @@ class Scene:
         """Returns when it is gone, which is when its pods have what they came with."""
         self.kubectl.run("delete", "trainingpolicy", self.policy, "--ignore-not-found", "--timeout=90s")
 
-    def wait_ready(self, reason: str, seconds: float = 60.0) -> None:
+    def wait_ready(self, reason: str, seconds: float = 180) -> None:
         """Wait until a pass in this mode has ended, e.g. `ModeAuto`."""
         wait_for(
             f"the policy is ready: {reason}",

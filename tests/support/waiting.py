@@ -13,7 +13,7 @@ Seen = TypeVar("Seen")
 _POLL_SECONDS = 0.1
 
 
-def eventually(condition: Callable[[], object], seconds: float = 90.0) -> bool:
+def eventually(condition: Callable[[], object], seconds: float = 180.0) -> bool:
     """True as soon as it holds; False when it does not within that time."""
     start = time.monotonic()
     while not condition():
@@ -25,8 +25,12 @@ def eventually(condition: Callable[[], object], seconds: float = 90.0) -> bool:
     return True
 
 
-def wait_for(what: str, look: Callable[[], Seen], done: Callable[[Seen], object], seconds: float = 90) -> Seen:
-    """Look until `done` says yes of what is seen, and return that; AssertionError with what was seen last."""
+def wait_for(what: str, look: Callable[[], Seen], done: Callable[[Seen], object], seconds: float = 180) -> Seen:
+    """Look until `done` says yes of what is seen, and return that; AssertionError with what was seen last.
+
+    `seconds`: only where a longer wait is meant, since a machine may be busy. A bound that a shorter one would show is
+    read from what was logged.
+    """
     deadline = time.monotonic() + seconds
     while True:
         seen = look()

@@ -56,7 +56,7 @@ def test_a_training_at_its_target_saves_is_suspended_and_stays_so_until_its_owne
 
     job = wait_for("its Job is suspended", lambda: _job(scene), lambda found: found["spec"].get("suspend"), 300)
     stopped_at = time.time()
-    wait_for("its pod has ended", scene.pods, lambda pods: not pods, 60)
+    wait_for("its pod has ended", scene.pods, lambda pods: not pods)
 
     reason = json.loads(job["metadata"]["annotations"][STOPPED])["reason"]
     assert reason.startswith("stopped at its target: loss ")
@@ -64,7 +64,7 @@ def test_a_training_at_its_target_saves_is_suspended_and_stays_so_until_its_owne
     saved = [file for file in (shared / NAME).rglob("*") if file.is_file() and file.stat().st_mtime > stopped_at - 30]
     assert saved, "its own handler of SIGTERM has saved"
 
-    status = wait_for("it is shown", lambda: _status(scene), lambda found: found.get("state") == "Stopped", 60)
+    status = wait_for("it is shown", lambda: _status(scene), lambda found: found.get("state") == "Stopped")
     print(scene.kubectl.run("get", "growth", "-n", scene.namespace, "-o", "wide"))
     assert status["reason"] == reason
     assert status["history"][-1]["action"] == "Stop"
@@ -83,9 +83,9 @@ def _its_owner_resumes_it(scene: Scene, first_pod: str) -> None:
     """It goes on where it was, and is stopped again only for hits of its own."""
     before = _steps(scene, "max", first_pod)
     scene.kubectl.run("patch", "job", NAME, "-n", scene.namespace, "--type=merge", "-p", '{"spec":{"suspend":false}}')
-    pods = wait_for("it runs again", scene.running, bool, 90)
+    pods = wait_for("it runs again", scene.running, bool)
     pod = pods[NAME]["metadata"]["name"]
-    first = wait_for("its steps are scraped again", lambda: _steps(scene, "min", pod), bool, 60)
+    first = wait_for("its steps are scraped again", lambda: _steps(scene, "min", pod), bool)
     assert first[pod] >= before[first_pod] > 0
     assert not _job(scene)["spec"].get("suspend")
     wait_for("it is stopped again", lambda: _job(scene), lambda found: found["spec"].get("suspend"), 300)

@@ -41,9 +41,9 @@ def test_the_policy_that_the_readme_applies_moves_shares_within_a_minute_and_a_h
         ),
     )
 
-    wait_for("the shares of every node have moved", lambda: _requests(scene), _have_moved, 90)
+    wait_for("the shares of every node have moved", lambda: _requests(scene), _have_moved)
     # A guard may hold back a raise: 262 of 300 were seen, when a raise by 8 % was below the least change of 10 %.
-    requests = wait_for("each node's add up to about what they were", lambda: _requests(scene), _add_up, 30)
+    requests = wait_for("each node's add up to about what they were", lambda: _requests(scene), _add_up)
     print(scene.kubectl.run("get", "growth", "-n", scene.namespace))
     ordered = sorted(requests, key=lambda name: requests[name])
     weights = {name: scene.kubectl.cpu_weight(scene.namespace, pod) for name, pod in _pods(scene).items()}

@@ -46,7 +46,7 @@ def test_trainings_go_through_every_mode_and_get_back_the_cpu_they_came_with(
     _limits_move_down_to_the_kernel(scene)
     _growth_is_reported(scene)
     scene.kubectl.apply(scene.training(SHORT, SHORT_STEPS, large, limit), namespace=scene.namespace)
-    wait_for("it is seen", scene.growths, lambda seen: SHORT in seen, 120)
+    wait_for("it is seen", scene.growths, lambda seen: SHORT in seen)
     _the_end_of_a_training_can_be_waited_for(scene)
     _deleting_the_policy_gives_the_cpu_back(scene)
 

@@ -117,18 +117,18 @@ def test_an_alert_freezes_a_namespace_until_it_is_resolved(
         resources={"control": "limits", "cpu": {"min": "100m"}},
         behaviour={"intervalSeconds": INTERVAL_SECONDS, "cooldownSeconds": 0},
     )
-    whole = wait_for("it has the whole node", lambda: limits(scene), lambda seen: seen[FIRST] > CAME_WITH, 90)
+    whole = wait_for("it has the whole node", lambda: limits(scene), lambda seen: seen[FIRST] > CAME_WITH)
 
     started = time.time()
     alertmanager.fire(labels, started, summary="checkpoints take minutes")
-    [made] = wait_for("the alert has made a Freeze", lambda: freezes(scene), bool, 30)
+    [made] = wait_for("the alert has made a Freeze", lambda: freezes(scene), bool)
     print(f"stored {time.time() - started:.2f} s after the alert: {made['metadata']['name']} {made['spec']}")
     scene.start(reporting(scene, SECOND, node))
-    wait_for("it is frozen", lambda: managed(scene, SECOND), lambda seen: seen == ("False", "Frozen"), 60)
+    wait_for("it is frozen", lambda: managed(scene, SECOND), lambda seen: seen == ("False", "Frozen"))
     time.sleep(2 * INTERVAL_SECONDS + 5)
     assert limits(scene) == {**whole, SECOND: CAME_WITH}
     assert managed(scene, FIRST) == ("False", "Frozen")
-    wait_for("it says that it is in force", lambda: freezes(scene)[0].get("status"), bool, 10)
+    wait_for("it says that it is in force", lambda: freezes(scene)[0].get("status"), bool)
     assert freezes(scene)[0]["status"]["state"] == "InForce"
     said = subprocess.run(
         [sys.executable, "-m", "slopewise", "status", "--kubeconfig", str(scene.kubectl.kubeconfig)],
@@ -141,9 +141,9 @@ def test_an_alert_freezes_a_namespace_until_it_is_resolved(
 
     resolved = time.time()
     alertmanager.resolve(labels, started)
-    wait_for("the Freeze has ended", lambda: freezes(scene), lambda seen: not seen, 30)
+    wait_for("the Freeze has ended", lambda: freezes(scene), lambda seen: not seen)
     half = whole[FIRST] // 2
-    wait_for("changes go on", lambda: limits(scene), lambda seen: set(seen.values()) == {half}, 90)
+    wait_for("changes go on", lambda: limits(scene), lambda seen: set(seen.values()) == {half})
     print(f"changed {time.time() - resolved:.1f} s after the alert was resolved")
     notes = [event["message"] for event in scene.kubectl.get("events", "-n", "default")["items"]
              if event["reason"] in ("Frozen", "Unfrozen") and scene.namespace in event["message"]]  # fmt: skip

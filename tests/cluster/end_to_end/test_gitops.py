@@ -79,7 +79,7 @@ def limits(kubectl: Kubectl, namespace: str) -> dict[str, str]:
 
 def wait_for_limits(kubectl: Kubectl, namespace: str, cpu: str) -> None:
     wanted = dict.fromkeys(PODS, cpu)
-    wait_for(f"limits of {cpu}", lambda: limits(kubectl, namespace), lambda seen: seen == wanted, 90)
+    wait_for(f"limits of {cpu}", lambda: limits(kubectl, namespace), lambda seen: seen == wanted)
 
 
 def the_repository(image: str, prometheus_url: str) -> dict[str, str | None]:
@@ -128,7 +128,7 @@ def test_flux_installs_it_keeps_a_broken_release_out_and_prunes_in_the_right_ord
         flux.kustomization("policies", "./cluster/policies", depends_on=["slopewise"], **of_the_page())
         wait_for("the policy waits", lambda: flux.ready("policies"), lambda one: "dependency" in one.get("message", ""))
         flux.kustomization("slopewise", "./cluster/slopewise", timeout_seconds=120)
-        flux.wait_applied("slopewise", revision, 180)
+        flux.wait_applied("slopewise", revision)
         flux.wait_applied("policies", revision)
         assert limits(kubectl, namespace) == dict.fromkeys(PODS, "300m")
 

@@ -53,14 +53,14 @@ def test_one_policy_resizes_and_moves_and_no_step_is_lost(scene: Scene, two_node
     old_pods = pod_names(scene.pods())
 
     wait_for("FlowCon changes the weights of trainings", lambda: _requests(scene), _some_changed, 200)
-    wait_for("an event of it", lambda: scene.reasons_of_events("TrainingPolicy"), lambda seen: "Resized" in seen, 30)
-    wait_for("the reasons are of both policies", lambda: _reasons(scene), _of_both, 120)
+    wait_for("an event of it", lambda: scene.reasons_of_events("TrainingPolicy"), lambda seen: "Resized" in seen)
+    wait_for("the reasons are of both policies", lambda: _reasons(scene), _of_both)
 
     moved = wait_for("SpeCon moves a training", lambda: moved_to(scene, large, TOGETHER), bool, 400)
 
     name, new_pod = next(iter(moved.items()))
     check_unbroken_steps(scene, old_pods[name], new_pod)
-    wait_for("its history has its move", lambda: _actions(scene, name), lambda actions: "Move" in actions, 60)
+    wait_for("its history has its move", lambda: _actions(scene, name), lambda actions: "Move" in actions)
     assert "Resize" in {action for other in TOGETHER for action in _actions(scene, other)}
     _both_are_stored(scene)
     print(scene.kubectl.run("get", "growth", "-n", scene.namespace, "-o", "wide"))

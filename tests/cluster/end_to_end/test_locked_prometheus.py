@@ -95,11 +95,11 @@ def test_a_password_that_rotates_holds_passes_until_the_secret_has_it(
     server, _ = locked
     scene.start(scene.training("digits-mlp", 9000, two_nodes[0], "1"))
     scene.obey("Recommend", behaviour={"intervalSeconds": 20})
-    wait_for("its loss", scene.growths, lambda found: "loss" in found.get("digits-mlp", {}).get("status", {}), 120)
+    wait_for("its loss", scene.growths, lambda found: "loss" in found.get("digits-mlp", {}).get("status", {}))
     replica = _replica(scene.kubectl)
 
     server.let_in("second-password")
-    reported = wait_for("the pass is held", lambda: _ready(scene), lambda ready: ready["status"] == "False", 60)
+    reported = wait_for("the pass is held", lambda: _ready(scene), lambda ready: ready["status"] == "False")
     assert reported["reason"] == "CannotObserve"
     assert (
         "/shared answered 401 (Unauthorized); correct basic_auth in /etc/slopewise-prometheus/" in reported["message"]
@@ -107,7 +107,7 @@ def test_a_password_that_rotates_holds_passes_until_the_secret_has_it(
 
     (folder / "password").write_text("second-password\n")
     scene.kubectl.run("apply", "--server-side", "-k", str(folder))
-    wait_for("it goes on", lambda: _ready(scene), lambda ready: ready["status"] == "True", 180)
+    wait_for("it goes on", lambda: _ready(scene), lambda ready: ready["status"] == "True")
     assert _replica(scene.kubectl) == replica, "without a restart"
     shown = reported["message"] + scene.kubectl.run("logs", DEPLOYMENT, "-n", SYSTEM, "--tail=-1")
     for kind in ("trainingpolicies", "events", "jobgrowths", "pods"):

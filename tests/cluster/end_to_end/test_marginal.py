@@ -98,9 +98,9 @@ def _weights_follow_the_order_to_the_kernel(scene: Scene) -> None:
         )
 
     # Statuses are written beside the pass: those of this one may come after its weights.
-    wait_for("each reason is one of the policy's, or a guard's", lambda: _reasons(scene), explained, 120)
+    wait_for("each reason is one of the policy's, or a guard's", lambda: _reasons(scene), explained)
     print(scene.kubectl.run("get", "growth", "-n", scene.namespace))
-    wait_for("it is an event", lambda: scene.reasons_of_events("TrainingPolicy"), lambda seen: "Resized" in seen, 60)
+    wait_for("it is an event", lambda: scene.reasons_of_events("TrainingPolicy"), lambda seen: "Resized" in seen)
 
 
 def _reasons(scene: Scene) -> dict[str, str]:
@@ -158,7 +158,7 @@ def _a_new_leader_goes_on(scene: Scene, before: dict[str, JobMemory]) -> None:
     def is_later(memories: dict[str, JobMemory]) -> bool:
         return all(_learnt(memories[name])[0].sampled_at_seconds > restarted_at for name in scene.running())
 
-    after = wait_for("points of the new leader", lambda: _memories(scene), is_later, 120)
+    after = wait_for("points of the new leader", lambda: _memories(scene), is_later)
     for name in scene.running():
         (old_points, old), (points, state) = _learnt(before[name]), _learnt(after[name])
         # Neighbouring points are averaged where there are too many: the first that is kept stays.

@@ -145,7 +145,7 @@ def test_a_released_job_makes_room_for_a_pod_that_did_not_fit_and_gets_its_reque
         lambda pod: request_bytes(pod) < wanted * MIB and reported_bytes(pod) == request_bytes(pod),
         60,
     )
-    wait_for("the other pod runs", lambda: kubectl.get("pod", OTHER, "-n", namespace), is_ready, 60)
+    wait_for("the other pod runs", lambda: kubectl.get("pod", OTHER, "-n", namespace), is_ready)
     status = wait_for(
         "the status says so",
         lambda: scene.growths()[TRAINING]["status"],

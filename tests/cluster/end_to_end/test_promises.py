@@ -50,14 +50,14 @@ STEADY_RATIO = 0.12
 def test_dqoes_brings_response_times_to_their_objectives(scene: Scene, two_nodes: tuple[str, str]) -> None:
     _, node = two_nodes
     scene.start(*(scene.served_model(name, node, f"{HALF_MILLICORES}m") for name in SERVED_CORES))
-    before = wait_for("responses are counted", lambda: responses(scene, 20), lambda seen: len(seen) == 2, 90)
+    before = wait_for("responses are counted", lambda: responses(scene, 20), lambda seen: len(seen) == 2)
     objectives = {name: before[name] * HALF_MILLICORES / 1000 / cores for name, cores in SERVED_CORES.items()}
     for name in scene.pods():
         scene.annotate(name, f"slopewise.dev/qoe-seconds={objectives[name]:.4g}")
     assert not _kept(before, objectives)
 
     scene.obey("Auto", policy={"name": "dqoes"}, resources=RESOURCES, behaviour=BEHAVIOUR)
-    wait_for("limits have moved", lambda: _limits(scene), lambda seen: HALF_MILLICORES not in seen.values(), 90)
+    wait_for("limits have moved", lambda: _limits(scene), lambda seen: HALF_MILLICORES not in seen.values())
     moved_at = monotonic()
 
     def look() -> tuple[float, dict[str, float]]:

@@ -60,7 +60,7 @@ def test_the_readmes_commands_show_growth_then_move_cpu_and_give_it_back(
 
     _run(kubectl, CANARY, scene.namespace)
     _run(kubectl, AUTO, scene.namespace)
-    wait_for("the shares have moved", lambda: _weights(scene), lambda seen: len(set(seen.values())) > 1, 180)
+    wait_for("the shares have moved", lambda: _weights(scene), lambda seen: len(set(seen.values())) > 1)
     assert set(_requests(scene).values()) != {REQUEST}
     kubectl.run("delete", "-f", str(ROOT / POLICY[-1]), "--timeout=90s")
     assert set(_requests(scene).values()) == {REQUEST}

@@ -70,7 +70,7 @@ class Answers:
 @pytest.mark.faults
 def test_an_objective_is_kept_beside_a_training(scene: Scene, two_nodes: tuple[str, str]) -> None:
     start(scene, two_nodes, *HEAVY, rate=RATE)
-    before = wait_for("responses are timed", lambda: answers(scene), is_timed, 90)
+    before = wait_for("responses are timed", lambda: answers(scene), is_timed)
     assert before.ok_seconds is not None
     objective = before.ok_seconds / MISSED_RATIO
     ask_for(scene, objective)
@@ -81,7 +81,7 @@ def test_an_objective_is_kept_beside_a_training(scene: Scene, two_nodes: tuple[s
         is_faster = after.ok_seconds is not None and after.ok_seconds <= objective * (1 + TOLERANCE_RATIO)
         return is_faster and class_of(scene, SERVER) in ("S", "G")
 
-    wait_for("the objective is kept", kept, bool, 150)
+    wait_for("the objective is kept", kept, bool)
     after, limits = answers(scene), limits_of(scene)
     show(scene, f"{objective:.3f} s asked; before {before}; after {after}; limits {limits}")
     assert limits[SERVER] > HALF_MILLICORES > limits[TRAINING] >= FLOOR_MILLICORES
@@ -95,7 +95,7 @@ def test_a_server_that_is_offered_too_much_is_unsatisfiable_and_starves_no_job(
     start(scene, two_nodes, "--max-in-flight", str(MAX_IN_FLIGHT), rate=OVERLOAD_RATE)
     ask_for(scene, OVERLOADED_OBJECTIVE_SECONDS)
     scene.obey("Auto", **DQOES)
-    wait_for("it is out of reach", lambda: class_of(scene, SERVER), lambda seen: seen == "unsatisfiable", 120)
+    wait_for("it is out of reach", lambda: class_of(scene, SERVER), lambda seen: seen == "unsatisfiable")
     seen, limits = answers(scene), limits_of(scene)
     show(scene, f"{OVERLOADED_OBJECTIVE_SECONDS} s asked; {seen}; limits {limits}")
     assert seen.ok_seconds is not None
@@ -108,12 +108,12 @@ def test_a_server_that_is_offered_too_much_is_unsatisfiable_and_starves_no_job(
 @pytest.mark.faults
 def test_a_server_that_hangs_is_not_judged_by_its_last_responses(scene: Scene, two_nodes: tuple[str, str]) -> None:
     start(scene, two_nodes, "--max-in-flight", str(MAX_IN_FLIGHT), "--hang-after", "50", rate=RATE)
-    before = wait_for("responses are timed", lambda: answers(scene), is_timed, 90)
+    before = wait_for("responses are timed", lambda: answers(scene), is_timed)
     assert before.ok_seconds is not None
     ask_for(scene, before.ok_seconds)
     scene.obey("Auto", **DQOES)
-    wait_reason(scene, "it is timed", " s of ", 60)
-    reason = wait_reason(scene, "it is no longer timed", "no responses for", 150)
+    wait_reason(scene, "it is timed", " s of ")
+    reason = wait_reason(scene, "it is no longer timed", "no responses for")
     seen = answers(scene)
     show(scene, f"before {before}; {reason}; {seen}; limits {limits_of(scene)}")
     assert "requests that wait:" in reason
@@ -128,7 +128,7 @@ def test_a_server_that_hangs_is_not_judged_by_its_last_responses(scene: Scene, t
     assert condition(status, MISSED)["reason"] == "Unanswered"
     assert re.match(r"no request succeeded in \d+ s while \d+ are in flight", condition(status, MISSED)["message"])
     assert status["tookSeconds"] >= BEHAVIOUR["intervalSeconds"] * 0.9
-    wait_for("an event of it", lambda: scene.reasons_of_events("Pod"), lambda seen: MISSED in seen, 30)
+    wait_for("an event of it", lambda: scene.reasons_of_events("Pod"), lambda seen: MISSED in seen)
     limits = limits_of(scene)
     assert limits[TRAINING] >= HALF_MILLICORES * 0.9  # the share stays even: no CPU cures a hang
     assert limits[SERVER] >= HALF_MILLICORES * 0.9
@@ -139,15 +139,15 @@ def test_a_server_that_hangs_is_not_judged_by_its_last_responses(scene: Scene, t
 @pytest.mark.faults
 def test_a_server_that_errs_does_not_pass_for_a_fast_one(scene: Scene, two_nodes: tuple[str, str]) -> None:
     start(scene, two_nodes, *HEAVY, "--fail-ratio", "0.5", rate=2 * RATE)
-    before = wait_for("responses are timed", lambda: answers(scene), is_timed, 90)
+    before = wait_for("responses are timed", lambda: answers(scene), is_timed)
     assert before.ok_seconds is not None
     assert before.all_seconds is not None
     objective = before.ok_seconds / MISSED_RATIO
     assert before.all_seconds < objective < before.ok_seconds  # all together look as if it were kept
     ask_for(scene, objective)
     scene.obey("Auto", **DQOES)
-    reason = wait_reason(scene, "its errors are named", "of responses fail", 90)
-    wait_for("it gets more", lambda: limits_of(scene)[SERVER], lambda limit: limit > HALF_MILLICORES, 90)
+    reason = wait_reason(scene, "its errors are named", "of responses fail")
+    wait_for("it gets more", lambda: limits_of(scene)[SERVER], lambda limit: limit > HALF_MILLICORES)
     show(scene, f"{objective:.3f} s asked; before {before}; {reason}; limits {limits_of(scene)}")
 
 
@@ -217,7 +217,7 @@ def condition(status: Json, kind: str) -> Json:
     return found
 
 
-def wait_reason(scene: Scene, what: str, part: str, seconds: float) -> str:
+def wait_reason(scene: Scene, what: str, part: str, seconds: float = 180) -> str:
     """The server's reason once it contains `part`."""
 
     def look() -> str:

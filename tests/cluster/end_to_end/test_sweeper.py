@@ -33,7 +33,7 @@ def no_controller(kubectl: Kubectl, controller: Installation, testbed_settings: 
     kubectl.run("apply", "--server-side", "-k", component)
     try:
         kubectl.run("scale", DEPLOYMENT, "-n", SYSTEM, "--replicas=0")
-        wait_for("no replica leads", lambda: controllers(kubectl), lambda pods: not pods, 60)
+        wait_for("no replica leads", lambda: controllers(kubectl), lambda pods: not pods)
         yield
     finally:
         kubectl.run("delete", "-k", component)
@@ -110,7 +110,7 @@ def test_everything_that_is_in_mid_move_goes_on_within_two_minutes_although_no_c
 
     gateway.after = kill_when_all_are_begun
     trainings.start(left, gang, several)
-    wait_for("the controller is killed", controller.is_running, lambda runs: not runs, 60)
+    wait_for("the controller is killed", controller.is_running, lambda runs: not runs)
     killed_at = time.monotonic()
     first, second = diaries(several)  # which is made when the first one runs, and then waits for as long
     try:

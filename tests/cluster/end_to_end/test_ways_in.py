@@ -92,7 +92,7 @@ def test_each_way_in_is_scraped_seen_in_growth_and_managed_to_the_end(scene: Sce
             loss and progress and state == "Training" for loss, progress, state in seen.values()
         )
 
-    wait_for("each way in shows its loss and its progress", reported, all_are, 120)
+    wait_for("each way in shows its loss and its progress", reported, all_are)
     pods = {pod["metadata"]["name"]: name for name, pod in scene.pods().items()}
     planned = {
         pods[pod]: plan for pod, plan in scene.query(f'training_steps_planned{{pod=~"{"|".join(pods)}"}}').items()

@@ -142,7 +142,7 @@ def test_without_the_api_server_a_controller_starts_waits_and_says_for_what(stag
     stage.pods("a")
     stage.policy()
     controller = stage.controller(gateway, leading=False)
-    said = wait_for("it says what it waits for", controller.readiness, lambda text: "waiting for" in text, 60)
+    said = wait_for("it says what it waits for", controller.readiness, lambda text: "waiting for" in text)
     assert "trainingpolicies" in said
     assert controller.is_running()
     gateway.before = lambda _: None
@@ -170,7 +170,7 @@ def test_an_api_server_that_hangs_for_15_seconds_costs_no_job_a_second_resize(
     finally:
         faults.resume("kube-apiserver")
     successor = stage.controller(other)
-    stage.wait_for_limits({"a": 2000}, seconds=90)
+    stage.wait_for_limits({"a": 2000})
     successor.wait_for_passes(1)
     assert written_too_late(gateway, deadline) == []
     assert stage.resized["a"] == 1
@@ -189,7 +189,7 @@ def test_a_restart_of_the_api_server_changes_nothing(stage: Stage, faults: Fault
     stage.resized.clear()
     faults.restart("kube-apiserver")
     looks = ("get", "--raw", "/readyz")
-    wait_for("the API server is back", lambda: stage.kubectl.attempt(*looks), lambda seen: seen.returncode == 0, 90)
+    wait_for("the API server is back", lambda: stage.kubectl.attempt(*looks), lambda seen: seen.returncode == 0)
     if not controller.is_running():  # it was away for longer than the lease allows
         assert controller.wait_until_ended() == 1
         controller = stage.controller(gateway)

@@ -43,7 +43,7 @@ def rounds(chain: Chain, moment: str, act: Callable[[], object], is_done: Callab
 
     chain.begin()
     act()
-    wait_for("all writes", is_over, bool, 60)
+    wait_for("all writes", is_over, bool)
     writes = Counter(request.kind for request in chain.gateway.requests if request.acts)
     assert sum(writes.values()) <= MAX_WRITES
     yield UNDISTURBED
@@ -52,7 +52,7 @@ def rounds(chain: Chain, moment: str, act: Callable[[], object], is_done: Callab
             chain.begin()
             chain.kill_at(partial(is_of, kind), number, moment)
             act()
-            wait_for(f"{kind} {number}", is_over, bool, 60)
+            wait_for(f"{kind} {number}", is_over, bool)
             chain.disarm()
             if chain.killed_at is not None:
                 chain.take_over()

@@ -30,7 +30,7 @@ def kubelet_back(stage: Stage, faults: Faults, alone: None) -> Iterator[None]:
     yield
     faults.resume(KUBELET)
     look = ("node", NODE)
-    wait_for(f"{NODE} is ready", lambda: stage.kubectl.get(*look)["status"]["conditions"], _is_ready, 90)
+    wait_for(f"{NODE} is ready", lambda: stage.kubectl.get(*look)["status"]["conditions"], _is_ready)
 
 
 def _is_ready(conditions: list[dict[str, str]]) -> bool:
@@ -80,8 +80,8 @@ def test_nothing_is_restored_and_nothing_shown_as_in_effect_while_a_kubelet_is_d
     assert controller.metric("slopewise_restore_pending_pods", name=policy) == 1
     assert controller.metric("slopewise_unconfirmed_pods", job_node=NODE) == 1
 
-    stage.wait_for_growth("a", "InEffect", "KubeletBehind", 120)
-    stage.wait_for_event("a", "RestoreDeferred", "the API server has accepted limit 300m", 120)
+    stage.wait_for_growth("a", "InEffect", "KubeletBehind")
+    stage.wait_for_event("a", "RestoreDeferred", "the API server has accepted limit 300m")
     condition = stage.wait_for_condition("Degraded", "CannotDoAll")
     assert f"accepted CPU is not in effect on {NODE} (1 pod)" in condition["message"]
     assert "Restored" not in [reason for reason, _ in stage.events("a")]
@@ -121,5 +121,5 @@ def test_a_policy_that_is_deleted_waits_a_minute_for_a_kubelet_that_is_down_and_
     assert "Restored" not in [reason for reason, _ in stage.events("a")]
 
     faults.resume(KUBELET)
-    stage.wait_for_event("a", "Restored", seconds=120)
+    stage.wait_for_event("a", "Restored")
     assert stage.kubectl.cpu_quota_microseconds(stage.namespace, "a") == 30_000

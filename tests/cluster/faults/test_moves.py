@@ -76,7 +76,7 @@ def test_a_job_is_moved_only_after_its_namespace_has_opted_in(moves: MovingStage
     controller = moves.controller(to="")
 
     words = f"its namespace {namespace} does not opt in to moves; label it {MOVES_LABEL}={MOVES_ALLOWED}"
-    wait_for("why it stays", lambda: moves.reported(controller, "plain"), lambda text: words in text, 60)
+    wait_for("why it stays", lambda: moves.reported(controller, "plain"), lambda text: words in text)
     moves.check_unmoved("plain")
 
     kubectl.run("label", "namespace", namespace, f"{MOVES_LABEL}={MOVES_ALLOWED}")
@@ -105,7 +105,7 @@ def test_trainers_that_end_badly_are_moved_once_and_never_again(moves: MovingSta
         "one crashes again and again", lambda: trainings.diary("crashes").entries("begins"), lambda it: len(it) > 2
     )
     for name, words in {"ignores": LOST, "exits": LOST, "crashes": "crashed on resume: "}.items():
-        wait_for(f"what {name} did", partial(moves.events, name, "MoveFailed"), bool, 60)
+        wait_for(f"what {name} did", partial(moves.events, name, "MoveFailed"), bool)
         (harm,) = moves.events(name, "MoveFailed")
         assert words in harm
         assert harm.endswith("; it is not moved again")

@@ -27,7 +27,7 @@ def test_what_comes_back_behind_a_gate_is_evicted_and_placed_and_the_rest_stays(
     trainings.start(*jobs, trainings.stateful_set("set"), on_failure, ungated)
 
     for name in ("owned", "set", *plain):
-        moves.wait_moved(name, seconds=90)
+        moves.wait_moved(name)
     controller.wait_for_passes(2)
 
     moves.check_unmoved("on-failure", "ungated")

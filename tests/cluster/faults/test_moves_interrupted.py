@@ -45,7 +45,7 @@ def test_a_job_that_its_user_suspends_in_mid_move_says_so_and_holds_up_no_other(
     )
     moves.controller(gateway, at_once=1)
 
-    moves.wait_moved("b", seconds=60)
+    moves.wait_moved("b")
 
     growth = wait_for(
         "its JobGrowth says so", lambda: moves.stage.growth("a"), lambda seen: seen.get("state") == "Suspended", 30
@@ -57,10 +57,10 @@ def test_a_job_that_its_user_suspends_in_mid_move_says_so_and_holds_up_no_other(
     assert trainings.live_pods("a") == []
 
     set_suspended(user, moves, "a", False)
-    trainings.wait_for_life("a", 1, seconds=60)
+    trainings.wait_for_life("a", 1)
     trainings.wait_for_steps("a")
     trainings.diary("a").check()
-    wait_for("it trains again", lambda: moves.stage.growth("a").get("state"), lambda state: state == "Training", 60)
+    wait_for("it trains again", lambda: moves.stage.growth("a").get("state"), lambda state: state == "Training")
 
 
 def test_a_job_whose_new_node_is_drained_is_released_and_its_history_says_so(moves: MovingStage) -> None:
@@ -73,7 +73,7 @@ def test_a_job_whose_new_node_is_drained_is_released_and_its_history_says_so(mov
     moves.wait_until_pinned("a")
 
     with drained(moves, THERE, "job-name=a"):
-        trainings.wait_for_life("a", 2, HERE, 120)
+        trainings.wait_for_life("a", 2, HERE)
         moves.wait_until_free("a")
         seen = wait_for(
             "its history says so",

@@ -34,7 +34,7 @@ def kill_and_check(
     trainings, kind, name = moves.trainings, workload["kind"], workload["metadata"]["name"]
     chain.kill_at(is_meant, 0, moment)
     trainings.start(workload)
-    wait_for(f"{name}: the leader is killed", chain.leader.is_running, lambda runs: not runs, 60)
+    wait_for(f"{name}: the leader is killed", chain.leader.is_running, lambda runs: not runs)
     chain.take_over()
     trainings.wait_for_life(name, 1, THERE, FREED_WITHIN_SECONDS)
     trainings.wait_for_steps(name)
@@ -99,7 +99,7 @@ def test_a_sweeper_resumes_a_job_that_was_left_suspended_when_no_controller_is_t
     trainings.start(trainings.job("left"))
     controller = moves.controller(gateway)
     gateway.after = Once(suspends, controller.kill)
-    wait_for("the controller is killed", controller.is_running, lambda runs: not runs, 60)
+    wait_for("the controller is killed", controller.is_running, lambda runs: not runs)
     wait_for("no pod is left", lambda: trainings.live_pods("left"), lambda pods: not pods)
     assert moves.is_suspended("left")
 

@@ -45,7 +45,7 @@ def live_pods(moves: MovingStage, workload: Json) -> list[Json]:
     return moves.trainings.live_pods(workload["metadata"]["name"], LABELS[workload["kind"]])
 
 
-def has_moved(moves: MovingStage, workload: Json, seconds: float = 120.0) -> None:
+def has_moved(moves: MovingStage, workload: Json, seconds: float = 180) -> None:
     """Each of its pods goes on there and has lost no step, and no pod is too many."""
     for name in diaries(workload):
         moves.trainings.wait_for_life(name, 1, THERE, seconds)
@@ -93,7 +93,7 @@ def test_a_move_of_several_pods_that_is_cut_short_is_finished_by_the_next_leader
     workload = made(moves, kind, "several")
     chain.kill_at(is_meant, number, "after")
     moves.trainings.start(workload)
-    wait_for("the leader is killed", chain.leader.is_running, lambda runs: not runs, 60)
+    wait_for("the leader is killed", chain.leader.is_running, lambda runs: not runs)
     chain.take_over()
     has_moved(moves, workload)
 
@@ -107,7 +107,7 @@ def test_a_set_that_its_user_scales_to_nothing_in_mid_move_says_so_and_holds_up_
     moves.controller(gateway, place=HERE, at_once=1)
     trainings.start(several, other)
 
-    moves.wait_moved("b-other", seconds=120)
+    moves.wait_moved("b-other")
 
     growth = wait_for(
         "it says so", lambda: moves.stage.growth("a-several"), lambda seen: seen.get("state") == "Suspended", 60
@@ -118,7 +118,7 @@ def test_a_set_that_its_user_scales_to_nothing_in_mid_move_says_so_and_holds_up_
     moves.stage.kubectl.run(*scale, "--replicas=2")
     for name in diaries(several):
         before = len(trainings.diary(name).lives)
-        trainings.wait_for_life(name, before, seconds=90)
+        trainings.wait_for_life(name, before)
         trainings.wait_for_steps(name)
         trainings.diary(name).check()
 
@@ -138,7 +138,7 @@ def test_a_target_with_room_for_one_of_two_lets_both_go_on(moves: MovingStage, k
     moves.controller(gateway, place=HERE)
     moves.trainings.start(workload)
     for name in diaries(workload):
-        moves.trainings.wait_for_life(name, 1, seconds=150)
+        moves.trainings.wait_for_life(name, 1)
         moves.trainings.wait_for_steps(name)
         moves.trainings.diary(name).check()
     wait_for("its history says so", lambda: str(moves.stage.growth("several").get("history")), _has_released)
@@ -194,6 +194,6 @@ def test_a_set_that_is_rolled_out_again_in_mid_move_comes_up_with_its_new_templa
         trainings.diary(name).check()
     pods = live_pods(moves, several)
     assert len(pods) == 2
-    wait_for("both are reported", lambda: resumed(moves, "several"), lambda slots: slots == {"0", "1"}, 90)
+    wait_for("both are reported", lambda: resumed(moves, "several"), lambda slots: slots == {"0", "1"})
     wait_for("it trains", lambda: moves.stage.growth("several"), lambda seen: seen["state"] == "Training")
     assert "move" not in moves.stage.growth("several")

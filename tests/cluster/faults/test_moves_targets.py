@@ -53,7 +53,7 @@ def test_a_target_that_takes_no_more_in_between_lets_the_job_go_on_where_there_i
 
         gateway.before = Once(resumes, change)
         controller = moves.controller(gateway)
-        moves.wait_moved("a", node=HERE, seconds=90)
+        moves.wait_moved("a", node=HERE)
         moves.wait_until_free("a")
         controller.wait_for_passes(1)
         assert THERE in moves.reported(controller, "a")
@@ -65,7 +65,7 @@ def test_a_target_that_is_gone_in_between_lets_the_job_go_on_elsewhere(moves: Mo
     trainings.start(trainings.job("a"))
     gateway.before = Once(resumes, lambda: moves.stage.kubectl.run("delete", "node", ghost))
     moves.controller(gateway, to=ghost)
-    moves.wait_moved("a", node=HERE, seconds=90)
+    moves.wait_moved("a", node=HERE)
     moves.wait_until_free("a")
 
 
@@ -74,7 +74,7 @@ def test_a_job_whose_node_is_lost_after_the_move_is_not_tied_to_it(moves: Moving
     trainings = moves.trainings
     trainings.start(trainings.job("a"))
     moves.controller(to=ghost)
-    pod = wait_for("its pod is on the ghost", lambda: moves.pod_on("a", ghost), bool, 60)
+    pod = wait_for("its pod is on the ghost", lambda: moves.pod_on("a", ghost), bool)
     container = {
         "name": "trainer",
         "ready": True,
@@ -92,7 +92,7 @@ def test_a_job_whose_node_is_lost_after_the_move_is_not_tied_to_it(moves: Moving
 
     moves.stage.kubectl.run("delete", "node", ghost)
 
-    moves.wait_moved("a", node=HERE, seconds=120)
+    moves.wait_moved("a", node=HERE)
     moves.wait_until_free("a")
 
 

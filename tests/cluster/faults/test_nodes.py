@@ -19,7 +19,7 @@ def node_back(stage: Stage, faults: Faults, alone: None) -> Iterator[None]:
     yield
     faults.resume(LOST)
     look = ("node", LOST)
-    wait_for(f"{LOST} is back", lambda: _is_ready(stage.kubectl.get(*look)), bool, 90)
+    wait_for(f"{LOST} is back", lambda: _is_ready(stage.kubectl.get(*look)), bool)
 
 
 def _is_ready(node: dict[str, object]) -> bool:
@@ -39,7 +39,7 @@ def test_jobs_of_a_lost_node_are_left_alone_and_hold_no_policy_back(stage: Stage
     controller = stage.controller()
     stage.wait_for_limits({"here": 2000, "there": 1000})
     faults.stop(LOST)
-    status = stage.wait_for_growth("there", "Managed", "Ineligible", 120)
+    status = stage.wait_for_growth("there", "Managed", "Ineligible")
     assert f"node {LOST} is not ready" in status["reason"] or "the pod is being deleted" in status["reason"]
     controller.wait_for_passes(1)
     assert stage.limits() == {"here": 2000, "there": 1000}

@@ -110,9 +110,9 @@ def test_a_container_that_crashes_again_and_again_is_changed_once_and_given_back
     stage.pods("b")
     stage.policy()
     stage.controller()
-    stage.wait_for_event("a", "Regressed", "restarted", 120)
-    stage.wait_for_limits({"a": 300}, 120)
-    wait_for("it crashes on", lambda: _restarts(stage.pod("a")), lambda seen: seen >= 3, 120)
+    stage.wait_for_event("a", "Regressed", "restarted")
+    stage.wait_for_limits({"a": 300})
+    wait_for("it crashes on", lambda: _restarts(stage.pod("a")), lambda seen: seen >= 3)
     assert stage.resized["a"] == 2
     assert stage.limits("a") == {"a": 300}
 
@@ -131,4 +131,4 @@ def test_a_pod_that_leaves_the_selector_gets_its_cpu_back(stage: Stage) -> None:
     stage.kubectl.run("label", "pod", "a", "leave=true", "-n", stage.namespace)
     stage.wait_for_limits({"a": 300, "b": 2000})
     stage.kubectl.wait_gone("jobgrowth", "a", stage.namespace)
-    assert controller.metric("slopewise_restores_total", outcome="restored") == 1
+    controller.wait_for_metric("slopewise_restores_total", lambda seen: seen == 1, outcome="restored")

@@ -34,7 +34,7 @@ def test_what_no_schema_can_see_is_said_by_the_policy_itself(stage: Stage) -> No
     assert found["status"] == "False"
     assert "spec.behaviour.intervalSeconds: 2 s is less than 4 scrapes of 1 s" in found["message"]
     assert stage.wait_for_event(stage.name("policy"), "InvalidSpec", "write 4 or more")
-    wait_for("it is counted", lambda: controller.metric("slopewise_policies", condition="refused"), lambda it: it == 1)
+    controller.wait_for_metric("slopewise_policies", lambda seen: seen == 1, condition="refused")
     stage.pods("b")  # no policy manages it
     assert stage.limits() == {"a": 2000, "b": 300}
     stage.policy()
@@ -88,7 +88,7 @@ def test_leaving_auto_gives_everything_back_and_lets_the_policy_go(stage: Stage)
     stage.wait_for_event("a", "Restored")
     stage.wait_for_condition("Ready", "ModeRecommend")
     wait_for("nothing is kept", stage.originals, lambda seen: seen == {})
-    assert controller.metric("slopewise_restores_total", outcome="restored") == 2
+    controller.wait_for_metric("slopewise_restores_total", lambda seen: seen == 2, outcome="restored")
     finalizers = ("get", "trainingpolicy", stage.name("policy"), "-o", "jsonpath={.metadata.finalizers}")
     wait_for("it can go without us", lambda: stage.kubectl.run(*finalizers), lambda seen: not seen)
     controller.kill()
@@ -184,7 +184,7 @@ def test_a_restarted_controller_remembers_everything(stage: Stage, trainers: Tra
     stage.policy(policy={"name": "flowcon"}, behaviour={"intervalSeconds": 20})
     controller = stage.controller(scrape_seconds=SCRAPE_SECONDS)
     names = ("falling", "converged")
-    wait_for("both are measured", lambda: [stage.growth(name) for name in names], _have_growth, 150)
+    wait_for("both are measured", lambda: [stage.growth(name) for name in names], _have_growth)
     assert controller.stop() == 0
     before = {name: _remembered(stage, name) for name in names}
     again = stage.controller(scrape_seconds=SCRAPE_SECONDS)

@@ -87,9 +87,9 @@ def test_forged_and_hostile_series_win_nothing_and_break_nothing(stage: Stage, t
     stage.kubectl.wait_running(stage.namespace, "victim", "liar")
     stage.policy(behaviour=MEASURED)
     controller = stage.controller(scrape_seconds=SCRAPE_SECONDS)
-    victim = wait_for("its loss", lambda: stage.growth("victim"), lambda seen: "loss" in seen, 90)
+    victim = wait_for("its loss", lambda: stage.growth("victim"), lambda seen: "loss" in seen)
     assert victim["loss"] == pytest.approx(0.1)
-    liar = wait_for("the liar's", lambda: stage.growth("liar"), lambda seen: "loss" in seen, 90)
+    liar = wait_for("the liar's", lambda: stage.growth("liar"), lambda seen: "loss" in seen)
     assert liar["loss"] == 7
     growths = stage.kubectl.run("get", "jobgrowths", "-n", stage.namespace, "-o", "json")
     assert len(growths) < 40_000
@@ -122,7 +122,7 @@ def test_trainings_that_report_no_loss_are_named_with_the_cause(stage: Stage, tr
         "unseen": ("NoTarget", "Prometheus has no target for it; give its container a port named metrics"),
     }
     for name, (reason, message) in expected.items():
-        growth = stage.wait_for_growth(name, "MetricsAvailable", reason, 150)
+        growth = stage.wait_for_growth(name, "MetricsAvailable", reason)
         assert growth["state"] == "NoLoss"
         assert message in growth["reason"]
         stage.wait_for_event(name, "NoLoss", message)
@@ -165,14 +165,14 @@ def test_diverged_and_silent_trainings_keep_what_they_have(stage: Stage, trainer
     stage.kubectl.wait_running(stage.namespace, *names)
     stage.policy(behaviour=MEASURED, mode="Recommend")
     controller = stage.controller(scrape_seconds=SCRAPE_SECONDS)
-    diverged = stage.wait_for_growth("diverged", "MetricsAvailable", "NotFinite", 90)
+    diverged = stage.wait_for_growth("diverged", "MetricsAvailable", "NotFinite")
     assert any("diverged" in each["message"] for each in diverged["conditions"])
-    wait_for("it is missed", lambda: _metrics_reason(stage, "silent"), lambda it: it in ("Stale", "Missing"), 120)
+    wait_for("it is missed", lambda: _metrics_reason(stage, "silent"), lambda it: it in ("Stale", "Missing"))
     stage.policy(behaviour=MEASURED)
     for name, guard in (("diverged", "non_finite_metrics"), ("silent", "stale_metrics")):
         stage.wait_for_event(name, "ResizeWithheld", f"{guard}: ")
         # The status is written beside the event, and again after a second where the connection was closed meanwhile.
-        wait_for(f"{name} says why", partial(_reason, stage, name), partial(_says, guard), 10)
+        wait_for(f"{name} says why", partial(_reason, stage, name), partial(_says, guard))
         assert controller.metric("slopewise_withheld_total", guard=guard) >= 1
     condition = stage.wait_for_condition("MetricsAvailable", "JobsWithoutMetrics")
     assert "2 of 2 jobs" in condition["message"]
@@ -229,18 +229,18 @@ def test_a_clock_that_differs_makes_samples_stale_at_worst(stage: Stage, trainer
     stage.kubectl.wait_running(stage.namespace, "a")
     stage.policy(behaviour=MEASURED, mode="Recommend")
     controller = stage.controller(prometheus_url=prometheus.url, scrape_seconds=SCRAPE_SECONDS)
-    wait_for("its loss", lambda: stage.growth("a"), lambda seen: "loss" in seen, 90)
+    wait_for("its loss", lambda: stage.growth("a"), lambda seen: "loss" in seen)
     prometheus.edit = _sampled_at_shifted_by(-120)
-    stage.wait_for_growth("a", "MetricsAvailable", "Stale", 90)
+    stage.wait_for_growth("a", "MetricsAvailable", "Stale")
     assert 100 < controller.metric("slopewise_job_evaluation_age_seconds", job_name="a") < 200
     stage.policy(behaviour=MEASURED)
     note = stage.wait_for_event("a", "ResizeWithheld", "stale_metrics: ")
     assert "bound 20 s" in note
     assert stage.limits() == {"a": 300}
     prometheus.edit = _sampled_at_shifted_by(+120)
-    stage.wait_for_limits({"a": 2000}, 90)
-    assert controller.metric("slopewise_job_evaluation_age_seconds", job_name="a") == 0
-    stage.wait_for_growth("a", "MetricsAvailable", "Fresh", 90)
+    stage.wait_for_limits({"a": 2000})
+    controller.wait_for_metric("slopewise_job_evaluation_age_seconds", lambda age: age == 0, job_name="a")
+    stage.wait_for_growth("a", "MetricsAvailable", "Fresh")
 
 
 def _sampled_at_shifted_by(seconds: float) -> Callable[[Request, bytes], bytes]:

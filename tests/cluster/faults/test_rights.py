@@ -134,7 +134,7 @@ def test_without_a_place_for_originals_nothing_is_resized(
     assert gateway.writes("pods/resize") == []
     assert stage.limits() == {"a": 300, "b": 300}
     account.give_back()
-    stage.wait_for_limits({"a": 1000, "b": 1000}, 90)
+    stage.wait_for_limits({"a": 1000, "b": 1000})
     assert stage.originals() == {"a": STORED, "b": STORED}
 
 

@@ -132,7 +132,7 @@ def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_asked_again_when_
     assert stage.limits() == {"a": 300, "b": 300}
     assert controller.metric("slopewise_resizes_total", outcome=outcome) >= 2
     stage.kubectl.run("delete", kind, "bounds", "-n", stage.namespace)
-    stage.wait_for_limits({"a": 1000, "b": 1000}, seconds=20)
+    stage.wait_for_limits({"a": 1000, "b": 1000})
     stage.delete_policy()
 
 
