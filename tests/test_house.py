@@ -43,11 +43,9 @@ LONG_MODULES: Mapping[str, int] = {
     "controller/slopewise/crds/growth_status.py": 441,
     "controller/slopewise/demo/report/comparison.py": 397,
     "controller/slopewise/estimators/growth.py": 383,
-    "controller/slopewise/feedback/rollback.py": 356,
+    "controller/slopewise/feedback/rollback.py": 363,
     "controller/slopewise/local/session.py": 407,
     "controller/slopewise/manager/policy_runner.py": 381,
-    "controller/slopewise/model/jobs.py": 407,
-    "controller/slopewise/model/memory.py": 381,
     "controller/slopewise/own_policies/check.py": 406,
     "exporters/slopewise_exporter/reporter.py": 399,
 }
@@ -91,8 +89,8 @@ MANY_FIELDS: Mapping[str, int] = {
     "controller/slopewise/adapters/local/job_record.py:JobRecord": 22,
     "controller/slopewise/advise/findings.py:JobFinding": 27,
     "controller/slopewise/manager/shared.py:SharedState": 22,
-    "controller/slopewise/model/jobs.py:Job": 37,
-    "controller/slopewise/model/memory.py:JobMemory": 38,
+    "controller/slopewise/model/jobs.py:Job": 42,
+    "controller/slopewise/model/memory.py:JobMemory": 39,
     "controller/slopewise/simulator/world/model.py:SimJob": 29,
 }
 ONE_USER = {

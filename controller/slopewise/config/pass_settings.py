@@ -22,7 +22,7 @@ from slopewise.errors import UsageError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW, Measuring
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.feedback.rollback import RollbackSettings
-from slopewise.model import Bounds, CpuControl, MoveBounds
+from slopewise.model import AcceleratorControl, Bounds, CpuControl, MoveBounds
 from slopewise.own_policies.catalogue import build, find
 from slopewise.policies import PolicyParameters, PolicyProtocol, Setting
 
@@ -49,21 +49,24 @@ def policy_of(document: TrainingPolicy) -> PolicyProtocol:
     Mode Observe only measures: the policy `fair` runs in place of the named one.
     """
     spec, where = document.spec, f"{document.metadata.name}: spec"
-    setting = setting_of(spec.behaviour, spec.behaviour.evaluation_seconds, spec.resources.control)
+    wanted, resources = spec.behaviour, spec.resources
+    setting = setting_of(wanted, wanted.evaluation_seconds, resources.control, resources.accelerators)
     policy_parameters(spec.policy, where=f"{where}.policy")
     if spec.placement is not None:
         placement_parameters(spec.policy, spec.placement, where=where)
     if spec.mode == "Observe":
-        return build("fair", PolicyParameters(), setting)
+        return build("fair", PolicyParameters(), replace(setting, accelerators="Ignore"))
     for choice in (spec.policy, spec.placement):
         if choice is not None:
             runnable_name(choice.name)
     return build_policy(spec.policy, spec.placement, setting, where=where)
 
 
-def setting_of(behaviour: Behaviour, interval_seconds: float, control: CpuControl) -> Setting:
+def setting_of(
+    behaviour: Behaviour, interval_seconds: float, control: CpuControl, accelerators: AcceleratorControl = "Ignore"
+) -> Setting:
     """What each policy gets of the settings."""
-    return Setting(interval_seconds, control)
+    return Setting(interval_seconds, control, accelerators)
 
 
 def build_policy(
@@ -74,8 +77,13 @@ def build_policy(
     `where` is the place that both `policy` and `placement` are in. A policy that decides no CPU restores what the one
     before it changed.
     """
-    cpu = build(policy.name, policy_parameters(policy, where=f"{where}.policy"), setting)
-    if "resize" not in find(policy.name).actions:
+    cpu, chosen = build(policy.name, policy_parameters(policy, where=f"{where}.policy"), setting), find(policy.name)
+    if setting.accelerators != "Ignore" and not chosen.accelerators:
+        raise UsageError(
+            f"{where}.policy.name: policy {policy.name} changes no job with a GPU; use marginal or fair, or write "
+            "spec.resources.accelerators: Ignore."
+        )
+    if "resize" not in chosen.actions and setting.accelerators == "Ignore":
         cpu = CpuRestored(cpu)
     if placement is None:
         return cpu
@@ -140,6 +148,7 @@ def pass_settings(document: TrainingPolicy) -> PassSettings:
         replace(
             bounds_of(spec.mode, spec.resources.cpu, behaviour, spec.migration),
             memory=spec.resources.memory,
+            accelerators=spec.resources.accelerators,
         ),
         rollback_settings_of(spec.policy.name, behaviour.evaluation_seconds, behaviour),
     )

@@ -16,7 +16,7 @@ from slopewise.config.metric_mappings import EvaluationMapping, ResponseMapping
 from slopewise.config.quantities import CpuMillicores, cpu_quantity
 from slopewise.config.validation import Document, load_yaml, validate
 from slopewise.errors import UsageError
-from slopewise.model import CpuControl, MemoryControl
+from slopewise.model import AcceleratorControl, CpuControl, MemoryControl
 from slopewise.own_policies import catalogue
 from slopewise.own_policies.loading import FAILURES, described
 from slopewise.policies import PolicyParameters
@@ -145,6 +145,11 @@ class ResourceSettings(Document):
         "Ignore",
         description="Ignore changes none; Requests lowers the requests of converged and released jobs to 1.2 times "
         "their peak; Limits also raises a limit before it kills",
+    )
+    accelerators: AcceleratorControl = Field(
+        "Ignore",
+        description="Ignore changes no job with GPUs; Raise gives idle CPU to GPUs that wait for it; Share also lends "
+        "what GPU-bound jobs cannot use",
     )
 
 

@@ -5,6 +5,9 @@ enough and keeps the last few figures in the job's memory; `dqoes` and `deadline
 and `calibrated` estimate the pace at another CPU.
 
 Worked example: 40 steps done and 8 CPU-seconds used in an interval of 20 s: 0.5 s a step at 0.4 cores.
+
+The paces of a job with accelerators also say how long its steps waited for their batches, and whether it was short of
+CPU, in the same interval (`gpu_need.py` reads it).
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+
+from msgspec import structs
 
 from slopewise.estimators.growth import EARLY_RATIO, IDLE_CORES
 from slopewise.model import (
@@ -44,6 +49,10 @@ SAME_LEVEL_RATIO = 0.25
 MAX_UNANSWERED_INTERVALS = 3
 """A served model that has answered nothing for so many intervals, and for as many of its own response times, is no
 longer timed: its last figures say nothing about a server that hangs."""
+
+CPU_COUNT_AGE_SECONDS = 19.0
+"""A kubelet counts CPU every 10 to 15 s, and is scraped a few seconds later: an interval that begins so long after a
+change of CPU is of the new CPU alone."""
 
 NEWEST = 3
 """Figures that say where the line is now: one alone is noisy where a response takes as long as the interval."""
@@ -93,7 +102,12 @@ def _counters(job: Job, snapshot: ClusterSnapshot) -> PaceAnchor | None:
         return PaceAnchor(at_seconds, of.count_total, of.seconds_total, cpu_seconds, process, cpu_at_seconds, *failed)
     if job.steps_total is None or (job.state is JobState.STARTING and job.steps_total == 0):
         return None
-    return PaceAnchor(at_seconds, job.steps_total, None, cpu_seconds, process, cpu_at_seconds)
+    anchor = PaceAnchor(at_seconds, job.steps_total, None, cpu_seconds, process, cpu_at_seconds)
+    if not job.accelerators:
+        return anchor
+    return structs.replace(
+        anchor, waited_seconds_total=job.waited_seconds_total, health=job.container_health, gpu_use=job.gpu_use
+    )
 
 
 def _scraped_at_seconds(job: Job, snapshot: ClusterSnapshot) -> float:
@@ -201,7 +215,10 @@ def _pace(before: PaceAnchor, now: PaceAnchor) -> Pace | None:
     # allowed for: worked example, always busy, 15 s each, 20 s of which 15 are counted: 15 + 15 > 20, and all 20 s
     # count.
     busy_ratio = min(1.0, (busy + failing + seconds) / elapsed)
-    return Pace(now.at_seconds, seconds, _cores(before, now, busy_ratio), busy_ratio)
+    waited = increase(before.waited_seconds_total, now.waited_seconds_total)
+    wait_ratio = None if waited is None else min(1.0, waited / elapsed)
+    cores = _cores(before, now, busy_ratio)
+    return Pace(now.at_seconds, seconds, cores, busy_ratio, wait_ratio, _short_ratio(before, now), now.gpu_use)
 
 
 def _cores(before: PaceAnchor, now: PaceAnchor, busy_ratio: float) -> float | None:
@@ -217,6 +234,28 @@ def _cores(before: PaceAnchor, now: PaceAnchor, busy_ratio: float) -> float | No
         return None
     cores = max(0.0, now.cpu_seconds_total - before.cpu_seconds_total) / (elapsed * busy_ratio)
     return cores if math.isfinite(cores) else None
+
+
+def _short_ratio(before: PaceAnchor, now: PaceAnchor) -> float | None:
+    """The larger one of the part of its quota's periods that throttled it, and of the time under CPU pressure."""
+    had, has = before.health, now.health
+    if had is None or has is None:
+        return None
+    periods = increase(had.cpu_periods_total, has.cpu_periods_total)
+    throttled = increase(had.cpu_throttled_periods_total, has.cpu_throttled_periods_total)
+    elapsed = _cpu_at_seconds(now) - _cpu_at_seconds(before)
+    waiting = increase(had.cpu_waiting_seconds_total, has.cpu_waiting_seconds_total)
+    ratios = [
+        min(1.0, part / whole)
+        for part, whole in ((throttled, periods), (waiting, elapsed))
+        if part is not None and whole is not None and whole > 0
+    ]
+    return max(ratios, default=None)
+
+
+def increase(before: float | None, now: float | None) -> float | None:
+    """Of a counter; None: not known, or reset."""
+    return None if before is None or now is None or now < before else now - before
 
 
 def _cpu_at_seconds(anchor: PaceAnchor) -> float:

@@ -1,8 +1,9 @@
 """Rolls back resizes after which a job regressed, and cancels resizes that stay pending.
 
 A regression is an OOM kill, a restart, throttling or lower growth per CPU.
-A resize is judged for a few intervals, and only where the container's health is known. Scrapes that time out are a
-regression of any job that has less than its original CPU, which it then gets back, on one machine too.
+A resize is judged for a few intervals, and only where the container's health is known; of a job with accelerators also
+by its steps (`gpu_effects.py`). Scrapes that time out are a regression of any job that has less than its original CPU,
+which it then gets back, on one machine too.
 The verdict stays in the job's memory until the former CPU is restored, across API errors and restarts of the
 controller. Throttling and growth judge a cut with which a job is to run on; under a policy that serves jobs in turns a
 cut is a wait, in which they say nothing.
@@ -15,7 +16,9 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from slopewise.allocation import accepted_millicores, actual_millicores, original_millicores
+from slopewise.estimators.pace import CPU_COUNT_AGE_SECONDS, increase
 from slopewise.estimators.step_cost import cpu_seconds
+from slopewise.feedback import gpu_effects
 from slopewise.model import (
     Change,
     ClusterSnapshot,
@@ -40,9 +43,6 @@ THROTTLED_RATIO = 0.5
 
 THROTTLED_PERIODS = 100
 """Periods of 0.1 s that the share needs at least: 10 s."""
-
-CPU_COUNT_AGE_SECONDS = 19.0
-"""A kubelet counts CPU every 10 to 15 s, and is scraped a few seconds later."""
 
 WASTE_FACTOR = 1.4
 """CPU-seconds a step beyond which throttling wastes: threads that wait for a throttled one, spinning."""
@@ -109,7 +109,7 @@ def review(decisions: Decisions, snapshot: ClusterSnapshot, settings: RollbackSe
     nodes = {node.name: node for node in snapshot.nodes}
     rollbacks: dict[str, _Rollback] = {}
     for job in snapshot.jobs:
-        if job.container_health is None and job.pending is None and not _times_out(job):
+        if job.container_health is None and job.pending is None and not (_times_out(job) or job.accelerators):
             continue
         known = decisions.memory.jobs.get(job.uid)
         if known is None or job.state.ended:
@@ -125,7 +125,7 @@ def watches(memory: MemoryState, snapshot: ClusterSnapshot, settings: RollbackSe
     for job in snapshot.jobs:
         if job.pending is not None:
             return True
-        if job.container_health is None:
+        if job.container_health is None and not job.accelerators:
             continue
         known = memory.jobs.get(job.uid)
         if known and known.change and _is_recent(known.change, snapshot.taken_at_seconds, settings):
@@ -165,9 +165,12 @@ def _rollback_of(case: _Case) -> _Rollback | None:
         return None
     if _times_out(job) and (unheard := _unheard(case, change)) is not None:
         return unheard
-    if job.container_health is None:
+    if (found := _gpu_effect(case, change)) is not None:
+        learned = replace(case, known=case.known.altered(learned_cores=found.learned))
+        return _rolled_back(learned, change, found.reason)
+    if job.container_health is None and not change.regression:
         return None
-    regression = change.regression or _regression(case, change, job.container_health)
+    regression = change.regression or _regression(case, change, job.container_health or ContainerHealth())
     return None if regression is None else _rolled_back(case, change, regression)
 
 
@@ -206,15 +209,24 @@ def _unheard(case: _Case, change: Change) -> _Rollback | None:
 
 def _regression(case: _Case, change: Change, container_health: ContainerHealth) -> str | None:
     """The regression after the change, as a message; None: none is visible."""
-    has = actual_millicores(case.job, case.node, change.control)
-    actual = abs(has - change.to_millicores) <= ROUNDING_MILLICORES
-    if not actual or not _is_recent(change, case.now_seconds, case.settings):
+    if not (_is_in_effect(case, change) and _is_recent(change, case.now_seconds, case.settings)):
         return None
     what = _ended_by_it(change.container_health, container_health)
     is_cut = change.to_millicores <= (1 - SMALL_CUT) * change.from_millicores
     if what is None and is_cut and case.settings.judges_cuts:
         what = _throttled(change, container_health, case) or _grows_less(change, case.known)
     return what and f"{what} after its CPU went from {change.from_millicores}m to {change.to_millicores}m"
+
+
+def _gpu_effect(case: _Case, change: Change) -> gpu_effects.Effect | None:
+    if not case.job.accelerators or change.regression or not _is_in_effect(case, change):
+        return None
+    return gpu_effects.effect(case.job, case.known, change, case.node)
+
+
+def _is_in_effect(case: _Case, change: Change) -> bool:
+    has = actual_millicores(case.job, case.node, change.control)
+    return abs(has - change.to_millicores) <= ROUNDING_MILLICORES
 
 
 def _ended_by_it(before: ContainerHealth | None, now: ContainerHealth) -> str | None:
@@ -243,14 +255,9 @@ def _throttled_ratio(before: ContainerHealth | None, now: ContainerHealth) -> fl
     """The share of the periods since then in which it was throttled; None: not known, or too few."""
     if before is None:
         return None
-    periods = _increase(before.cpu_periods_total, now.cpu_periods_total)
-    throttled = _increase(before.cpu_throttled_periods_total, now.cpu_throttled_periods_total)
+    periods = increase(before.cpu_periods_total, now.cpu_periods_total)
+    throttled = increase(before.cpu_throttled_periods_total, now.cpu_throttled_periods_total)
     return None if periods is None or throttled is None or periods < THROTTLED_PERIODS else throttled / periods
-
-
-def _increase(before: float | None, now: float | None) -> float | None:
-    """Of a counter; None: not known, or reset."""
-    return None if before is None or now is None or now < before else now - before
 
 
 def _dearest_step_before(change: Change, known: JobMemory) -> float | None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from slopewise.estimators.growth import stale_after_seconds
-from slopewise.feedback.rollback import CPU_COUNT_AGE_SECONDS
+from slopewise.estimators.pace import CPU_COUNT_AGE_SECONDS
 from slopewise.guards.context import PassContext
 from slopewise.guards.framework import Guard, Stage, routine
 from slopewise.memory_sizing import limit_within

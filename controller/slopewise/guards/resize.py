@@ -13,14 +13,15 @@ A rollback (`Resize.is_rollback`) passes only `ROLLBACK_GUARDS`: its target was 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from slopewise.allocation import MIN_MILLICORES
+from slopewise.allocation import MIN_MILLICORES, capacity_cores
+from slopewise.estimators.gpu_need import gpu_need, least_cores
 from slopewise.estimators.growth import age_seconds, is_fresh, stale_after_seconds
 from slopewise.guards.context import PassContext
 from slopewise.guards.framework import Guard, Refusal, Stage, routine, withheld_by
-from slopewise.model import Bounds, ClusterSnapshot, CpuControl, Job, JobMemory, Resize, Veto, Withheld
+from slopewise.model import Bounds, ClusterSnapshot, CpuControl, Job, JobMemory, Node, Resize, Veto, Withheld
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class ResizeContext:
     """`spec.resources.cpu.min`, in the same dimension."""
     ceiling_millicores: int
     """`spec.resources.cpu.max`, likewise."""
+    least_millicores: int = 0
+    """What a job with accelerators keeps to be as fast as with its original, likewise; 0: it has none."""
 
 
 def ended(context: ResizeContext, resize: Resize) -> Resize | Veto:
@@ -49,6 +52,16 @@ def ended(context: ResizeContext, resize: Resize) -> Resize | Veto:
 def ineligible(context: ResizeContext, resize: Resize) -> Resize | Veto:
     """A job that is not to be changed at all: it says so itself, or the platform does."""
     return resize if context.job.ineligible_reason is None else Veto(context.job.ineligible_reason)
+
+
+def accelerators(context: ResizeContext, resize: Resize) -> Resize | Veto:
+    """No job with accelerators is changed without consent, and none is slower than with the CPU that it came with."""
+    if not context.job.accelerators:
+        return resize
+    if context.bounds.accelerators == "Ignore":
+        return Veto("it has a GPU, and spec.resources.accelerators is Ignore")
+    least = context.least_millicores
+    return resize if resize.to_millicores >= least else _within(resize, least, "as fast as with its original CPU")
 
 
 def backoff(context: ResizeContext, resize: Resize) -> Resize | Veto:
@@ -195,6 +208,7 @@ def minimum_change(context: ResizeContext, resize: Resize) -> Resize | Veto:
 GUARDS: tuple[Guard[ResizeContext, Resize], ...] = (
     ended,
     ineligible,
+    accelerators,
     backoff,
     non_finite_metrics,
     stale_metrics,
@@ -231,22 +245,33 @@ def _context(whole: PassContext, resize: Resize) -> ResizeContext:
     if control == "requests":
         # A weight alone enforces no ceiling: two jobs on 32 cores have 16 each by any equal weights.
         ceiling_millicores = max(ceiling_millicores, even)
+    known, original, least = whole.known(job.uid), whole.shares.original_millicores(job, control), 0
+    if job.accelerators and per_cpu > 0:
+        unit = 1000 * per_cpu
+        least = round(unit * least_cores(gpu_need(job, known), known, original / unit, bounds.accelerators))
     return ResizeContext(
         bounds,
         whole.snapshot,
         job,
-        whole.known(job.uid),
+        known,
         even_millicores=max(floor_millicores, even),
-        original_millicores=whole.shares.original_millicores(job, control),
+        original_millicores=original,
         floor_millicores=floor_millicores,
         ceiling_millicores=max(floor_millicores, ceiling_millicores),
+        least_millicores=least,
     )
 
 
 def node_capacity(resizes: Sequence[Resize], snapshot: ClusterSnapshot) -> tuple[list[Resize], list[Withheld[Resize]]]:
-    """No limit above its node; no raise of requests on a node whose requests would then not fit."""
+    """No limit above its node; no raise of requests on a node whose requests would then not fit.
+
+    The request of a Guaranteed pod is raised with its limit, within what other pods leave of the node.
+    """
     nodes = {node.name: node for node in snapshot.nodes}
-    room = _room_millicores(resizes, snapshot)
+    follow = {job.uid for job in snapshot.jobs if job.request_follows_limit}
+    reserving = {each.job_uid for each in resizes if each.control == "requests" or each.job_uid in follow}
+    bounds = {name: most for name, node in nodes.items() if (most := _most_requests(node, follow)) is not None}
+    room = _room_millicores([each for each in resizes if each.job_uid in reserving], snapshot, bounds)
     allowed: list[Resize] = []
     withheld: list[Withheld[Resize]] = []
     for resize in resizes:
@@ -257,9 +282,8 @@ def node_capacity(resizes: Sequence[Resize], snapshot: ClusterSnapshot) -> tuple
                 withheld.append(withheld_by(resize, Refusal(CAPACITY, verdict.reason)))
             else:
                 allowed.append(verdict)
-        elif resize.control == "requests" and resize.raises and room.get(resize.node, 0) < 0:
-            bound = nodes[resize.node].requests_max_millicores
-            over = f"requests on {resize.node} would be {-room[resize.node]}m over its {bound}m"
+        elif resize.raises and resize.job_uid in reserving and room.get(resize.node, 0) < 0:
+            over = f"requests on {resize.node} would be {-room[resize.node]}m over its {bounds[resize.node]}m"
             room[resize.node] += resize.to_millicores - resize.from_millicores
             withheld.append(withheld_by(resize, Refusal(CAPACITY, over)))
         else:
@@ -267,18 +291,22 @@ def node_capacity(resizes: Sequence[Resize], snapshot: ClusterSnapshot) -> tuple
     return allowed, withheld
 
 
-def _room_millicores(resizes: Sequence[Resize], snapshot: ClusterSnapshot) -> dict[str, int]:
-    """Room for requests on each bounded node after all `resizes`, in millicores; negative when over."""
-    room = {
-        node.name: node.requests_max_millicores for node in snapshot.nodes if node.requests_max_millicores is not None
-    }
-    if not room:
-        return {}
+def _most_requests(node: Node, follow: Collection[str]) -> int | None:
+    """What requests on a node may add up to, in millicores; None: any sum, where they are only weights."""
+    if node.requests_max_millicores is not None or not follow:
+        return node.requests_max_millicores
+    return round(1000 * capacity_cores(node))
+
+
+def _room_millicores(resizes: Sequence[Resize], snapshot: ClusterSnapshot, bounds: Mapping[str, int]) -> dict[str, int]:
+    """Room for requests on each bounded node after all `resizes` of requests, in millicores; negative when over."""
+    if not (room := dict(bounds)):
+        return room
     for job in snapshot.jobs:
         if job.node in room:
             room[job.node] -= job.allocation.request_millicores
     for resize in resizes:
-        if resize.node in room and resize.control == "requests":
+        if resize.node in room:
             room[resize.node] -= resize.to_millicores - resize.from_millicores
     return room
 

@@ -5,6 +5,18 @@ Units are in the names. Times are Unix seconds of the Clock port. Nothing here r
 
 from __future__ import annotations
 
+from slopewise.model.containers import (
+    AcceptedRange,
+    ContainerHealth,
+    CpuAllocation,
+    CpuControl,
+    MemoryAllocation,
+    MemoryBound,
+    MemoryControl,
+    OutcomeResult,
+    PendingResize,
+    Unconfirmed,
+)
 from slopewise.model.decisions import (
     NO_RESULTS,
     Decision,
@@ -31,29 +43,20 @@ from slopewise.model.jobs import (
     NO_OBJECTIVES,
     Absence,
     AbsentState,
-    AcceptedRange,
+    AcceleratorControl,
     Arrival,
     ClusterSnapshot,
-    ContainerHealth,
-    CpuAllocation,
-    CpuControl,
     Evaluation,
     Job,
     JobState,
     JobUid,
-    MemoryAllocation,
-    MemoryBound,
-    MemoryControl,
     MissingEvaluation,
     MoveUnderWay,
     Node,
     Objective,
     Objectives,
     Observation,
-    OutcomeResult,
-    PendingResize,
     Responses,
-    Unconfirmed,
     Usage,
     reaches,
 )
@@ -70,7 +73,6 @@ from slopewise.model.memory import (
     MEMORY_JSON,
     MOVES_KEPT,
     Anchor,
-    Answering,
     Change,
     Confirmed,
     Doubts,
@@ -81,14 +83,13 @@ from slopewise.model.memory import (
     MoveRecord,
     NodeMemory,
     Outlier,
-    Pace,
-    PaceAnchor,
     PlacementMemory,
     StopRecord,
     TargetHits,
     Unmet,
 )
 from slopewise.model.movability import Checkpoint, Movability, MoveWay
+from slopewise.model.paces import Answering, LearnedCores, Pace, PaceAnchor
 from slopewise.model.promises import DeadlineStanding, QoeClass, QoeStanding, Standing, TargetStanding
 
 __all__ = [
@@ -101,6 +102,7 @@ __all__ = [
     "NO_RESULTS",
     "Absence",
     "AbsentState",
+    "AcceleratorControl",
     "AcceptedRange",
     "Anchor",
     "Answering",
@@ -131,6 +133,7 @@ __all__ = [
     "JobState",
     "JobUid",
     "JobView",
+    "LearnedCores",
     "MemoryAllocation",
     "MemoryBound",
     "MemoryControl",

@@ -10,15 +10,8 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from slopewise.model.jobs import (
-    Arrival,
-    ClusterSnapshot,
-    CpuControl,
-    Job,
-    MemoryBound,
-    MoveUnderWay,
-    OutcomeResult,
-)
+from slopewise.model.containers import CpuControl, MemoryBound, OutcomeResult
+from slopewise.model.jobs import Arrival, ClusterSnapshot, Job, MoveUnderWay
 from slopewise.model.memory import JobMemory, MemoryState, MoveRecord
 from slopewise.model.promises import Standing
 

@@ -10,20 +10,22 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from slopewise.model.containers import (
+    AcceptedRange,
+    ContainerHealth,
+    CpuAllocation,
+    MemoryAllocation,
+    PendingResize,
+    Unconfirmed,
+)
 from slopewise.model.freezes import NO_FREEZES, Freezes
 from slopewise.model.learning import RawPoint
 from slopewise.model.movability import Checkpoint, Movability
 
-CpuControl = Literal["limits", "requests"]
-"""How CPU is given: `limits` are hard ceilings; `requests` are shares, work-conserving within a node."""
-
-MemoryControl = Literal["Ignore", "Requests", "Limits"]
-"""What of memory is changed: nothing; requests of jobs that need little; also limits, before they kill."""
-
-MemoryBound = Literal["request", "limit"]
+AcceleratorControl = Literal["Ignore", "Raise", "Share"]
+"""Whether the CPU of jobs with accelerators is changed: not at all; idle CPU is given to them; or also lent by them."""
 
 Objective = Literal["min", "max"]
-OutcomeResult = Literal["applied", "deferred", "infeasible", "failed"]
 
 
 class JobUid(NamedTuple):
@@ -62,30 +64,6 @@ class JobState(StrEnum):
 
 _ENDED = (JobState.FINISHED, JobState.FAILED)
 """A tuple, because lookups of enum members are slow: a pass over 10,000 jobs makes 80,000."""
-
-
-class CpuAllocation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """CPU that a container may use. `limit_millicores=None` means: no limit."""
-
-    limit_millicores: int | None
-    request_millicores: int
-
-
-class MemoryAllocation(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Memory of a container, in bytes. None: it states no request, or has no limit."""
-
-    request_bytes: int | None = None
-    limit_bytes: int | None = None
-
-    def of(self, bound: MemoryBound) -> int | None:
-        """The request or the limit."""
-        return self.request_bytes if bound == "request" else self.limit_bytes
-
-    def altered(self, bound: MemoryBound, to_bytes: int | None) -> MemoryAllocation:
-        """The same with another request or limit."""
-        if bound == "request":
-            return MemoryAllocation(to_bytes, self.limit_bytes)
-        return MemoryAllocation(self.request_bytes, to_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,54 +148,6 @@ class Objectives:
 NO_OBJECTIVES = Objectives()
 
 
-class ContainerHealth(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Restarts, OOM kills and throttling of a job's container, cumulative.
-
-    The effect of a change is a difference of two.
-    None: not counted (a machine without cgroup statistics, a Prometheus that does not scrape kubelets).
-    """
-
-    restarts_total: int = 0
-    oom_killed_at_seconds: float | None = None
-    cpu_periods_total: float | None = None
-    cpu_throttled_periods_total: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PendingResize:
-    """An accepted resize that the node has not carried out: deferred for lack of room, or infeasible."""
-
-    result: OutcomeResult
-    since_seconds: float
-    detail: str
-    actual: CpuAllocation
-    """The container's CPU in effect."""
-    actual_memory: MemoryAllocation | None = None
-    """The container's memory in effect; None: not reported."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unconfirmed:
-    """Accepted CPU that is not in effect, without a reason from the node (with one: `PendingResize`)."""
-
-    detail: str
-    """What its kubelet reports, and what to check."""
-    late: bool = False
-    """Late enough to count the kubelet as behind."""
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptedRange:
-    """The targets that the platform accepts in the controlled dimension, and the reason of the bounds.
-
-    Worked example: a limit cannot go below its container's request, `AcceptedRange(500, None, "request 500m")`.
-    """
-
-    min_millicores: int | None = None
-    max_millicores: int | None = None
-    reason: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class MissingEvaluation:
     """Why a job that has run for a while reports no evaluation."""
@@ -266,6 +196,8 @@ class Job:
     migratable: bool = False
     """Its owner allows moves; without that every migration is vetoed."""
     accepts: AcceptedRange | None = None
+    request_follows_limit: bool = False
+    """Its pod is Guaranteed: a change of its limit changes its request alike, and what is reserved on its node."""
     ineligible_reason: str | None = None
     """Why this job must not be resized (a GPU, another resizer, no limit); None: it may be."""
     container_health: ContainerHealth | None = None
@@ -285,6 +217,15 @@ class Job:
     wait_ratio: float | None = None
     """The part of its steps' time in which they waited for their batches: more CPU for the loader may help, a faster
     device would not. None: it reports no waits."""
+    waited_seconds_total: float | None = None
+    """Seconds that its steps have waited for their batches, cumulative; None: it reports no waits."""
+    accelerators: float = 0.0
+    """Devices that its pod requests (GPUs, TPUs)."""
+    gpu_use: float | None = None
+    """The part of the time in which its devices computed, 0 to 1, as DCGM reports it now; None: not known."""
+    least_cores: float | None = None
+    """CPU below which its policy does not lower it; set for jobs with accelerators whose need is known, and only
+    within a decision (`policies/shared/accelerators.py`)."""
     threads: float | None = None
     """The most threads that a library of its process has, loader workers left out; None: not reported."""
     missing_evaluation: MissingEvaluation | None = None
@@ -332,6 +273,8 @@ class Arrival:
     objectives: Objectives = NO_OBJECTIVES
     workload_class: str = ""
     """Which jobs are like it; empty: not known."""
+    accelerators: float = 0.0
+    """Devices that it requests."""
     refused_nodes: Mapping[str, str] = field(default_factory=dict)
     """Nodes that do not accept it, by name, with the reason; empty where not known."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from slopewise.model.jobs import JobUid, MemoryControl
+from slopewise.model.containers import MemoryControl
+from slopewise.model.jobs import AcceleratorControl, JobUid
 
 BUDGET_SECONDS = 3600.0
 """The hour of `maxPerNodePerHour`."""
@@ -38,6 +39,7 @@ class Bounds:
     moving: MoveBounds | None = None
     """None: unbounded, as in the papers (the simulator, unless a scenario bounds them)."""
     memory: MemoryControl = "Ignore"
+    accelerators: AcceleratorControl = "Ignore"
 
 
 @dataclass(frozen=True, slots=True)

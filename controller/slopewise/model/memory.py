@@ -9,8 +9,10 @@ from typing import Any
 
 import msgspec
 
-from slopewise.model.jobs import ContainerHealth, CpuAllocation, CpuControl, MemoryAllocation, OutcomeResult, Usage
+from slopewise.model.containers import ContainerHealth, CpuAllocation, CpuControl, MemoryAllocation, OutcomeResult
+from slopewise.model.jobs import Usage
 from slopewise.model.learning import ClassFigures, Departed, Ends, Points
+from slopewise.model.paces import Answering, LearnedCores, Pace, PaceAnchor
 
 
 class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -91,48 +93,6 @@ class MemoryUse(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def recalled_peak_bytes(self) -> float:
         """The larger one of both peaks."""
         return max(self.peak_bytes, self.previous_peak_bytes)
-
-
-class PaceAnchor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The start of the interval over which a pace is measured: cumulative counters at its first moment."""
-
-    at_seconds: float
-    done_total: float
-    """Responses that succeeded, or steps done."""
-    busy_seconds_total: float | None
-    """Seconds spent on responses; None for steps, whose time is the interval itself."""
-    cpu_seconds_total: float | None
-    process_started_at_seconds: float | None = None
-    cpu_sampled_at_seconds: float | None = None
-    """When the CPU was counted: a kubelet does so up to 20 s before the steps are read. None: at the same moment."""
-    failed_total: float = 0.0
-    """Responses that failed."""
-    failed_seconds_total: float = 0.0
-
-
-class Pace(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A finished measurement of how long one step, or one response, took at one CPU level (`pace.measure`)."""
-
-    at_seconds: float
-    seconds: float
-    """Mean seconds a step (of a training) or a response (of a served model)."""
-    cores: float | None
-    """CPU used while at work; None: not known."""
-    busy_ratio: float = 1.0
-    """Of the interval, how long it was at work; below 1 for a served model that waits for requests."""
-
-
-class Answering(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Whether a served model answered its requests in its last interval (`pace.measure`)."""
-
-    failed_ratio: float = 0.0
-    """Of the responses of the interval, those that failed; 0 where there were none."""
-    unanswered_since_seconds: float | None = None
-    """Start of the first interval in a row in which no response succeeded although requests came, or may have come;
-    None: one succeeded, or no request was there."""
-    in_flight_since_seconds: float | None = None
-    """Since when requests were in flight at each measurement and none has succeeded: the newest measurement, where one
-    did in the interval before it. None: none is in flight, or that is not exported."""
 
 
 class TargetHits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -332,6 +292,8 @@ class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What its policy keeps of it, as JSON that only the policy reads; empty: nothing."""
     ends: Ends | None = None
     """As its policy expects; None: not known, or it expects none."""
+    learned_cores: LearnedCores | None = None
+    """Of a job with accelerators whose CPU was changed; None: nothing was learned."""
     least_step_cpu_seconds: float | None = None
     """The least CPU-seconds a step that it has had (`estimators/step_cost.py`); None: not known yet, or no training."""
 

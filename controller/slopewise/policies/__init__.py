@@ -14,6 +14,7 @@ jobs, `place` arriving ones, `migrate` running ones (`("resize",)` where it does
 - `DECIDES_ON = "reports"`: its policy decides on something else than a loss;
 - `READS_POINTS = True`: it reads raw points (`Job.points`);
 - `IN_TURNS = True`: it serves jobs one after another, so that a cut is a wait, and lower growth in it is no regression;
+- `ACCELERATORS = True`: it changes jobs with accelerators where their owner asks for it (`shared/accelerators.py`);
 - `SOFT_LIMITS = True`: its limits are ceilings of single jobs and may add up to more than the node.
 
 Code that several policies share lies in `shared/`.
@@ -37,7 +38,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 from slopewise.errors import UsageError
-from slopewise.model import ClusterSnapshot, CpuControl, Decisions, MemoryState
+from slopewise.model import AcceleratorControl, ClusterSnapshot, CpuControl, Decisions, MemoryState
 from slopewise.text import unknown_name
 
 
@@ -69,6 +70,8 @@ class Setting:
 
     interval_seconds: float
     control: CpuControl
+    accelerators: AcceleratorControl = "Ignore"
+    """Whether jobs with accelerators are changed (`shared/accelerators.py`)."""
 
 
 class PolicyProtocol(Protocol):
@@ -115,6 +118,8 @@ class PolicyFile:
     """It reads the raw points of jobs (`Job.points`), which cost one more query a pass."""
     in_turns: bool = False
     """It serves jobs one after another: a cut is a wait, judged by kills and restarts (`feedback/rollback.py`)."""
+    accelerators: bool = False
+    """It changes jobs with accelerators where `spec.resources.accelerators` says so."""
     soft_limits: bool = False
     """Its limits may add up to more than the node."""
     file: str | None = None
@@ -148,6 +153,7 @@ class PolicyFile:
             decides_on=getattr(module, "DECIDES_ON", "loss"),
             reads_points=bool(getattr(module, "READS_POINTS", False)),
             in_turns=bool(getattr(module, "IN_TURNS", False)),
+            accelerators=bool(getattr(module, "ACCELERATORS", False)),
             soft_limits=bool(getattr(module, "SOFT_LIMITS", False)),
             origin=origin,
             file=file,

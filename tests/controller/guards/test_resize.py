@@ -401,10 +401,10 @@ def test_requests_that_are_only_relative_weights_have_no_bound() -> None:
 
 
 def test_whether_a_job_may_be_touched_is_asked_before_how_far() -> None:
-    whether = ["moving", "paused", "canary", "frozen", "ended", "ineligible", "backoff"]
+    whether = ["moving", "paused", "canary", "frozen", "ended", "ineligible", "accelerators", "backoff"]
     known_enough = ["non_finite_metrics", "stale_metrics", "restarted", "pending"]
-    assert guard_names()[:11] == whether + known_enough
-    assert guard_names()[18] == "node_capacity"
+    assert guard_names()[:12] == whether + known_enough
+    assert guard_names()[19] == "node_capacity"
     of_moves = [*MOVE_GUARDS, *MIGRATION_GUARDS, *JOINT_GUARDS]
     own = [*GUARDS, *of_moves, *STOP_GUARDS, *PERMISSIONS, *PERMISSIONS, *PERMISSIONS]
     assert len(guard_names()) == len(set(guard_names())) == len(own) + 4

@@ -13,6 +13,8 @@ What is not stated elsewhere, and is our reading:
 
 - Jobs that have ended go on in the virtual sharing until they would have ended there: what the order saved them is
   what the others had to wait, and without them every job that is left would be due sooner for it.
+- Jobs with accelerators, where they are changed at all, keep their speed (`shared/accelerators.py`). Under `Raise` they
+  get what no other job can use. Those without a loss come after those with one, the least need first.
 - A job that reports no loss, for instance because it has only begun, keeps its original CPU; one whose loss is not
   finite keeps the floor, and claims nothing.
 - Contention is in the CPU-seconds that are counted, of fair sharing as of this; so none is assumed.
@@ -32,6 +34,7 @@ from slopewise.policies import PolicyParameters, Setting, parameter
 from slopewise.policies.marginal.fair_ends import Order, down, expected_ends, fair_ends, order
 from slopewise.policies.marginal.forecast import Forecast, Weights, forecasts, state_of
 from slopewise.policies.marginal.nodes import moves, places
+from slopewise.policies.shared.accelerators import GpuJobs, gpu_jobs
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
 from slopewise.policies.shared.shares import floor_ratio_parameter
 from slopewise.policies.shared.silence import Silence, without_a_loss
@@ -42,6 +45,7 @@ ACTIONS = ("resize", "place", "migrate")
 READS_POINTS = True
 DECIDES_ON = "reports"
 IN_TURNS = True
+ACCELERATORS = True
 
 FAVOURS: Mapping[str, Weights] = {
     "balanced": (0.45, 0.10, 0.50),
@@ -88,7 +92,10 @@ class Policy:
 
     def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
         """Decide on every node that is due, place arrivals, and move jobs to nodes that idle."""
-        silence, setting = _silence(snapshot), self._setting
+        setting = self._setting
+        gpus = gpu_jobs(snapshot, memory, setting)
+        snapshot = gpus.snapshot
+        silence = gpus.silence(_silence(snapshot))
         running = [job for job in sorted(snapshot.jobs, key=lambda job: job.uid) if not job.state.ended]
         claiming = [job for job in running if _claims(job, memory.jobs[job.uid], silence)]
         states = {
@@ -97,7 +104,7 @@ class Policy:
         weights = FAVOURS[self._parameters.favour]
         found = forecasts(snapshot, memory, claiming, states, weights, setting.interval_seconds)
         remembered, due = fair_ends(snapshot, memory, states, found)
-        decide_node = _Nodes(self._parameters, setting, snapshot, memory, found, due).decide
+        decide_node = _Nodes(self._parameters, setting, snapshot, memory, found, due, gpus).decide
         chosen: tuple[Move, ...] = (*places(snapshot, memory, found), *moves(snapshot, memory, found))
         decided = decide_by_node(
             "marginal", snapshot, remembered, setting.control, decide_node, chosen, silence=silence, reserves=True
@@ -116,6 +123,7 @@ class _Nodes:
     found: Mapping[str, Forecast]
     due: Mapping[str, float]
     """Seconds from now until each job ends under fair sharing; infinite where its work is not known."""
+    gpus: GpuJobs
 
     @property
     def _reserve_seconds(self) -> float:
@@ -127,23 +135,37 @@ class _Nodes:
         cores = {job.uid: min(total, useful_cores(job, node)) for job in jobs}
         ordered = order([self.found[uid] for uid in cores if uid in self.found], due, total, self._reserve_seconds)
         needs = self._needs(jobs, cores, total)
-        floors = self._floors(cores, needs, total)
+        kept = {job.uid: max(needs.get(job.uid, 0.0), job.least_cores) for job in jobs if job.least_cores is not None}
+        floors = self._floors(cores, needs | kept, total)
         others = [uid for uid in cores if uid not in self.found]
-        given = down([*(each.job.uid for each in ordered.jobs), *others], floors, cores, total)
+        given = down(self._turns(jobs, ordered, others), floors, cores, total)
+        given = self.gpus.with_idle(given, total)
         ends = expected_ends(ordered.jobs, due, cores, total, self.snapshot.taken_at_seconds)
         above = {uid for uid in given if given[uid] > 1.01 * floors[uid]}
         not_finite = f"{WAITS}: its loss is not finite, so it keeps the least"
-        verdicts = {uid: Verdict(given[uid], WAITS, not_finite) for uid in others}
+        verdicts = {
+            uid: self.gpus.verdict(uid, given[uid]) if uid in kept else Verdict(given[uid], WAITS, not_finite)
+            for uid in others
+        }
         for place, each in enumerate(ordered.jobs, start=1):
             uid = each.job.uid
             served = given[uid] if uid in above or len(jobs) == 1 else None
             listed, why = _reason(each, place, ordered, due[uid], served)
-            verdicts[uid] = Verdict(given[uid], listed, f"{listed}: {why}", ends=ends[uid])
+            verdicts[uid] = Verdict(given[uid], listed, f"{listed}: {why}{self.gpus.because(uid)}", ends=ends[uid])
         for uid, need in needs.items():
             if uid in others or uid not in above:
                 why = f"{OBJECTIVE}: its objective or deadline needs {need:.3g} cores"
                 verdicts[uid] = Verdict(given[uid], OBJECTIVE, why, ends=ends.get(uid))
         return NodeDecision(verdicts, self._until_next_evaluation(ordered.jobs[:1], given))
+
+    def _turns(self, jobs: Sequence[Job], ordered: Order, others: Sequence[str]) -> list[str]:
+        """Whose turn it is for CPU beyond the floors: by the order, then those without a loss whose GPUs wait."""
+        turns = [each.job.uid for each in ordered.jobs]
+        finite = {job.uid for job in jobs if job.evaluation is None or job.evaluation.finite}
+        turns += self.gpus.by_need([uid for uid in others if uid in finite])
+        if self.setting.accelerators == "Raise":
+            turns.sort(key=self.gpus.needs.__contains__)
+        return [*turns, *(uid for uid in others if uid not in turns)]
 
     def _needs(self, jobs: Sequence[Job], cores: Mapping[str, float], total: float) -> dict[str, float]:
         """The cores that deadlines and objectives take, earliest deadline first, as far as the node goes."""

@@ -1,0 +1,123 @@
+"""What a change of CPU did to a job with accelerators: steps that became slower, and a raise that brought too little.
+
+`rollback.py` takes such a change back, and what it has shown is remembered (`JobMemory.learned_cores`): the CPU that it
+keeps from then on, or that it can use at most.
+
+Worked examples: steps of 0.50 s before a cut and of 0.53 s after it, which now wait, are 6 % slower. A raise from 3 to
+6 cores should have brought steps of 0.9 s down to 0.45 s, and brought 0.8 s, which is less than half of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from msgspec import structs
+
+from slopewise.estimators.gpu_need import SHORT_RATIO, gpu_need
+from slopewise.estimators.step_cost import INTERVALS
+from slopewise.model import Change, Job, JobMemory, LearnedCores, Node, Pace
+
+SLOWER_RATIO = 0.03
+"""More than that is a loss. What steps differ by without a change is a percent or two over an interval."""
+
+LEAST_EFFECT = 0.5
+"""Of what a raise was to bring; less says that CPU is not what the job lacks."""
+
+SMALL_GAIN_RATIO = 0.05
+"""A raise that was to bring less is not judged: noise is as large."""
+
+JUDGED_AFTER = 3
+"""Intervals after a change that count as its effect: a queue of batches hides a cut for one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """Why a change is taken back, and what it has shown."""
+
+    reason: str
+    learned: LearnedCores
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """Steps of several intervals in a row."""
+
+    seconds: float
+    """Each."""
+    count: float
+
+
+def effect(job: Job, known: JobMemory, change: Change, node: Node) -> Effect | None:
+    """What speaks against the last change of a job; None: nothing, or it is too early or too late to say."""
+    after = [pace for earlier, pace in pairwise(known.paces) if earlier.at_seconds >= change.at_seconds]
+    before = [pace for pace in known.paces if pace.at_seconds <= change.at_seconds][-INTERVALS:]
+    if not before or not 1 <= len(after) <= JUDGED_AFTER:
+        return None
+    learned = known.learned_cores or LearnedCores(0.0)
+    at_seconds = after[-1].at_seconds
+    if change.to_millicores < change.from_millicores:
+        reason = _slower(before, after, _since(known, after))
+        kept = change.from_millicores / 1000 if change.control == "limits" else node.cpu_cores
+        learned = structs.replace(learned, at_seconds=at_seconds, least=kept)
+    else:
+        reason = _too_little(job, known, change, after)
+        used = median(pace.cores or 0.0 for pace in before)
+        learned = structs.replace(learned, at_seconds=at_seconds, most=used)
+    if reason is None:
+        return None
+    return Effect(f"{reason} after its CPU went from {change.from_millicores}m to {change.to_millicores}m", learned)
+
+
+def _since(known: JobMemory, after: Sequence[Pace]) -> _Steps:
+    """The steps of all intervals after the change: they are counted whole, once over all and not once in each."""
+    began_at = known.paces[-len(after) - 1].at_seconds
+    lengths = (pace.at_seconds - earlier.at_seconds for earlier, pace in pairwise(known.paces[-len(after) - 1 :]))
+    count = sum(length / pace.seconds for length, pace in zip(lengths, after, strict=True))
+    return _Steps((after[-1].at_seconds - began_at) / count, count)
+
+
+def _slower(before: Sequence[Pace], after: Sequence[Pace], now: _Steps) -> str | None:
+    """Steps that became slower for want of CPU, as a message; None: they did not."""
+    seconds = median(pace.seconds for pace in before)
+    if now.seconds <= seconds * (1 + SLOWER_RATIO + 1 / now.count):
+        return None
+    waits_before, waits_now = (_waited_seconds(paces) for paces in (before, after))
+    shortages = [pace.short_ratio for pace in after if pace.short_ratio is not None]
+    signs = [
+        *(
+            []
+            if waits_before is None or waits_now is None
+            else [waits_now - waits_before >= (now.seconds - seconds) / 2]
+        ),
+        *([max(shortages) >= SHORT_RATIO] if shortages else []),
+    ]
+    if signs and not any(signs):
+        return None
+    return f"steps take {now.seconds:.3g} s, {now.seconds / seconds - 1:.0%} more than before,"
+
+
+def _waited_seconds(paces: Sequence[Pace]) -> float | None:
+    """Of a step; None: not known."""
+    waits = [pace.wait_ratio * pace.seconds for pace in paces if pace.wait_ratio is not None]
+    return median(waits) if waits else None
+
+
+def _too_little(job: Job, known: JobMemory, change: Change, after: Sequence[Pace]) -> str | None:
+    """A raise of a hard limit that brought less than half of what it was to bring; shares are taken where they lie."""
+    if change.control != "limits" or len(after) < JUDGED_AFTER - 1:
+        return None
+    paces = tuple(pace for pace in known.paces if pace.at_seconds <= change.at_seconds)
+    need = gpu_need(job, known.altered(paces=paces, learned_cores=None))
+    expected, seconds = (
+        need.seconds_at(change.to_millicores / 1000),
+        median(pace.seconds for pace in paces[-INTERVALS:]),
+    )
+    has = min(pace.seconds for pace in after)
+    if expected is None or seconds - expected < SMALL_GAIN_RATIO * seconds:
+        return None
+    if seconds - has >= LEAST_EFFECT * (seconds - expected):
+        return None
+    return f"steps take {has:.3g} s instead of {expected:.3g} s, so it lacks loader workers and not CPU,"

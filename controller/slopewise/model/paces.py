@@ -1,0 +1,71 @@
+"""What is measured of a job's steps and responses, and what changes of its CPU have shown; stored as JSON."""
+
+from __future__ import annotations
+
+import msgspec
+
+from slopewise.model.containers import ContainerHealth
+
+
+class PaceAnchor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """The start of the interval over which a pace is measured: cumulative counters at its first moment."""
+
+    at_seconds: float
+    done_total: float
+    """Responses that succeeded, or steps done."""
+    busy_seconds_total: float | None
+    """Seconds spent on responses; None for steps, whose time is the interval itself."""
+    cpu_seconds_total: float | None
+    process_started_at_seconds: float | None = None
+    cpu_sampled_at_seconds: float | None = None
+    """When the CPU was counted: a kubelet does so up to 20 s before the steps are read. None: at the same moment."""
+    failed_total: float = 0.0
+    """Responses that failed."""
+    failed_seconds_total: float = 0.0
+    waited_seconds_total: float | None = None
+    """Of a job with accelerators, like what follows; None: it reports no waits for batches."""
+    health: ContainerHealth | None = None
+    """With its throttling and CPU pressure."""
+    gpu_use: float | None = None
+
+
+class Pace(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A finished measurement of how long one step, or one response, took at one CPU level (`pace.measure`)."""
+
+    at_seconds: float
+    seconds: float
+    """Mean seconds a step (of a training) or a response (of a served model)."""
+    cores: float | None
+    """CPU used while at work; None: not known."""
+    busy_ratio: float = 1.0
+    """Of the interval, how long it was at work; below 1 for a served model that waits for requests."""
+    wait_ratio: float | None = None
+    """Of a job with accelerators, the part of the interval in which its steps waited for batches; None: not known, like
+    what follows."""
+    short_ratio: float | None = None
+    """The part of the interval in which it wanted more CPU than it had: throttled, or under CPU pressure."""
+    gpu_use: float | None = None
+    """At the end of the interval, as `Job.gpu_use`."""
+
+
+class Answering(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Whether a served model answered its requests in its last interval (`pace.measure`)."""
+
+    failed_ratio: float = 0.0
+    """Of the responses of the interval, those that failed; 0 where there were none."""
+    unanswered_since_seconds: float | None = None
+    """Start of the first interval in a row in which no response succeeded although requests came, or may have come;
+    None: one succeeded, or no request was there."""
+    in_flight_since_seconds: float | None = None
+    """Since when requests were in flight at each measurement and none has succeeded: the newest measurement, where one
+    did in the interval before it. None: none is in flight, or that is not exported."""
+
+
+class LearnedCores(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What changes of its CPU have shown of a job with accelerators (`feedback/gpu_effects.py`), in cores."""
+
+    at_seconds: float
+    least: float | None = None
+    """With less its steps became slower."""
+    most: float | None = None
+    """More brought too little."""

@@ -1,0 +1,152 @@
+"""The CPU that a job with accelerators can turn into steps, and what limits it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from support.worlds import START, a_job, a_snapshot
+
+from slopewise.estimators import pace
+from slopewise.estimators.gpu_need import UNKNOWN, gpu_need
+from slopewise.model import ContainerHealth, CpuAllocation, Job, JobMemory, MemoryState, Pace
+
+LIMIT = CpuAllocation(3000, 3000)
+
+
+def a_gpu_job(uid: str = "a", **more: object) -> Job:
+    return replace(a_job(uid), accelerators=1.0, allocation=LIMIT, **more)  # type: ignore[arg-type]
+
+
+def an_interval(number: int, seconds: float, waited: float | None, cores: float, short: float | None = None) -> Pace:
+    """Steps of so many seconds, of which they waited so many, on so many cores."""
+    ratio = None if waited is None else waited / seconds
+    return Pace(START + 20.0 * number, seconds, cores, 1.0, ratio, short)
+
+
+def after(*intervals: Pace, **more: object) -> JobMemory:
+    return JobMemory(paces=intervals, **more)  # type: ignore[arg-type]
+
+
+INPUT_BOUND = [an_interval(number, 0.9, 0.5, 3.0) for number in range(3)]
+
+
+def test_the_worked_example() -> None:
+    """Steps of 0.9 s that wait for 0.5 s on 3 cores: the device takes 0.4 s, and 6.75 cores keep it busy."""
+    need = gpu_need(a_gpu_job(), after(*INPUT_BOUND))
+    assert need.limiting == "cpu"
+    assert (need.gpu_seconds, need.cpu_seconds, need.useful_cores) == pytest.approx((0.4, 2.7, 6.75))
+    assert need.wait_ratio == pytest.approx(0.5 / 0.9)
+    assert need.at_seconds == START + 40
+    assert need.spread_ratio == pytest.approx(0)
+    assert need.seconds_at(3.0) == pytest.approx(0.9)
+    assert need.seconds_at(6.75) == pytest.approx(0.4)
+    assert need.seconds_at(20.0) == pytest.approx(0.4)
+
+
+def test_intervals_before_and_after_a_raise_say_the_same() -> None:
+    """The device takes 0.4 s and the batch 2.7 CPU-seconds, whatever CPU the job has."""
+    before = INPUT_BOUND[0]
+    mixed, later = an_interval(1, 0.65, 0.25, 2.7 / 0.65), an_interval(2, 0.45, 0.05, 6.0)
+    need = gpu_need(a_gpu_job(), after(before, mixed, later))
+    assert need.useful_cores == pytest.approx(6.75)
+
+
+def test_an_interval_of_an_evaluation_changes_nothing() -> None:
+    need = gpu_need(a_gpu_job(), after(INPUT_BOUND[0], an_interval(1, 9.0, 0.5, 1.0), INPUT_BOUND[2]))
+    assert need.useful_cores == pytest.approx(6.75)
+    assert need.spread_ratio > 0.8
+
+
+def test_a_job_that_hardly_waits_is_bound_by_its_device_and_needs_what_it_uses() -> None:
+    need = gpu_need(a_gpu_job(), after(*(an_interval(number, 0.5, 0.01, 1.0) for number in range(3))))
+    assert need.limiting == "gpu"
+    assert need.useful_cores == pytest.approx(1.0, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("cores", "short", "limiting"),
+    [(1.0, None, "workers"), (1.0, 0.02, "workers"), (1.0, 0.9, "cpu"), (2.9, 0.02, "cpu")],
+)
+def test_a_job_that_waits_and_leaves_its_cpu_lacks_loader_workers(
+    cores: float, short: float | None, limiting: str
+) -> None:
+    """With one core of three in use, unless its quota throttles it: bursts need more than their mean."""
+    need = gpu_need(a_gpu_job(), after(*(an_interval(number, 0.9, 0.5, cores, short) for number in range(3))))
+    assert need.limiting == limiting
+    if limiting == "workers":
+        assert need.useful_cores == pytest.approx(cores)
+
+
+def test_an_interval_that_began_before_the_last_resize_does_not_say_that_cpu_is_left() -> None:
+    intervals = [an_interval(number, 0.9, 0.5, 1.0) for number in range(3)]
+    resized = after(*intervals, last_resized_at_seconds=START + 10)
+    assert gpu_need(a_gpu_job(), resized).limiting == "cpu"
+
+
+@pytest.mark.parametrize("short", [None, 0.02, 0.5])
+def test_without_a_limit_only_pressure_says_whether_it_would_use_more(short: float | None) -> None:
+    job = a_gpu_job(actual=CpuAllocation(None, 3000))
+    need = gpu_need(job, after(*(an_interval(number, 0.9, 0.5, 3.0, short) for number in range(3))))
+    assert need.limiting == ("workers" if short == 0.02 else "cpu")
+
+
+@pytest.mark.parametrize(
+    "intervals",
+    [
+        INPUT_BOUND[:2],
+        [*INPUT_BOUND[:2], an_interval(2, 0.9, None, 3.0)],
+        [*INPUT_BOUND[:2], an_interval(2, 0.9, 0.9, 3.0)],
+        [*INPUT_BOUND[:2], an_interval(2, 0.9, 0.5, 0.0)],
+    ],
+)
+def test_nothing_is_known_of_too_few_intervals(intervals: Sequence[Pace]) -> None:
+    """One less, one without waits, one that only waited, one without CPU."""
+    assert gpu_need(a_gpu_job(), after(*intervals)) == UNKNOWN
+
+
+def test_a_job_without_accelerators_has_no_such_need() -> None:
+    assert gpu_need(a_job("a"), after(*INPUT_BOUND)) == UNKNOWN
+
+
+def measured(job: Job, waited: Sequence[float | None], health: Sequence[ContainerHealth]) -> JobMemory:
+    """The memory after passes every 20 s in which it makes two steps a second on three cores."""
+    memory = MemoryState()
+    for number, (seconds, of_container) in enumerate(zip(waited, health, strict=True)):
+        at = START + 20.0 * number
+        seen = replace(a_job("a", at=at, cpu_seconds=60.0 * number), accelerators=job.accelerators)
+        seen = replace(
+            seen, steps_total=40.0 * number, waited_seconds_total=seconds, container_health=of_container, gpu_use=0.3
+        )
+        memory = pace.measure(a_snapshot([seen], at=at), memory, 20.0)
+    return memory.jobs["a"]
+
+
+THROTTLED = [ContainerHealth(0, None, 200.0 * number, 150.0 * number, 4.0 * number) for number in range(3)]
+
+
+def test_a_pace_has_the_waiting_and_the_shortage_of_its_own_interval() -> None:
+    """5 s of 20 waited, then 15 s; three of four periods throttled, and 4 s of pressure."""
+    paces = measured(a_gpu_job(), [0.0, 5.0, 20.0], THROTTLED).paces
+    assert [each.wait_ratio for each in paces] == [0.25, 0.75]
+    assert [each.short_ratio for each in paces] == [0.75, 0.75]
+    assert [each.gpu_use for each in paces] == [0.3, 0.3]
+
+
+def test_pressure_counts_where_nothing_is_throttled_and_a_reset_is_unknown() -> None:
+    health = [replace_of(each, None, None) for each in THROTTLED]
+    paces = measured(a_gpu_job(), [50.0, 5.0, 6.0], health).paces
+    assert [each.wait_ratio for each in paces] == [None, 0.05]
+    assert [each.short_ratio for each in paces] == [0.2, 0.2]
+
+
+def replace_of(health: ContainerHealth, periods: float | None, throttled: float | None) -> ContainerHealth:
+    return ContainerHealth(0, None, periods, throttled, health.cpu_waiting_seconds_total)
+
+
+def test_a_job_without_accelerators_keeps_none_of_it() -> None:
+    known = measured(a_job("a"), [0.0, 5.0, 20.0], THROTTLED)
+    assert [(each.wait_ratio, each.short_ratio, each.gpu_use) for each in known.paces] == [(None, None, None)] * 2
+    assert known.pace_anchor is not None
+    assert known.pace_anchor.health is None
