@@ -42,6 +42,8 @@ class Training:
     """Part of its time that it says it waited although it did not."""
     level: float | None = None
     accelerators: float = 1.0
+    reports_waits: bool = True
+    """Else there is the use of its GPU, as DCGM reports it."""
     guaranteed: bool = False
     steps: float = 0.0
     waited: float = 0.0
@@ -78,7 +80,10 @@ class Training:
             waited_seconds_total=self.waited,
             request_follows_limit=self.guaranteed,
         )
-        return job if self.accelerators else replace(job, waited_seconds_total=None)
+        if self.accelerators and self.reports_waits:
+            return job
+        use = self.gpu_seconds / self.step_seconds() if self.accelerators else None
+        return replace(job, waited_seconds_total=None, gpu_use=use)
 
 
 @dataclass
