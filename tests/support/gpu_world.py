@@ -41,6 +41,7 @@ class Training:
     lies: float = 0.0
     """Part of its time that it says it waited although it did not."""
     level: float | None = None
+    planned: float | None = None
     accelerators: float = 1.0
     reports_waits: bool = True
     """Else there is the use of its GPU, as DCGM reports it."""
@@ -71,9 +72,17 @@ class Training:
 
     def job(self, uid: str, now: float) -> Job:
         job = replace(
-            a_job(uid, level=self.level, at=now, cpu_seconds=self.cpu, started_at=START - 600),
+            a_job(
+                uid,
+                level=self.level,
+                finite=self.level == self.level,
+                at=now,
+                cpu_seconds=self.cpu,
+                started_at=START - 600,
+            ),
             allocation=CpuAllocation(self.limit, self.limit if self.guaranteed else 1000),
             steps_total=float(int(self.steps)),
+            steps_planned=self.planned,
             process_started_at_seconds=START - 600,
             container_health=ContainerHealth(0, None, self.periods, self.throttled),
             accelerators=self.accelerators,
