@@ -134,9 +134,11 @@ def _cpu() -> list[Builder[Panel]]:
         ),
         lines(
             "Throttling",
-            "In which part of its periods was it stopped by its limit? No data on one machine, which has no kubelet.",
+            "In which part of its periods was it stopped by its limit, and of the time did it wait for CPU? No data "
+            "on one machine, which has no kubelet.",
             "percentunit",
-            Query(f"{throttled} / clamp_min({rate_per_job('slopewise_job_cpu_periods_total')}, 1e-9)", JOB),
+            Query(f"{throttled} / clamp_min({rate_per_job('slopewise_job_cpu_periods_total')}, 1e-9)", "throttled"),
+            Query(rate_per_job("slopewise_job_cpu_waiting_seconds_total"), "pressure"),
             width=5,
         ),
         lines(

@@ -27,6 +27,8 @@ from grafana.queries import (
 
 NOT_OF_A_LOCAL_RUN = {
     "slopewise_job_cpu_periods_total", "slopewise_job_cpu_throttled_periods_total",
+    "slopewise_job_cpu_waiting_seconds_total", "slopewise_gpu_seconds_total", "slopewise_job_gpu_wait_ratio",
+    "slopewise_job_useful_cores", "slopewise_job_gpu_seconds_won_total",
     "slopewise_job_memory_request_bytes", "slopewise_job_memory_limit_bytes", "slopewise_job_wait_ratio", "ALERTS",
 }  # fmt: skip
 """What a local run of a training without a data loader has no series of: throttling is counted by kubelets, its own

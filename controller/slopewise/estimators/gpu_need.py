@@ -19,7 +19,7 @@ from statistics import median
 from typing import Literal, NamedTuple
 
 from slopewise.estimators.growth import IDLE_CORES
-from slopewise.estimators.pace import CPU_COUNT_AGE_SECONDS
+from slopewise.estimators.pace import CPU_COUNT_AGE_SECONDS, SHORT_RATIO
 from slopewise.estimators.step_cost import INTERVALS
 from slopewise.model import (
     AcceleratorControl,
@@ -39,10 +39,6 @@ AGREES_RATIO = 0.1
 
 UNUSED_RATIO = 0.8
 """A job that waits for batches and uses less of its CPU cannot use more: its loader has too few workers, or reads."""
-
-SHORT_RATIO = 0.1
-"""Throttled in fewer periods, or under pressure for less of the time, a job has had the CPU that it wanted. Rollbacks
-call 0.25 throttled; a loader under its quota is in nearly all periods."""
 
 SPARE_RATIO = 1.2
 """Of its useful cores, what a job keeps that lends CPU: its loader must fill a queue again that ran empty."""
@@ -119,13 +115,13 @@ def _by_use(job: Job, known: JobMemory) -> GpuNeed:
     newest, limit = known.paces[-INTERVALS:], (job.actual or job.allocation).limit_millicores
     uses = [pace.gpu_use for pace in newest if pace.gpu_use is not None]
     shortages = [pace.short_ratio for pace in newest if pace.short_ratio is not None]
-    if limit is None or len(uses) < INTERVALS or len(shortages) < INTERVALS:
+    if limit is None or len(uses) < INTERVALS:
         return UNKNOWN
     use, resized_at, at_seconds = median(uses), known.last_resized_at_seconds, newest[-1].at_seconds
     judged = resized_at is None or newest[0].at_seconds >= resized_at
     if (most := _learned(known).most) is not None:
         return GpuNeed("workers", most, at_seconds=at_seconds, gpu_use=use)
-    if use >= BUSY_RATIO or median(shortages) < SHORT_RATIO:
+    if use >= BUSY_RATIO or len(shortages) < INTERVALS or median(shortages) < SHORT_RATIO:
         return UNKNOWN if known.original is None else GpuNeed("gpu", limit / 1000, at_seconds=at_seconds, gpu_use=use)
     return GpuNeed("cpu", (RAISE_STEP if judged else 1.0) * limit / 1000, at_seconds=at_seconds, gpu_use=use)
 
@@ -137,17 +133,19 @@ def _is_measured(pace: Pace) -> bool:
 
 
 def _leaves_cpu(job: Job, known: JobMemory) -> bool:
-    """Whether it leaves CPU that it has, as far as that shows: in an interval that lies after its last change."""
+    """Whether it leaves CPU that it has, as far as that shows: in an interval that lies after its last change.
+
+    Where its pressure is not known, only CPU below its request is certainly its own: neighbours may have the rest.
+    """
     newest, before = known.paces[-1], known.paces[-2]
-    resized_at = known.last_resized_at_seconds
+    resized_at, has = known.last_resized_at_seconds, job.actual or job.allocation
     if resized_at is not None and before.at_seconds < resized_at + CPU_COUNT_AGE_SECONDS:
         return False
-    if newest.short_ratio is not None and newest.short_ratio >= SHORT_RATIO:
+    if newest.short_ratio is None:
+        return (newest.cores or 0.0) < UNUSED_RATIO * has.request_millicores / 1000
+    if newest.short_ratio >= SHORT_RATIO:
         return False
-    limit = (job.actual or job.allocation).limit_millicores
-    if limit is None:
-        return newest.short_ratio is not None
-    return (newest.cores or 0.0) < UNUSED_RATIO * limit / 1000
+    return has.limit_millicores is None or (newest.cores or 0.0) < UNUSED_RATIO * has.limit_millicores / 1000
 
 
 def explained(need: GpuNeed) -> str:

@@ -54,6 +54,10 @@ CPU_COUNT_AGE_SECONDS = 19.0
 """A kubelet counts CPU every 10 to 15 s, and is scraped a few seconds later: an interval that begins so long after a
 change of CPU is of the new CPU alone."""
 
+SHORT_RATIO = 0.1
+"""Throttled in fewer periods, or under pressure for less of the time, a job has had the CPU that it wanted. Rollbacks
+call 0.5 throttled; a loader under its quota is in nearly all periods."""
+
 NEWEST = 3
 """Figures that say where the line is now: one alone is noisy where a response takes as long as the interval."""
 
@@ -237,7 +241,10 @@ def _cores(before: PaceAnchor, now: PaceAnchor, busy_ratio: float) -> float | No
 
 
 def _short_ratio(before: PaceAnchor, now: PaceAnchor) -> float | None:
-    """The larger one of the part of its quota's periods that throttled it, and of the time under CPU pressure."""
+    """The larger one of the part of its quota's periods that throttled it, and of the time under CPU pressure.
+
+    None: not known. Without the pressure few throttled periods say nothing, since neighbours may have had its CPU.
+    """
     had, has = before.health, now.health
     if had is None or has is None:
         return None
@@ -245,12 +252,10 @@ def _short_ratio(before: PaceAnchor, now: PaceAnchor) -> float | None:
     throttled = increase(had.cpu_throttled_periods_total, has.cpu_throttled_periods_total)
     elapsed = _cpu_at_seconds(now) - _cpu_at_seconds(before)
     waiting = increase(had.cpu_waiting_seconds_total, has.cpu_waiting_seconds_total)
-    ratios = [
-        min(1.0, part / whole)
-        for part, whole in ((throttled, periods), (waiting, elapsed))
-        if part is not None and whole is not None and whole > 0
-    ]
-    return max(ratios, default=None)
+    of_periods = min(1.0, throttled / periods) if throttled is not None and periods else 0.0
+    if waiting is None or elapsed <= 0:
+        return of_periods if of_periods >= SHORT_RATIO else None
+    return max(of_periods, min(1.0, waiting / elapsed))
 
 
 def increase(before: float | None, now: float | None) -> float | None:

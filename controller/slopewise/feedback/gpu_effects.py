@@ -18,7 +18,8 @@ from statistics import median
 from msgspec import structs
 
 from slopewise.allocation import original_millicores
-from slopewise.estimators.gpu_need import SHORT_RATIO, gpu_need
+from slopewise.estimators.gpu_need import gpu_need
+from slopewise.estimators.pace import SHORT_RATIO
 from slopewise.estimators.step_cost import INTERVALS
 from slopewise.model import Change, Job, JobMemory, LearnedCores, Node, Pace
 

@@ -183,6 +183,9 @@ class _JobFamilies:
         self.resized = _family("resized_timestamp_seconds", "When its CPU was last changed.")
         self.periods = _counter("cpu_periods", "Periods in which its container wanted CPU under a limit.")
         self.throttled = _counter("cpu_throttled_periods", "Periods in which its container was throttled.")
+        self.pressure = _counter(
+            "cpu_waiting_seconds", "Seconds in which a thread of its container waited for CPU (PSI)."
+        )
 
     def add(self, job: Job, known: JobMemory, snapshot: ClusterSnapshot, cpu: _AllottedCores) -> None:
         labels = [job.namespace, job.name, job.node]
@@ -225,6 +228,8 @@ class _JobFamilies:
         if health.cpu_periods_total is not None and health.cpu_throttled_periods_total is not None:
             self.periods.add_metric(labels, health.cpu_periods_total)
             self.throttled.add_metric(labels, health.cpu_throttled_periods_total)
+        if health.cpu_waiting_seconds_total is not None:
+            self.pressure.add_metric(labels, health.cpu_waiting_seconds_total)
 
     def _add_memory(self, labels: list[str], job: Job) -> None:
         memory = job.memory or MemoryAllocation()

@@ -146,6 +146,24 @@ def test_pressure_counts_where_nothing_is_throttled_and_a_reset_is_unknown() -> 
     assert [each.short_ratio for each in paces] == [0.2, 0.2]
 
 
+@pytest.mark.parametrize(("throttled", "short"), [(150.0, 0.75), (10.0, None), (None, None)])
+def test_without_pressure_only_many_throttled_periods_say_something(
+    throttled: float | None, short: float | None
+) -> None:
+    health = [
+        ContainerHealth(0, None, 200.0 * number, None if throttled is None else throttled * number)
+        for number in range(3)
+    ]
+    assert [each.short_ratio for each in measured(a_gpu_job(), [0.0, 5.0, 6.0], health).paces] == [short, short]
+
+
+def test_without_pressure_what_it_leaves_of_its_request_alone_is_its_own() -> None:
+    """It uses 2 of 3 cores, and has requested one: neighbours may have the third."""
+    intervals = [an_interval(number, 0.9, 0.5, 2.0) for number in range(3)]
+    assert gpu_need(a_gpu_job(), after(*intervals)).limiting == "workers"
+    assert gpu_need(a_gpu_job(actual=CpuAllocation(3000, 1000)), after(*intervals)).limiting == "cpu"
+
+
 def replace_of(health: ContainerHealth, periods: float | None, throttled: float | None) -> ContainerHealth:
     return ContainerHealth(0, None, periods, throttled, health.cpu_waiting_seconds_total)
 

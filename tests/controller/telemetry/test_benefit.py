@@ -140,7 +140,7 @@ def test_a_job_without_both_ends_has_neither(job: Job, memory: JobMemory) -> Non
 
 
 def test_a_job_names_its_policy_and_counts_its_moves_changes_and_throttled_periods() -> None:
-    health = ContainerHealth(cpu_periods_total=100.0, cpu_throttled_periods_total=40.0)
+    health = ContainerHealth(cpu_periods_total=100.0, cpu_throttled_periods_total=40.0, cpu_waiting_seconds_total=2.5)
     job = replace(a_job("a"), container_health=health)
     memory = known(moves_total=2, last_resized_at_seconds=START - 7)
     registry = recorded(a_report(0, {job: memory, a_job("b"): known()})).registry
@@ -151,6 +151,7 @@ def test_a_job_names_its_policy_and_counts_its_moves_changes_and_throttled_perio
     assert value("info", policy="training", control="limits") == 1
     assert (value("moves_total"), value("resized_timestamp_seconds")) == (2, START - 7)
     assert (value("cpu_periods_total"), value("cpu_throttled_periods_total")) == (100, 40)
+    assert value("cpu_waiting_seconds_total") == 2.5
     assert value("moves_total", job_name="b") == 0
     assert value("resized_timestamp_seconds", job_name="b") is None
     assert value("cpu_periods_total", job_name="b") is None
