@@ -106,7 +106,7 @@ def gpu_need(job: Job, known: JobMemory) -> GpuNeed:
         most = _learned(known).most
         limiting = "cpu" if most is None and not _leaves_cpu(job, known) else "workers"
         if limiting == "workers":
-            useful = min(useful, newest[-1].cores or 0.0) if most is None else min(useful, most)
+            useful = max(IDLE_CORES, min(useful, (newest[-1].cores or 0.0) if most is None else most))
     return GpuNeed(limiting, useful, median(gpu), median(cpu), waits, newest[-1].at_seconds, spread)
 
 

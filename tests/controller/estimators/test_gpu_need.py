@@ -9,8 +9,18 @@ import pytest
 from support.worlds import START, a_job, a_snapshot
 
 from slopewise.estimators import pace
-from slopewise.estimators.gpu_need import UNKNOWN, gpu_need
-from slopewise.model import ContainerHealth, CpuAllocation, Job, JobMemory, MemoryState, Pace
+from slopewise.estimators.gpu_need import UNKNOWN, gpu_need, least_cores
+from slopewise.estimators.growth import IDLE_CORES
+from slopewise.model import (
+    AcceleratorControl,
+    ContainerHealth,
+    CpuAllocation,
+    Job,
+    JobMemory,
+    LearnedCores,
+    MemoryState,
+    Pace,
+)
 
 LIMIT = CpuAllocation(3000, 3000)
 
@@ -81,6 +91,29 @@ def test_a_job_that_waits_and_leaves_its_cpu_lacks_loader_workers(
     assert need.limiting == limiting
     if limiting == "workers":
         assert need.useful_cores == pytest.approx(cores)
+
+
+def test_what_a_change_has_shown_bounds_its_use_for_an_hour() -> None:
+    learned = LearnedCores(START, most=3.5)
+    need = gpu_need(a_gpu_job(), after(*INPUT_BOUND, learned_cores=learned))
+    assert (need.limiting, need.useful_cores) == ("workers", 3.5)
+    nothing = gpu_need(a_gpu_job(), after(*INPUT_BOUND, learned_cores=LearnedCores(START, most=0.0)))
+    assert nothing.useful_cores == IDLE_CORES
+    later = [an_interval(number + 180, 0.9, 0.5, 3.0) for number in range(3)]
+    assert gpu_need(a_gpu_job(), after(*later, learned_cores=learned)).useful_cores == pytest.approx(6.75)
+
+
+@pytest.mark.parametrize(
+    ("control", "least", "kept"),
+    [("Raise", None, 12.0), ("Ignore", None, 12.0), ("Share", None, 8.1), ("Share", 10.0, 10.0), ("Share", 15.0, 12.0)],
+)
+def test_what_keeps_a_job_as_fast_as_with_the_cpu_that_it_came_with(
+    control: AcceleratorControl, least: float | None, kept: float
+) -> None:
+    """1.2 times its 6.75 useful cores of 12, and what a cut has shown."""
+    known = after(*INPUT_BOUND, learned_cores=None if least is None else LearnedCores(START, least=least))
+    assert least_cores(gpu_need(a_gpu_job(), known), known, 12.0, control) == pytest.approx(kept)
+    assert least_cores(UNKNOWN, known, 12.0, control) == 12.0
 
 
 def test_an_interval_that_began_before_the_last_resize_does_not_say_that_cpu_is_left() -> None:
