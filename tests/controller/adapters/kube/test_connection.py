@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 from support.api_server import ApiServer, refusal
 from support.rendering import ROOT
 from support.replicas import Town, write_policy
@@ -18,12 +16,6 @@ from slopewise.adapters.kube.connection import LEASE_NAME, Connection, other_lea
 from slopewise.manager.replica import run_cluster
 from slopewise.manager.shared import ClusterOptions
 from slopewise.signals import StopSignal
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as server:
-        yield server
 
 
 def a_lease(server: ApiServer, namespace: str, *, holder: str = "their-pod", age_seconds: float = 2.0) -> None:

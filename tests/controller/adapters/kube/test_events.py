@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Self
 
-import pytest
 from structlog.testing import capture_logs
 from support.api_server import ApiServer, Hang, refusal
 from support.managed_pods import a_managed_pod
@@ -15,12 +13,6 @@ from slopewise.adapters.kube.client.fencing import FencedApi
 from slopewise.adapters.kube.events import MAX_WAITING, About, Event, EventRecorder
 
 POD = About.pod(a_managed_pod())
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        yield running
 
 
 class Recording:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 from msgspec import structs
-from support.api_server import ApiServer, refusal
+from support.api_server import refusal
 from support.cluster_records import FakeStore, an_object
 from support.suspended_jobs import BUDGETS, Yard
 
@@ -45,12 +44,10 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Iterator[Scene]:
-    with ApiServer() as server:
-        yard = Yard(server)
-        yard.put_job()
-        namespaces = FakeStore((structs.replace(an_object(yard.managed().pod.namespace, "n"), namespace=""),))
-        yield Scene(yard, namespaces, MoveBackoff(yard.api, yard.jobs, namespaces, yard.clock))
+def scene(yard: Yard) -> Scene:
+    yard.put_job()
+    namespaces = FakeStore((structs.replace(an_object(yard.managed().pod.namespace, "n"), namespace=""),))
+    return Scene(yard, namespaces, MoveBackoff(yard.api, yard.jobs, namespaces, yard.clock))
 
 
 def test_it_is_not_moved_for_five_minutes_and_both_texts_say_until_when(scene: Scene) -> None:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-from support.api_server import ApiServer
 from support.pass_reports import ReportedPasses
 from support.worlds import START, a_job
 
@@ -15,12 +11,6 @@ KEPT = Standing(QoeStanding(10.0, 9.5, 0.05, "S"))
 MISSED = Standing(QoeStanding(10.0, 12.0, -0.2, "B", missed=True))
 OVER = Standing(deadline=DeadlineStanding(START - 1, -1.0, None, hopeless=True, confirmed_hopeless=True))
 MISSED_NOTE = "takes 12 s of 10 s, 20% slower than asked"
-
-
-@pytest.fixture
-def passes() -> Iterator[ReportedPasses]:
-    with ApiServer() as server:
-        yield ReportedPasses(server)
 
 
 def test_an_objective_that_is_missed_and_kept_again_is_one_event_each(passes: ReportedPasses) -> None:

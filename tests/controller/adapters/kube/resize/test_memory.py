@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -32,11 +31,10 @@ RAISED = memory("512Mi", "1280Mi")
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    with ApiServer() as server:
-        made = World(server)
-        made.put(a_raw_pod(WHOLE))
-        yield made
+def world(server: ApiServer) -> World:
+    made = World(server)
+    made.put(a_raw_pod(WHOLE))
+    return made
 
 
 def in_error(message: str) -> dict[str, str]:

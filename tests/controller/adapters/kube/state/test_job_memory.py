@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -31,12 +30,6 @@ from slopewise.model import (
 )
 
 ORIGINAL = CpuAllocation(2000, 500)
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        yield running
 
 
 @pytest.fixture
@@ -84,22 +77,13 @@ def test_an_original_is_stored_when_save_returns(server: ApiServer, pods: Pods, 
     assert (owner["uid"], owner["kind"], owner["blockOwnerDeletion"]) == ("uid-of-train", "Job", False)
 
 
-def test_a_restarted_controller_knows_everything(api: KubeApi, pods: Pods) -> None:
-    uid = pods.add("train", node="n2")
-    first = Replica(api, pods).memory()
-    first.load()
-    what = changed(job_class="NL", marks=frozenset({"migrated"}), last_resized_at_seconds=5.0)
-    first.save(MemoryState({uid: what}))
-    again = Replica(api, pods).memory(intervals=Intervals({"n2": (100.0, 40.0)}))
-    assert again.load() == MemoryState({uid: what}, {"n2": NodeMemory(frozenset({uid}), 100.0, 40.0)})
-
-
 def test_a_restarted_controller_knows_what_both_of_two_policies_decided(api: KubeApi, pods: Pods) -> None:
     uid = pods.add("train", node="n2")
     first = Replica(api, pods).memory()
     first.load()
     placed = PlacementMemory(job_class="CC", class_since_seconds=3.0, marks=frozenset({"migrated"}))
-    what = changed(job_class="NL", placement=placed)
+    marks = frozenset({"migrated"})
+    what = changed(job_class="NL", placement=placed, marks=marks, last_resized_at_seconds=5.0)
     first.save(MemoryState({uid: what}))
     intervals = Intervals({"n2": (100.0, 20.0)}, {"n2": (90.0, 30.0)})
     again = Replica(api, pods).memory(intervals=intervals).load()
@@ -168,29 +152,13 @@ def test_a_job_that_came_and_went_between_two_passes_is_forgotten_too(
     assert state == MemoryState()
 
 
-def a_job_without_its_growth(server: ApiServer, pods: Pods, memory: KubeMemory) -> str:
-    """The uid of a job that was changed, and whose JobGrowth a person has deleted."""
-    uid = pods.add("train")
-    memory.save(MemoryState({uid: changed()}))
-    memory.load()
-    server.remove(f"{GROWTHS}/train")
-    return uid
-
-
-def test_a_jobgrowth_that_a_person_deletes_is_stored_again_before_the_next_change(
-    server: ApiServer, pods: Pods, memory: KubeMemory
-) -> None:
-    uid = a_job_without_its_growth(server, pods, memory)
-    state = memory.load()
-    assert state.jobs[uid].original == ORIGINAL
-    memory.save(state)
-    assert server.get(f"{GROWTHS}/train")["status"]["pods"][0]["original"]["cpuLimit"] == "2"
-
-
 def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_again(
     server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:
-    uid = a_job_without_its_growth(server, pods, memory)
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: changed()}))
+    memory.load()
+    server.remove(f"{GROWTHS}/train")  # by a person
     server.fault(refusal(403, "Forbidden", "no right"), method="POST", path="jobgrowths", times=1)
     memory.save(memory.load())
     assert OnlyStored(FakeActuator(), memory.unstored).carry_out(a_resize(uid)).result == "failed"

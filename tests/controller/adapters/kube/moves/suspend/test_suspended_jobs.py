@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-from support.api_server import ApiServer
 from support.suspended_jobs import Yard
 
 from slopewise.adapters.kube.moves.suspend.annotation import SuspendedJobs
-
-
-@pytest.fixture
-def yard() -> Iterator[Yard]:
-    with ApiServer() as server:
-        yield Yard(server)
 
 
 def followed(yard: Yard) -> SuspendedJobs:
