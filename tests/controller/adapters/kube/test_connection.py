@@ -28,20 +28,12 @@ def a_lease(server: ApiServer, namespace: str, *, holder: str = "their-pod", age
 def test_who_leads_elsewhere_is_reported_and_our_own_lease_is_not(server: ApiServer) -> None:
     a_lease(server, "slopewise-system")
     a_lease(server, "mine")
-    assert other_leaders(server.client(), "mine") == {"slopewise-system": "their-pod"}
-    assert other_leaders(server.client()).keys() == {"slopewise-system", "mine"}
-
-
-def test_a_lease_that_was_handed_back_or_left_has_no_holder(server: ApiServer) -> None:
     a_lease(server, "handed-back", holder="")
     a_lease(server, "left", age_seconds=600.0)
-    assert other_leaders(server.client()) == {}
-
-
-def test_where_leases_may_not_be_read_nothing_is_known(server: ApiServer) -> None:
-    a_lease(server, "slopewise-system")
+    assert other_leaders(server.client(), "mine") == {"slopewise-system": "their-pod"}
+    assert other_leaders(server.client()).keys() == {"slopewise-system", "mine"}
     server.fault(refusal(403, "Forbidden", "cannot list leases"), path="leases")
-    assert other_leaders(server.client()) == {}
+    assert other_leaders(server.client()) == {}, "where leases may not be read nothing is known"
 
 
 def test_a_controller_whose_policy_is_a_file_warns_of_one_that_would_give_back_what_it_changes(tmp_path: Path) -> None:

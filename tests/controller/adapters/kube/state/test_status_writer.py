@@ -216,7 +216,8 @@ def test_a_failure_is_tried_again_and_reported_once() -> None:
         now[0] += MAX_RETRY_SECONDS
         running.writer.submit(Thing("wakes it"), transition=True)
         assert eventually(lambda: running.sent.names.count("t") == 2)
-        assert running.writer.failure == "no right to write"
+        failure = running.writer.failure
+        assert failure == "no right to write"
         running.sent.refuses.clear()
         now[0] += MAX_RETRY_SECONDS
         running.writer.submit(Thing("wakes it again"), transition=True)

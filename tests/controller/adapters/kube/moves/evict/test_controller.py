@@ -183,7 +183,7 @@ class TestBeginning:
 
 
 class TestReplacements:
-    def test_the_replacement_is_pinned_to_the_target(self, stage: Stage) -> None:
+    def test_the_replacement_is_pinned_to_the_target_and_it_is_over_once_that_has_a_node(self, stage: Stage) -> None:
         begin(stage)
         stage.tick()
         assert steps(stage) == [ENDING]
@@ -196,10 +196,6 @@ class TestReplacements:
         assert (is_gated(pod), pinned_nodes(pod)) == (False, ["node-b"])
         stage.tick()
         assert steps(stage) == ["starting on node-b"]
-
-    def test_it_is_over_once_the_replacement_has_a_node(self, stage: Stage) -> None:
-        begin_and_replace(stage)
-        stage.tick()
         stage.schedule("train-y", "node-b")
         managed = stage.find(TRAIN)
         assert managed is not None

@@ -21,6 +21,9 @@ BUDGET_CAUSE = {
 }
 
 
+NO_BUDGET = refusal(429, "TooManyRequests", "Cannot evict pod", (BUDGET_CAUSE,))
+
+
 def fail_job(operator: str, code: int) -> Json:
     return {"action": "FailJob", "onExitCodes": {"operator": operator, "values": [code]}}
 
@@ -52,18 +55,6 @@ def test_one_patch_suspends_the_job_and_says_where_it_goes(yard: Yard) -> None:
     assert asked.body["deleteOptions"]["dryRun"] == ["All"]
     kinds = [request.method for request in yard.server.requests if request.method != "GET"]
     assert kinds == ["POST", "PATCH"], "budgets are asked before anything is changed"
-
-
-def test_a_budget_that_says_no_defers_the_move_by_its_name(yard: Yard) -> None:
-    yard.put_job()
-    no = refusal(429, "TooManyRequests", "Cannot evict pod", (BUDGET_CAUSE,))
-    yard.server.fault(no, method="POST", path="/eviction$")
-
-    outcome = yard.begin()
-
-    assert outcome.result == "deferred"
-    assert "The disruption budget training needs 1 healthy pods" in outcome.detail
-    assert not yard.patches()
 
 
 @pytest.mark.parametrize(
@@ -244,6 +235,7 @@ def test_pods_that_finished_their_part_do_not_matter(yard: Yard) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "reply", "result", "words"),
     [
+        ("POST", "/eviction$", NO_BUDGET, "deferred", "The disruption budget training needs 1 healthy pods"),
         ("POST", "/eviction$", refusal(403, "Forbidden", "no"), "infeasible", "apply manifests/components/moves"),
         ("PATCH", "", refusal(403, "Forbidden", "no"), "infeasible", "apply manifests/components/moves"),
         ("PATCH", "", refusal(404, "NotFound", "jobs not found"), "failed", "its Job is gone"),

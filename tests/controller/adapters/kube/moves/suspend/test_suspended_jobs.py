@@ -43,9 +43,3 @@ def test_a_job_that_is_resumed_counts_no_more_and_begins_again_with_its_next_mov
     yard.begin(to="node-a")
     yard.work()
     assert suspended.seconds() == [0.0]
-
-
-def test_a_job_that_its_owner_has_suspended_is_none_of_ours(yard: Yard) -> None:
-    yard.put_job(suspend=True)
-    assert yard.running_on() == []
-    assert followed(yard).seconds() == []
