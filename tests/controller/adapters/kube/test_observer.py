@@ -142,6 +142,8 @@ class TestCapacity:
         assert self.left(here) == pytest.approx(1.75)
         here.reader.others = {"n1": 0.25}
         assert self.left(here) == pytest.approx(3.0)
+        here.reader.others = ObservationError("Prometheus is gone")
+        assert self.left(here) == pytest.approx(3.0)
         assert here.reader.asked_others[-1][0] == {"team"}
 
     def test_the_use_of_pods_that_are_ours_or_gone_is_not_that_of_others(self) -> None:
@@ -153,11 +155,6 @@ class TestCapacity:
         names = ("mine", "beside", "ended", "deleted")
         assert [name for name in names if JobKey("team", name) in left_out] == ["mine", "ended", "deleted"]
         assert JobKey("", "") not in left_out, "the sum of other namespaces"
-
-    def test_without_an_answer_about_use_the_pass_goes_on_with_requests(self) -> None:
-        here = world(a_pod("mine", owner=JOB), others=FakeStore((self.SYSTEM,)))
-        here.reader.others = ObservationError("Prometheus is gone")
-        assert self.left(here) == pytest.approx(3.0)
 
     @pytest.mark.parametrize("others", [None, FakeStore[OtherPod]((SYSTEM,), synced=False)])
     def test_without_any_figure_all_of_it_counts_and_that_is_said(self, others: FakeStore[OtherPod] | None) -> None:

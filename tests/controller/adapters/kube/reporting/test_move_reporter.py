@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.growths import GROWTHS, Replica
@@ -108,32 +109,27 @@ def test_a_job_that_is_being_moved_says_so_in_its_reason(passes: ReportedPasses)
     assert passes.status("train")["reason"] == "moves to n2: saving and ending"
 
 
-def test_resizes_are_in_the_history_too_and_it_survives_a_new_leader(passes: ReportedPasses) -> None:
+def test_resizes_are_in_the_history_too_which_survives_a_new_leader_and_begins_again_when_it_is_damaged(
+    passes: ReportedPasses,
+) -> None:
     uid = passes.pods.add("train")
     resize = Resize(uid, "n1", "limits", 2000, 500, "class CL")
     passes.a_pass(a_job(uid, limit=2000), outcomes=(Outcome(resize, "applied"),))
     assert passes.history("train") == [("Resize", "limits 2 to 500m", "applied")]
-    successor = Replica(passes.server.client(), passes.pods)
-    successor.memory().load()
-    document = successor.job_growths.find(uid.rpartition(":")[0])
-    assert document is not None
-    assert [each["change"] for each in document.render()["history"]] == ["limits 2 to 500m"]
 
+    def of_a_new_leader() -> Any:
+        successor = Replica(passes.server.client(), passes.pods)
+        assert uid in successor.memory().load().jobs
+        document = successor.job_growths.find(uid.rpartition(":")[0])
+        assert document is not None
+        return document.render()
 
-def test_a_history_that_somebody_has_damaged_begins_again_and_costs_nothing_else(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("train")
-    resize = Resize(uid, "n1", "limits", 2000, 500, "class CL")
-    passes.a_pass(a_job(uid, limit=2000), outcomes=(Outcome(resize, "applied"),))
-    passes.replica.writer.write()
+    assert [each["change"] for each in of_a_new_leader()["history"]] == ["limits 2 to 500m"]
     growth = passes.server.get(f"{GROWTHS}/train")
     growth["status"]["history"] = [{"time": "once upon a time"}]
     passes.server.put(GROWTHS, growth)
-    successor = Replica(passes.server.client(), passes.pods)
-    assert uid in successor.memory().load().jobs
-    document = successor.job_growths.find(uid.rpartition(":")[0])
-    assert document is not None
-    assert "history" not in document.render()
-    assert document.render()["state"] == "Training"
+    damaged = of_a_new_leader()
+    assert ("history" in damaged, damaged["state"]) == (False, "Training")
 
 
 def test_a_move_that_is_refused_alike_after_a_while_is_reported_once(passes: ReportedPasses) -> None:

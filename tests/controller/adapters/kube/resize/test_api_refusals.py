@@ -76,12 +76,6 @@ def test_a_node_that_is_too_small_and_another_pod_are_known_by_the_cause(error: 
     assert explain(error, "resize").detail.startswith(expected)
 
 
-@pytest.mark.parametrize(("asked_for", "seconds"), [(7.0, 7.0), (None, 0.0)])
-def test_a_server_that_is_busy_says_when_to_come_back(asked_for: float | None, seconds: float) -> None:
-    refusal = explain(ApiError(429, "TooManyRequests", "too many", retry_after_seconds=asked_for), "resize")
-    assert (refusal.result, refusal.refused_for_seconds) == ("deferred", seconds)
-
-
 POD = a_managed_pod()
 WANTED = Resources(CpuAllocation(3000, 500), POD.container.memory)
 QUOTA = ApiError(403, "Forbidden", FORBIDDEN + "exceeded quota: q")
@@ -116,6 +110,15 @@ def test_what_a_quota_has_refused_is_asked_again_when_a_quota_of_the_namespace_c
     assert not at.in_vain.waits_for("limitranges", "team-a")
     assert not at.in_vain.waits_for("resourcequotas", "team-b")
     at.changes = 1
+    assert not at.is_known()
+
+
+@pytest.mark.parametrize(("asked_for", "seconds"), [(7.0, 7.0), (None, 0.0)])
+def test_a_server_that_is_busy_is_left_alone_for_as_long_as_it_asks(asked_for: float | None, seconds: float) -> None:
+    at = Refusing()
+    refused = at.refuse(ApiError(429, "TooManyRequests", "too many", retry_after_seconds=asked_for))
+    assert (refused.result, at.is_known()) == ("deferred", seconds > 0)
+    at.clock.seconds += seconds
     assert not at.is_known()
 
 

@@ -161,20 +161,6 @@ def test_a_conflict_about_the_finalizer_is_read_again_but_not_for_ever(server: A
         remove_finalizer(server.client(), "p")
 
 
-def test_a_policys_status_comes_back_after_a_restart(server: ApiServer) -> None:
-    record = parse_policy(server.put(policy_path(), raw()))
-    document = PolicyDocument(record)
-    document.show(PolicyFacts(2, "Auto", held="Prometheus is gone"), START)
-    document.remember({"n1": NodeMemory(frozenset({"a"}), 100.0, 40.0)}, {})
-    sender = StatusSender(server.client())
-    assert sender.send(document)
-    again = parse_policy(server.get(policy_path("p")))
-    assert again.intervals.nodes == {"n1": (100.0, 40.0)}
-    later = PolicyDocument(again)
-    later.show(PolicyFacts(2, "Auto", held="Prometheus is gone"), START + 60)
-    assert not sender.send(later), "nothing changed, not even the time of the conditions"
-
-
 def classes(*names: str, job_uid: str = "uid:0") -> PolicyRecords:
     return PolicyRecords({name: (ClassFigures(job_uid, 100.0, 0.5, 2.0, 0.25, 300.0, None),) for name in names})
 
@@ -239,12 +225,18 @@ def test_a_status_that_somebody_has_spoiled_counts_as_none_and_is_written_again(
     assert server.get(policy_path("p"))["status"]["nodes"] == []
 
 
-def test_when_a_placement_evaluated_comes_back_while_the_policy_has_one(server: ApiServer) -> None:
+def test_a_policys_status_comes_back_after_a_restart_and_that_of_a_placement_while_it_has_one(
+    server: ApiServer,
+) -> None:
     spec = {"policy": {"name": "flowcon"}, "placement": {"name": "specon"}}
     document = PolicyDocument(parse_policy(server.put(policy_path(), raw(spec=spec))))
+    document.show(PolicyFacts(2, "Auto", held="Prometheus is gone"), START)
     document.remember({"n1": NodeMemory(frozenset(), 100.0, 20.0)}, {"n1": NodeMemory(frozenset(), 90.0, 30.0)})
     assert StatusSender(server.client()).send(document)
     stored = server.get(policy_path("p"))
+    later = PolicyDocument(parse_policy(stored))
+    later.show(PolicyFacts(2, "Auto", held="Prometheus is gone"), START + 60)
+    assert not StatusSender(server.client()).send(later), "nothing changed, not even the time of the conditions"
     assert parse_policy(stored).intervals == Intervals({"n1": (100.0, 20.0)}, {"n1": (90.0, 30.0)})
     alone = parse_policy({**stored, "spec": {"policy": {"name": "flowcon"}}})
     assert alone.intervals == Intervals({"n1": (100.0, 20.0)})
