@@ -234,7 +234,7 @@ def test_never_two_may_write_while_the_server_comes_and_goes(election: Election)
     ended = threading.Event()
 
     def look() -> None:
-        while not ended.wait(0.001):
+        while not ended.wait(0.005):
             both[0] += [each.elector.may_write() for each in entered].count(True) > 1
 
     watcher = threading.Thread(target=look, daemon=True)

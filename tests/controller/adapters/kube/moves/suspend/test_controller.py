@@ -70,7 +70,7 @@ def test_it_is_not_resumed_while_a_pod_of_it_is_still_ending(yard: Yard) -> None
     yard.begin()
     follower = yard.follower()
 
-    yard.settle(follower, 300)
+    yard.settle(follower, 300, step_seconds=5.0)
     assert yard.suspended
     yard.end_pods()
     yard.settle(follower, 5)
@@ -105,7 +105,7 @@ def test_a_move_that_is_over_costs_no_request_not_even_of_a_new_leader(yard: Yar
     moved(yard)
     asked = len(yard.server.requests)
 
-    yard.settle(yard.follower(), 100)
+    yard.settle(yard.follower(), 100, step_seconds=2.0)
 
     assert len(yard.server.requests) == asked
 
@@ -156,7 +156,7 @@ def test_a_target_that_is_lost_just_after_the_pin_is_given_up_within_a_minute(ya
     assert steps(yard) == ["leaving", "pinning"]
 
     trouble(yard)
-    yard.settle(follower, 60)
+    yard.settle(follower, 60, step_seconds=2.0)
 
     assert is_free(yard, WISH)
     assert yard.running_on() == ["node-a"]
@@ -175,7 +175,7 @@ def test_an_image_that_cannot_be_pulled_does_not_keep_the_move_under_way_for_eve
     raw["status"]["phase"] = "Pending"
     yard.server.put("/api/v1/namespaces/team-a/pods", raw)
 
-    yard.settle(follower, ARRIVAL_SECONDS + 5)
+    yard.settle(follower, ARRIVAL_SECONDS + 5, step_seconds=5.0)
 
     assert steps(yard) == ["leaving", "pinning", "pinned"]
     assert yard.reported[-1][1]
@@ -206,7 +206,7 @@ def test_a_pinned_job_whose_pod_was_replaced_and_finds_no_room_is_freed_within_a
     yard.full.add("node-b")
     yard.server.remove(f"/api/v1/namespaces/team-a/pods/{yard.managed().pod.name}")
 
-    yard.settle(yard.follower(), 60)
+    yard.settle(yard.follower(), 60, step_seconds=2.0)
 
     assert is_free(yard, WISH)
     assert yard.running_on() == ["node-a"]
@@ -225,7 +225,7 @@ def test_a_node_that_is_registered_again_or_of_which_nothing_is_reported_moves_n
     yard.settle(follower, 3)
     if not nodes_are_silent:
         yard.put_node("node-b")
-    yard.settle(follower, 60)
+    yard.settle(follower, 60, step_seconds=2.0)
 
     assert steps(yard) == ["leaving", "pinning", "pinned"]
 
@@ -283,7 +283,7 @@ def test_a_job_that_was_backed_up_pinned_to_a_node_that_is_not_there_runs_elsewh
     yard.server.remove(f"{NODES}/node-b")
     put_restored(yard, step, pinned(WISH, "node-b"))
 
-    yard.settle(yard.follower(), 60)
+    yard.settle(yard.follower(), 60, step_seconds=2.0)
 
     assert is_free(yard, WISH)
 
@@ -335,7 +335,7 @@ def test_a_node_that_only_the_store_misses_is_not_gone_and_its_pods_may_write(ya
     yard.work()
     yard.nodes = Stale([node for node in yard.nodes.items() if node.name != "node-a"])
 
-    yard.settle(yard.follower(), PODS_ENDED_SECONDS + 30)
+    yard.settle(yard.follower(), PODS_ENDED_SECONDS + 30, step_seconds=2.0)
 
     assert yard.suspended
     assert yard.running_on() == ["node-a"]
@@ -419,7 +419,7 @@ def run_until_killed(yard: Yard, story: Story, nth: int) -> None:
 
 def run_long(yard: Yard, follower: SuspendedJobController) -> None:
     for _ in range(3):
-        yard.settle(follower, 22, step_seconds=1.0)
+        yard.settle(follower, 22, step_seconds=2.0)
         yard.end_pods()
     yard.settle(follower, 3)
 

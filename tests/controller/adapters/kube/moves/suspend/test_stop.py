@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from support.api_objects import merged
 from support.api_server import Drop, refusal
 from support.resize_world import FakeJobIndex
 from support.suspended_jobs import JOBS, NAME, UID, Yard
@@ -92,7 +93,7 @@ def test_a_job_that_its_owner_resumed_is_stopped_again(yard: Yard) -> None:
         ({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}, "failed", "its Job has ended"),
         ({"metadata": {"uid": "another"}}, "failed", "its Job is gone"),
         (
-            {"spec": {"template": {"metadata": {"labels": {"slopewise.dev/managed": "true"}}}}},
+            {"spec": {"template": {"metadata": {"annotations": None}}}},
             "infeasible",
             "the annotation slopewise.dev/at-target: stop is on its pod alone; put it on the Job's pod template too",
         ),
@@ -102,10 +103,7 @@ def test_a_job_that_its_owner_resumed_is_stopped_again(yard: Yard) -> None:
 def test_a_job_that_must_not_be_suspended_says_why(yard: Yard, change: Json, result: str, why: str) -> None:
     put_job(yard)
     pod = yard.managed()
-    job = yard.job
-    for part, values in change.items():
-        job[part] = {**job[part], **values}
-    yard.server.put(JOBS, job)
+    yard.server.put(JOBS, merged(yard.job, change, strategic=False))
     outcome = stop(yard, pod)
     assert (outcome.result, outcome.detail[: len(why)]) == (result, why)
     assert not yard.patches()
@@ -119,11 +117,6 @@ def test_a_job_that_must_not_be_suspended_says_why(yard: Yard, change: Json, res
             OwnerRef("apps/v1", "StatefulSet", "train", "1"),
             OwnerRef("apps/v1", "StatefulSet", "train", "1"),
             "a StatefulSet is not suspended, only a Job of batch/v1 is; run it as a Job",
-        ),
-        (
-            OwnerRef("kubeflow.org/v1", "MPIJob", "train", "1"),
-            OwnerRef("v1", "Pod", "train", "2"),
-            "a MPIJob is not suspended, only a Job of batch/v1 is; run it as a Job",
         ),
         (
             OwnerRef("batch/v1", "Job", "train", "1"),
