@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from support.api_server import ApiServer, refusal
 from support.rendering import ROOT
 from support.replicas import Town, write_policy
@@ -55,6 +56,7 @@ def test_a_controller_whose_policy_is_a_file_warns_of_one_that_would_give_back_w
     )
 
 
+@pytest.mark.long  # a process that imports the whole benchmark takes five seconds
 def test_a_benchmark_does_not_begin_beside_a_controller(server: ApiServer, tmp_path: Path) -> None:
     a_lease(server, "slopewise-system")
     kubeconfig = tmp_path / "kubeconfig"
