@@ -10,20 +10,15 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from time import monotonic
 
 from slopewise.demo.job_process import Parser, exit_code_of, number_above_0, use_one_thread
-from slopewise.demo.serving.catalogue import SERVED_MODELS, SERVING_SECONDS, ServedModel, find_model
-from slopewise.demo.serving.load import load_command
-from slopewise.demo.serving.server import ModelServer
+from slopewise.demo.serving.catalogue import SERVED_MODELS, SERVING_SECONDS, find_model
+from slopewise.demo.serving.server import ModelServer, keep_busy
 from slopewise.demo.trainings.catalogue import require_scikit_learn
-from slopewise.errors import SlopewiseError
-from slopewise_exporter.environment import DEFAULT_PORT, EndpointSettings, endpoint_settings
+from slopewise_exporter.environment import DEFAULT_PORT, endpoint_settings
 from slopewise_exporter.values import Checker
 
 EXIT_ON_SIGTERM = 128 + signal.SIGTERM
@@ -44,35 +39,10 @@ def _run(arguments: list[str] | None) -> None:
     require_scikit_learn("the served models")
     use_one_thread()
     where = endpoint_settings(os.environ, Checker(), port=DEFAULT_PORT, address=_LOOPBACK, linger_seconds=0.0)
-    _serve(model, where, end_at)
-
-
-def _serve(model: ServedModel, where: EndpointSettings, end_at: float) -> None:
-    """Fit the model, then listen, so that every client that connects gets an answer."""
+    # The model is fitted before the port listens, so that every client that connects gets an answer.
     with ModelServer(where.address, where.port, model.load().answer) as server:
         print(f"{model.name} serves at {server.url}", flush=True)
-        with _load(server.url) as client:
-            _wait(client, end_at)
-
-
-@contextmanager
-def _load(url: str) -> Iterator[subprocess.Popen[bytes]]:
-    client = subprocess.Popen(load_command(url))
-    try:
-        yield client
-    finally:
-        client.terminate()
-        client.wait()
-
-
-def _wait(client: subprocess.Popen[bytes], end_at: float) -> None:
-    """Until the time is over; SlopewiseError when the load has gone, since an idle server measures nothing."""
-    try:
-        status = client.wait(timeout=max(0.0, end_at - monotonic()))
-    except subprocess.TimeoutExpired:
-        return
-    if status != -signal.SIGTERM:  # of a signal to the whole group, the server's own comes a moment later
-        raise SlopewiseError(f"the load has ended with status {status} before its time; see what stands above.")
+        keep_busy(server.url, end_at)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -125,13 +125,13 @@ def test_all_runs_share_the_axis_of_time() -> None:
 
 def test_everything_else_on_the_machine_is_stacked_on_the_jobs() -> None:
     """Each point of its curve is the mean since the one before: 0.2 up to 5 s, 0.6 from there."""
-    run = replace(many_jobs(1), curves={"job-0": Curves(cpu_cores=[(0, 1.0), (10, 1.0)])})
+    run = replace(many_jobs(1), curves={"job-0": Curves(cpu_cores=[(at, 1.0) for at in (0, 4, 6, 10)])})
     run = replace(run, other_cpu_curve=[(5.0, 0.2), (10.0, 0.6)])
 
     job, others = used_figure(run, frame(replace(sample_result(), runs=[run]))).areas
 
     assert (others.name, others.place, others.hatch) == ("everything else", None, 3)
-    assert list(zip(others.at, others.values, strict=True)) == [(0.0, 0.2), (10 / 3, 0.2), (20 / 3, 0.6), (10.0, 0.6)]
+    assert list(zip(others.at, others.values, strict=True)) == [(0, 0.2), (4, 0.2), (6, 0.6), (10, 0.6)]
     assert list(others.low) == list(job.high)
 
 

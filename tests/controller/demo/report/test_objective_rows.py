@@ -75,15 +75,15 @@ def test_more_deadlines_met_is_better_and_is_said_with_the_jobs_that_gained_and_
     assert (count.label, count.cells[0].text, count.cells[0].badge) == ("Deadlines met", "0 of 2", "")
     assert (count.cells[1].text, count.cells[1].badge, count.cells[1].verdict) == ("2 of 2", "+2 better", "better")
     (summary,) = summaries(result)
-    assert "2 more deadlines met" in summary.better
-    assert "deadline met that was missed: a, b" in summary.better
+    assert "2 more deadlines met" in summary.phrases["better"]
+    assert "deadline met that was missed: a, b" in summary.phrases["better"]
 
 
 def test_a_job_that_lost_is_named_although_the_count_is_the_same() -> None:
     (summary,) = summaries(with_deadlines((40, 60), (60, 40)))
-    assert "deadlines met" in summary.same
-    assert "deadline met that was missed: b" in summary.better
-    assert "deadline missed that was met: a" in summary.worse
+    assert "deadlines met" in summary.phrases["same"]
+    assert "deadline met that was missed: b" in summary.phrases["better"]
+    assert "deadline missed that was met: a" in summary.phrases["worse"]
 
 
 def test_fewer_is_worse() -> None:
@@ -111,8 +111,8 @@ def test_served_models_are_compared_by_their_objectives_and_not_by_when_they_end
     cells = job_blocks(result)[0].cells("a", runs=2)
     assert [cell.text for cell in cells if cell] == ["300 of 200 ms", "200 of 200 ms"]
     (summary,) = summaries(result)
-    assert summary.better == ("1 more objectives satisfied", "objective satisfied that was missed: a")
-    assert not any("ended" in phrase for phrase in (*summary.better, *summary.worse))
+    assert summary.phrases["better"] == ["1 more objectives satisfied", "objective satisfied that was missed: a"]
+    assert not any("ended" in phrase for phrase in (*summary.phrases["better"], *summary.phrases["worse"]))
 
 
 def test_time_to_targets_is_a_duration_like_others_where_targets_were_stated() -> None:
