@@ -19,7 +19,7 @@ from threading import BoundedSemaphore, Event, Lock
 from time import perf_counter
 
 from slopewise.demo.job_process import use_one_thread
-from slopewise.demo.serving.catalogue import find_model
+from slopewise.demo.serving.catalogue import SERVED_MODELS
 from slopewise.demo.serving.server import OK, Handler, ModelServer
 
 MAX_IN_FLIGHT = 64
@@ -106,14 +106,15 @@ def main() -> None:
     """Serve for as long as the pod lives; a Job that is moved must not end well."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_ON_SIGTERM))
     parser = argparse.ArgumentParser()
-    parser.add_argument("model", type=find_model)
+    parser.add_argument("model", choices=SERVED_MODELS)
     parser.add_argument("--rows", type=int)
     parser.add_argument("--max-in-flight", type=int, default=MAX_IN_FLIGHT)
     parser.add_argument("--hang-after", type=float, default=math.inf)
     parser.add_argument("--fail-ratio", type=float, default=0.0)
     options = parser.parse_args()
     use_one_thread()
-    model = replace(options.model, rows_per_request=options.rows or options.model.rows_per_request)
+    model = SERVED_MODELS[options.model]
+    model = replace(model, rows_per_request=options.rows or model.rows_per_request)
     worker = Worker(model.load().answer, options.hang_after, options.fail_ratio)
     with OddServer("0.0.0.0", PORT, worker.answer, options.max_in_flight) as server:
         print(server.url, flush=True)

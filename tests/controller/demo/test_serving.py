@@ -20,9 +20,9 @@ from support.odd_server import OddServer, RequestFailedError, Worker
 from support.scene import FIXED_RATE, ODD_SERVER
 from support.waiting import eventually
 
-from slopewise.demo.serving.catalogue import SERVED_MODELS, ServedModel, find_model, serving_jobs
+from slopewise.demo.serving.catalogue import SERVED_MODELS, ServedModel, serving_jobs
 from slopewise.demo.serving.server import ModelServer, keep_busy
-from slopewise.errors import SlopewiseError, UsageError
+from slopewise.errors import SlopewiseError
 
 NAMES = list(SERVED_MODELS)
 
@@ -81,7 +81,7 @@ def served(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Pop
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_served_model_reads_real_digits(name: str) -> None:
-    predictor = ServedModel(name, "", 449, 0.5).load()
+    predictor = ServedModel(name, 449, 0.5).load()
     answer = predictor.answer(0)
     right = sum(output == label for output, label in zip(answer, predictor.labels, strict=True))
     assert right / len(answer) > 0.95
@@ -89,14 +89,9 @@ def test_a_served_model_reads_real_digits(name: str) -> None:
 
 
 def test_requests_go_through_the_images_and_begin_again() -> None:
-    predictor = ServedModel("digits-kernel", "", 300, 0.5).load()
+    predictor = ServedModel("digits-kernel", 300, 0.5).load()
     assert predictor.rows_of(0).tolist() == list(range(300))
     assert predictor.rows_of(1).tolist() == [*range(300, 449), *range(151)]
-
-
-def test_an_unknown_model_is_reported_with_those_there_are() -> None:
-    with pytest.raises(UsageError, match=r"there is no served model 'resnet'; choose one of digits-forest, "):
-        find_model("resnet")
 
 
 # --- the server -------------------------------------------------------------------------------------------
@@ -236,20 +231,11 @@ def test_a_signal_to_the_whole_group_is_a_polite_end_too() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["resnet"], "there is no served model 'resnet'; choose one of "),
-        (["digits-kernel", "--seconds", "0"], "argument --seconds: '0' is not a number above 0; "),
-        (["digits-kernel", "--seconds", "nan"], "argument --seconds: 'nan' is not a number above 0; "),
-        ([], "the following arguments are required: NAME; "),
-    ],
-)
-def test_a_wrong_argument_exits_2_with_one_sentence(arguments: list[str], message: str) -> None:
-    with served(*arguments) as (process, _):
+def test_a_model_that_there_is_not_exits_2() -> None:
+    with served("resnet") as (process, _):
         printed, complaint = process.communicate(timeout=60)
     assert (process.returncode, printed) == (2, "")
-    assert complaint.startswith(message)
+    assert "invalid choice: 'resnet' (choose from " in complaint
 
 
 # --- the programs of the tests on a cluster -----------------------------------------------------------------

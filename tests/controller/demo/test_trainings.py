@@ -14,14 +14,14 @@ from typing import Any, cast
 import pytest
 from threadpoolctl import threadpool_limits
 
-from slopewise.demo.trainings._loop import EVALUATIONS, Learner, train
-from slopewise.demo.trainings.catalogue import TRAININGS, demo_jobs, find_training
-from slopewise.demo.trainings.stdlib_stream import Learner as StreamLearner
-from slopewise.demo.trainings.stdlib_stream import Stream
-from slopewise.errors import UsageError
+from slopewise.demo.trainings import _loop
+from slopewise.demo.trainings._loop import EVALUATIONS, Learner
+from slopewise.demo.trainings.catalogue import TRAININGS, demo_jobs
+from slopewise.demo.trainings.sklearn_trainings import StdlibStream, Stream
 from slopewise_exporter import Checkpoints
 
 NAMES = sorted(TRAININGS)
+train: Callable[..., None] = _loop.train  # fakes have the shape of the exporter's classes
 
 
 class Recorder:
@@ -373,8 +373,8 @@ def test_a_reader_that_fell_behind_finds_its_batches_waiting_until_it_has_caught
 
 def test_what_a_stream_teaches_does_not_depend_on_when_its_batches_arrive() -> None:
     clock = HandClock()
-    rare = _run(cast("Learner", StreamLearner(0, 5, Stream(60.0, clock, clock.sleep))), 5)
-    at_once = _run(cast("Learner", StreamLearner(0, 5, Stream(0.0, clock, clock.sleep))), 5)
+    rare = _run(cast("Learner", StdlibStream(0, 5, Stream(60.0, clock, clock.sleep))), 5)
+    at_once = _run(cast("Learner", StdlibStream(0, 5, Stream(0.0, clock, clock.sleep))), 5)
 
     assert rare.losses == at_once.losses
     assert rare.evaluations == at_once.evaluations
@@ -399,41 +399,20 @@ def test_a_scaled_demo_shrinks_the_work_and_the_arrivals_alike() -> None:
     assert all(int(job.command[-1]) == 1 for job in demo_jobs(scale=1e-9))
 
 
-def test_an_unknown_training_is_reported_with_those_there_are() -> None:
-    with pytest.raises(UsageError, match=r"there is no training 'digits'; choose one of digits-mlp, "):
-        find_training("digits")
-
-
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["resnet"], "there is no training 'resnet'; choose one of "),
-        (["digits-mlp", "--steps", "0"], "argument --steps: '0' is not a whole number of at least 1; "),
-        (["digits-mlp", "--seed", "x"], "argument --seed: 'x' is not a whole number of at least 0; "),
-        ([], "the following arguments are required: NAME; "),
+        (["resnet"], "invalid choice: 'resnet' (choose from "),
+        (["digits-mlp", "--steps", "x"], "invalid int value: 'x'"),
     ],
 )
-def test_a_wrong_argument_exits_2_with_one_sentence(arguments: list[str], message: str) -> None:
+def test_a_wrong_argument_exits_2(arguments: list[str], message: str) -> None:
     process = _process(*arguments)
     printed, complaint = process.communicate(timeout=300)
 
     assert (process.returncode, printed) == (2, "")
-    assert complaint.startswith(message)
-    assert complaint.count("\n") == 1
-
-
-@pytest.mark.processes
-def test_without_scikit_learn_one_sentence_says_what_to_install() -> None:
-    script = (
-        "import sys; sys.modules['sklearn'] = None; from slopewise.demo.trainings.__main__ import main; "
-        "sys.exit(main(['stdlib-chars']))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60)
-
-    assert done.returncode == 2
-    assert 'scikit-learn, which is not installed; run `pip install "slopewise[demo]"`' in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert message in complaint
 
 
 @pytest.mark.processes

@@ -6,12 +6,13 @@ side by side. Grid, axis and text colours are left to the page, which has light 
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from slopewise.demo.report.results import Curves, DemoResult, RunResult
-from slopewise.reports.plots import Area, Axis, Line, Plot, Points, Rule, colour, stacked, ticks
+from slopewise.reports.plots import MAX_POINTS, Area, Axis, Line, Plot, Points, Rule, colour, stacked, ticks
 from slopewise.reports.wording import finite, label
 
 OTHERS_COLOUR = "#8a94a0"
@@ -111,10 +112,10 @@ def _stack(run: RunResult, shared: Frame, of: str, title: str, top_cores: float)
     at, held = _held_by_job(run, of, [name for _, name in jobs])
     edges = stacked(at, held)
     areas = [
-        Area(label(name, 24), at, low, high, colour(place), place, stepped=True)
+        Area(label(name, 24), at, low, high, colour(place), place)
         for (place, name), (low, high) in zip(jobs, edges, strict=False)
     ]
-    areas += [Area("everything else", at, low, high, OTHERS_COLOUR, stepped=True) for low, high in edges[len(jobs) :]]
+    areas += [Area("everything else", at, low, high, OTHERS_COLOUR) for low, high in edges[len(jobs) :]]
     high, cores = top_cores * _HEADROOM_RATIO, shared.node_cores
     return Plot(
         shared.time_axis,
@@ -134,6 +135,8 @@ def _held_by_job(run: RunResult, of: str, names: Iterable[str] | None = None) ->
     """Every moment at which some job was sampled, and each job's values then; of CPU used, those of all others too."""
     curves = [_finite(getattr(run.curves[name], of)) for name in (run.curves if names is None else names)]
     moments = sorted({at for points in curves for at, _ in points})
+    if of == "cpu_cores":  # it changes with every sample: a run of a day would be a page of many megabytes
+        moments = moments[:: math.ceil(len(moments) / MAX_POINTS) or 1]
     if of == "cpu_cores" and run.other_cpu_curve:
         ends, means = zip(*run.other_cpu_curve, strict=True)
         # Each is the mean up to its moment, and is drawn from the one before.
