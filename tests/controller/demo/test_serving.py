@@ -119,13 +119,13 @@ def test_metrics_are_served_while_an_answer_is_under_way() -> None:
 
     def slow(request: int) -> list[int]:
         asked.set()
-        may_answer.wait(30)
+        may_answer.wait(180)
         return [request]
 
     with ModelServer("127.0.0.1", 0, slow) as server:
         client = threading.Thread(target=fetch, args=(f"{server.url}/predict/1",))
         client.start()
-        assert asked.wait(30)
+        assert asked.wait(180)
         assert responses(server.url) == (0, 0)
         may_answer.set()
         client.join()
@@ -159,7 +159,7 @@ def test_the_load_ends_in_the_midst_of_a_request_when_its_time_is_over() -> None
     may_answer = threading.Event()
 
     def answer(request: int) -> list[int]:
-        may_answer.wait(300)
+        may_answer.wait(180)
         return [request]
 
     with ModelServer("127.0.0.1", 0, answer) as server:
@@ -185,7 +185,7 @@ def test_requests_beyond_the_bound_are_refused_and_those_that_wait_are_shown() -
         assert eventually(lambda: (responses(server.url)[0], responses(server.url, "failed")[0]) == (1, 1))
         worker.close()
         for one in waiting:
-            one.join(30)
+            one.join(180)
         assert eventually(lambda: responses(server.url, "failed")[0] == 3)
 
 
@@ -210,30 +210,30 @@ def test_a_served_model_is_busy_from_its_start_and_ends_politely() -> None:
         count, seconds = responses(url)
         assert seconds / count > 0.01
         process.terminate()
-        _, complaints = process.communicate(timeout=60)
+        _, complaints = process.communicate(timeout=180)
         assert (process.returncode, complaints) == (143, "")
 
 
 @pytest.mark.processes
 def test_a_served_model_ends_when_its_time_is_over() -> None:
     with served("digits-kernel", "--seconds", "0.5") as (process, _):
-        _, complaints = process.communicate(timeout=60)
+        _, complaints = process.communicate(timeout=180)
     assert (process.returncode, complaints) == (0, "")
 
 
 @pytest.mark.processes
 def test_a_signal_to_the_whole_group_is_a_polite_end_too() -> None:
-    with served("digits-forest") as (process, url):
+    with served("digits-kernel") as (process, url):
         assert eventually(lambda: responses(url)[0] >= 1)
         os.killpg(process.pid, signal.SIGTERM)
-        _, complaints = process.communicate(timeout=60)
+        _, complaints = process.communicate(timeout=180)
     assert (process.returncode, complaints) == (143, "")
 
 
 @pytest.mark.processes
 def test_a_model_that_there_is_not_exits_2() -> None:
     with served("resnet") as (process, _):
-        printed, complaint = process.communicate(timeout=60)
+        printed, complaint = process.communicate(timeout=180)
     assert (process.returncode, printed) == (2, "")
     assert "invalid choice: 'resnet' (choose from " in complaint
 
@@ -250,7 +250,7 @@ def test_a_server_with_clients_elsewhere_errs_and_ends_as_a_pod_that_is_moved() 
         url = process.stdout.readline().strip().replace("0.0.0.0", "127.0.0.1")
         assert [status(f"{url}/predict/{number}") for number in range(4)] == [200, 500, 200, 500]
         process.terminate()
-        assert process.wait(30) == 143
+        assert process.wait(180) == 143
 
 
 @pytest.mark.processes
