@@ -50,7 +50,7 @@ def test_what_runs_on_a_cluster_and_run_local_need_none() -> None:
     ("command", "needing", "extra"),
     [
         ("simulate tiny.yaml --report r.html", "--report needs jinja2", "report"),
-        ("demo", "slopewise demo needs pandas", "demo"),
+        ("demo", "the built-in trainings need scikit-learn", "demo"),
         ("advise --prometheus http://127.0.0.1:9", "slopewise advise needs pandas", "advise"),
         ("policies check mine.py", "slopewise policies check needs hypothesis", "policies"),
     ],
@@ -70,7 +70,7 @@ def test_policies_are_listed_and_begun_without_one(folder: Path) -> None:
 
 def test_a_report_of_the_demo_is_refused_likewise() -> None:
     code = (
-        "del sys.modules['pandas']; from pathlib import Path; "
+        "from pathlib import Path; "
         "from slopewise.demo.command import DemoOptions, run_demo; "
         "run_demo(DemoOptions([], None, None, None, None, 1.0, 'auto', Path('r.html')), None, print)"
     )

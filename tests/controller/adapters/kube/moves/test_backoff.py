@@ -12,7 +12,8 @@ from support.suspended_jobs import BUDGETS, Yard
 
 from slopewise.adapters.kube.cache.records import ManagedPod, ObjectRecord
 from slopewise.adapters.kube.client.meanings import Refused
-from slopewise.adapters.kube.moves.backoff import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, MoveBackoff
+from slopewise.adapters.kube.moves.backoff import MoveBackoff
+from slopewise.adapters.pauses import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS
 
 BY_BUDGET = Refused("deferred", "a disruption budget says no: guarded", "budget")
 BY_RULE = Refused("infeasible", "an admission policy denies it", "rule")

@@ -8,8 +8,9 @@ from support.gated_pods import JOBS, Stage, is_gated, pinned_nodes, wished_nodes
 from support.managed_pods import PODS
 
 from slopewise.adapters.kube.cache.records import MOVE, PLACED
-from slopewise.adapters.kube.moves.gated_pods import MAX_WAIT_SECONDS, RETRY_SECONDS, STRANDED_SECONDS
+from slopewise.adapters.kube.moves.gated_pods import MAX_WAIT_SECONDS, STRANDED_SECONDS
 from slopewise.adapters.kube.moves.node_predicates import pinned
+from slopewise.adapters.pauses import POD_SECONDS
 from slopewise.model import Arrival, ClusterSnapshot, Move, Outcome, PassReport, Place, Results
 
 TRAIN = "uid-of-train:0"
@@ -134,9 +135,9 @@ class TestLettingGo:
         stage.server.fault(refusal(500, "InternalError", "etcd"), method="PATCH", path="/pods/other$")
         stage.tick(MAX_WAIT_SECONDS)
         assert (is_gated(stage.pod("other")), is_gated(stage.pod("train-x"))) == (True, False)
-        stage.tick(RETRY_SECONDS - 1)
+        stage.tick(POD_SECONDS - 1)
         assert is_gated(stage.pod("other"))
-        stage.tick(RETRY_SECONDS)
+        stage.tick(POD_SECONDS)
         assert not is_gated(stage.pod("other"))
 
     def test_a_pod_of_a_job_that_is_moved_by_suspending_is_let_go_at_once(self, stage: Stage) -> None:

@@ -15,7 +15,6 @@ from slopewise.adapters.kube.moves.owner_cache import (
     KEPT_SECONDS,
     PAUSE_KEPT_SECONDS,
     READS_A_PASS,
-    RETRY_SECONDS,
     SHARED_STORAGE,
     Disk,
     OwnerReading,
@@ -23,6 +22,7 @@ from slopewise.adapters.kube.moves.owner_cache import (
     Pause,
 )
 from slopewise.adapters.kube.moves.stop_note import StopNote
+from slopewise.adapters.pauses import GRANT_SECONDS
 
 JOB = owned_by("Job", "train", "job-1")
 JOB_PATH = "/apis/batch/v1/namespaces/team/jobs/train"
@@ -138,13 +138,13 @@ def test_what_has_no_generation_is_believed_for_a_while() -> None:
 def test_a_right_that_is_missing_is_named_and_asked_for_again_later() -> None:
     api = FakeApi({JOB_PATH: 403})
     here = reading(api)
-    for now in (0.0, RETRY_SECONDS - 1):
+    for now in (0.0, GRANT_SECONDS - 1):
         here.begin_pass(now)
         reason = here.template("team", JOB, 1).blocked_reason
         assert reason == "its Job train may not be read; apply manifests/components/moves"
     assert len(api.asked) == 1
     api.answers[JOB_PATH] = a_job()
-    here.begin_pass(RETRY_SECONDS + 1)
+    here.begin_pass(GRANT_SECONDS + 1)
     assert here.template("team", JOB, 1) == OwnerTemplate()
 
 

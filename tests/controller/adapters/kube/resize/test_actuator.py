@@ -10,7 +10,7 @@ from support.managed_pods import PODS, a_raw_pod, deferred, resized_by
 from support.resize_world import ORIGINAL, P, World
 
 from slopewise.adapters.kube.client.fencing import NotLeadingError
-from slopewise.adapters.kube.resize.actuator import ROOM_RETRY_SECONDS
+from slopewise.adapters.pauses import GRANT_SECONDS
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import CpuAllocation, Migrate
 
@@ -244,7 +244,7 @@ class TestRestoring:
         world.put(a_raw_pod(without_room))
         assert world.actuator.restore("j", ORIGINAL).detail == "its request waits for room on node-a; tried in 60 s"
         assert len(world.server.requests) == 1
-        world.clock.seconds += ROOM_RETRY_SECONDS
+        world.clock.seconds += GRANT_SECONDS
         assert world.actuator.restore("j", ORIGINAL).result == "accepted"
         assert world.cpu() == self.WHOLE
 

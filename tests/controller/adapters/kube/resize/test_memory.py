@@ -10,8 +10,8 @@ from support.managed_pods import MIB, STARTED, a_container, a_managed_pod, a_raw
 from support.resize_world import ORIGINAL, World
 
 from slopewise.adapters.kube.cache.records import Resources
-from slopewise.adapters.kube.resize.actuator import ROOM_RETRY_SECONDS
 from slopewise.adapters.kube.resize.target import Impossible, restored_memory, with_memory
+from slopewise.adapters.pauses import GRANT_SECONDS
 from slopewise.model import Decision, MemoryAllocation, MemoryBound, Outcome, ResizeMemory
 
 
@@ -158,7 +158,7 @@ class TestRestore:
         assert "node-a has no room for its request of 500m and its memory (no room)" in restored.detail
         world.put(a_raw_pod(world.cpu()))
         assert world.actuator.restore("j", ORIGINAL, HAD).detail.startswith("its request waits for room")
-        world.clock.seconds += ROOM_RETRY_SECONDS
+        world.clock.seconds += GRANT_SECONDS
         assert world.actuator.restore("j", ORIGINAL, HAD).result == "accepted"
 
     def test_a_limit_that_its_kubelet_does_not_lower_below_the_use_is_taken_back_and_stays(self, world: World) -> None:

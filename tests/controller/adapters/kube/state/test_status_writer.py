@@ -15,7 +15,8 @@ from support.waiting import eventually
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.fencing import FencedApi, NotLeadingError
 from slopewise.adapters.kube.client.protocol import Api, Json
-from slopewise.adapters.kube.state.status_writer import MAX_RETRY_SECONDS, StatusDocument, StatusSender, StatusWriter
+from slopewise.adapters.kube.state.status_writer import StatusDocument, StatusSender, StatusWriter
+from slopewise.adapters.pauses import STATUS_WRITE
 from slopewise.errors import SlopewiseError
 
 BURST = 5
@@ -213,13 +214,13 @@ def test_a_failure_is_tried_again_and_reported_once() -> None:
     with capture_logs() as logs, running:
         running.writer.submit(Thing("t"), transition=True)
         assert eventually(lambda: running.outcomes == ["failed"])
-        now[0] += MAX_RETRY_SECONDS
+        now[0] += STATUS_WRITE.most_seconds
         running.writer.submit(Thing("wakes it"), transition=True)
         assert eventually(lambda: running.sent.names.count("t") == 2)
         failure = running.writer.failure
         assert failure == "no right to write"
         running.sent.refuses.clear()
-        now[0] += MAX_RETRY_SECONDS
+        now[0] += STATUS_WRITE.most_seconds
         running.writer.submit(Thing("wakes it again"), transition=True)
         assert eventually(lambda: "written" in running.outcomes)
     assert running.writer.failure is None

@@ -19,11 +19,11 @@ from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.kube.moves.evict.controller import (
     MAX_MOVE_SECONDS,
     OWNER_CHECK_SECONDS,
-    RETRY_SECONDS,
     EvictionController,
 )
 from slopewise.adapters.kube.moves.evict.replacements import AWAITED, ENDING, EVICT_SECONDS
 from slopewise.adapters.kube.moves.gated_pods import MAX_WAIT_SECONDS, STRANDED_SECONDS
+from slopewise.adapters.pauses import POD_SECONDS
 from slopewise.model import Migrate, Move, MoveUnderWay, Outcome
 
 TRAIN = "uid-of-train:0"
@@ -267,7 +267,7 @@ class TestGangs:
         gang.server.fault(Reply(200, {}), method="POST", path="/train-2/eviction$")  # the dry run
         gang.server.fault(NO_BUDGET, method="POST", path="/train-2/eviction$")
         assert begin(gang, self.MEMBERS[0], members=self.MEMBERS).result == "applied"
-        gang.tick(RETRY_SECONDS)
+        gang.tick(POD_SECONDS)
         assert gang.evictions_sent() == ["train-0", "train-1", "train-2", "train-2"]
 
     def test_each_replacement_is_pinned(self, gang: Stage) -> None:
