@@ -65,18 +65,6 @@ def test_a_training_that_begins_again_has_an_average_of_its_own(training: Follow
     assert samples["process_start_time_seconds"] > before
 
 
-def test_losses_that_are_no_numbers_and_spikes_are_counted(training: FollowedTraining, scrape: Scrape) -> None:
-    for step in range(1, 40):
-        training.advance_to(step, 0, 0.5 + step % 3 / 100)
-    training.advance_to(40, 0, float("nan"))
-    training.advance_to(41, 0, 1e12)
-    training.advance_to(42, 0, 0.5)
-    samples = scrape(training.port)
-    assert samples["training_nonfinite_loss_total"] == 1
-    assert samples["training_outlier_loss_total"] == 1
-    assert samples['training_loss{stage="train_ema"}'] < 0.6
-
-
 def test_it_does_nothing_after_its_end(training: FollowedTraining) -> None:
     training.close()
     training.advance_to(5, 0, 0.5)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from slopewise_exporter.logs import LineParser, Tracker
+from slopewise_exporter.logs import Found, LineParser, Tracker
 
 
 class Kept:
@@ -40,6 +41,11 @@ class Kept:
 
     def mark_ended(self, *, failed: bool) -> None:
         self.ended = "failed" if failed else "finished"
+
+
+def found_in(line: str, **names: list[str]) -> dict[str, Any]:
+    """What a line says, by the fields of `Found`."""
+    return (LineParser(names=names).parse(line) or Found()).said
 
 
 def read(lines: Iterable[str], parser: LineParser | None = None) -> Kept:

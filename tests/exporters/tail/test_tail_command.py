@@ -15,6 +15,8 @@ from typing import IO
 import pytest
 from support.training_fixtures import Samples, Scrape
 
+from slopewise_exporter.commands.tail import main
+
 Start = Callable[..., "subprocess.Popen[bytes]"]
 Until = Callable[[Callable[[Samples], bool]], Samples]
 
@@ -91,29 +93,25 @@ def end(process: subprocess.Popen[bytes]) -> tuple[int, str]:
 
 
 def test_a_log_that_grows(start: Start, until: Until, tmp_path: Path) -> None:
-    log = tmp_path / "train.log"
+    log, started_at = tmp_path / "train.log", time.time()
     process = start(log, "--model", "mlp", "--framework", "numpy")
-    until(lambda samples: 'training_state{state="starting"}' in samples)
+    seen = until(lambda samples: 'training_state{state="starting"}' in samples)
+    assert [name for name in seen if name.startswith("process_")] == ["process_start_time_seconds"], "of the training"
+    assert seen["process_start_time_seconds"] == pytest.approx(started_at, abs=60)
     append(log, lines(1, 11))
     seen = until(lambda samples: samples[STEPS] == 10)
     assert seen["training_steps_planned"] == 100
     assert seen[LOSS] == 0.1
     assert seen[TRAINING] == 1
     assert seen['training_info{framework="numpy",model="mlp",objective="min"}'] == 1
+    time.sleep(2)
+    assert until(lambda samples: True)[TRAINING] == 1, "a quiet log is no end"
     append(log, lines(11, 21) + b"val_loss=0.5\nstep 21/100 loss=nan\n")
     seen = until(lambda samples: samples[STEPS] == 21)
     assert seen["training_nonfinite_loss_total"] == 1
     assert seen['training_loss{stage="eval"}'] == 0.5
     assert seen["training_step_duration_seconds_count"] >= 10
     assert end(process)[0] == 0
-
-
-def test_the_process_metrics_of_the_sidecar_are_not_the_trainings(start: Start, until: Until, tmp_path: Path) -> None:
-    started_at = time.time()
-    start(tmp_path / "train.log")
-    samples = until(lambda samples: True)
-    assert [name for name in samples if name.startswith("process_")] == ["process_start_time_seconds"]
-    assert samples["process_start_time_seconds"] == pytest.approx(started_at, abs=30)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -191,15 +189,6 @@ def test_how_a_training_is_known_to_have_ended(
     assert until(lambda samples: samples.get(TRAINING) == 1)[STEPS] == 12
 
 
-def test_a_quiet_log_is_no_end(start: Start, until: Until, tmp_path: Path) -> None:
-    log = tmp_path / "train.log"
-    append(log, lines(1, 11))
-    start(log)
-    until(lambda samples: samples[STEPS] == 10)
-    time.sleep(2)
-    assert until(lambda samples: True)[TRAINING] == 1
-
-
 def test_until_finished_ends_with_the_training(start: Start, tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     append(log, lines(1, 11) + b"Training completed.\n")
@@ -243,13 +232,12 @@ def test_a_port_in_use_says_what_to_do(start: Start, until: Until, tmp_path: Pat
     ],
 )
 def test_what_cannot_be_used_is_refused_in_one_line(
-    start: Start, tmp_path: Path, arguments: tuple[str, str], reason: str
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, str], reason: str
 ) -> None:
-    process = start(tmp_path / "train.log", *arguments)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert reason in errors.decode()
-    assert len(errors.decode().splitlines()) == 1
+    assert main(["train.log", *arguments]) == 2
+    errors = capsys.readouterr().err
+    assert reason in errors
+    assert len(errors.splitlines()) == 1
 
 
 def test_patterns_from_the_environment(start: Start, until: Until, tmp_path: Path) -> None:
