@@ -174,9 +174,8 @@ def test_a_prometheus_that_refuses_and_quotes_the_credentials_holds_the_pass_and
     [
         (("run", "--json-logs", "--port", "abc"), "'--port': "),
         ((*IN_A_CLUSTER, "--json-logs", "--kubeconfig", "nowhere"), "nowhere: no such kubeconfig; write its path"),
-        (("run", "--local", "--jobs", "nowhere", "--json-logs"), "nowhere: "),
     ],
-    ids=["an option", "a cluster", "this machine"],
+    ids=["an option", "a cluster"],
 )
 def test_a_mistake_is_one_json_object_where_logs_are_to_be_json(arguments: tuple[str, ...], message: str) -> None:
     result = slopewise_process(*arguments)
@@ -206,14 +205,13 @@ raise ValueError("not caught")
     assert "not caught" in str(main["exception"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_the_controller_of_a_cluster_ends_well_when_it_is_asked_to(tmp_path: Path, number: signal.Signals) -> None:
+def test_the_controller_of_a_cluster_ends_well_when_it_is_asked_to(tmp_path: Path) -> None:
     with ApiServer() as server:
         (tmp_path / "kubeconfig").write_text(server.kubeconfig)
         command = [sys.executable, "-m", "slopewise", *IN_A_CLUSTER, "--kubeconfig", "kubeconfig", "--port", "0"]
         process = subprocess.Popen([*command, "--json-logs"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
         assert eventually(lambda: server.asked("POST", "leases$"))
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)
         _, reported = process.communicate(timeout=60)
         lease = server.get("/apis/coordination.k8s.io/v1/namespaces/slopewise-system/leases/slopewise-controller")
     assert process.returncode == 0, reported

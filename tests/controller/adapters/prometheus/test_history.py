@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -219,18 +220,13 @@ def _answer_as_prometheus_does(jobs: Mapping[str, tuple[float, float]], handler:
     start, end, step = (round(1000 * float(asked[name])) for name in ("start", "end", "step"))
     windows = re.search(r"present_over_time\(training_loss.*\[(\d+)ms\]", asked["query"])
     window = int(windows[1]) if windows else 0
-    rows = [
-        {
-            "metric": {"namespace": "team", "pod": name},
-            "values": [
-                [at / 1000, "1"]
-                for at in range(start, end + 1, step)
-                if at - window < 1000 * until and at >= 1000 * since
-            ],
-        }
-        for name, (since, until) in jobs.items()
-    ]
-    found = [row for row in rows if row["values"]] if window else []
+    found = []
+    for name, (since, until) in jobs.items() if window else ():
+        first = start + step * max(0, math.ceil((1000 * since - start) / step))
+        points = range(first, min(end + 1, math.ceil(1000 * until + window)), step)
+        if points:
+            row = {"metric": {"namespace": "team", "pod": name}, "values": [[at / 1000, "1"] for at in points]}
+            found.append(row)
     send(handler, 200, json.dumps({"status": "success", "data": {"resultType": "matrix", "result": found}}).encode())
 
 
