@@ -256,10 +256,3 @@ def test_a_mark_is_that_of_the_whole_file_however_large(tmp_path: Path) -> None:
     marks = mark_of(tmp_path / "large"), mark_of(tmp_path / "other")
     assert marks[0].bytes == marks[1].bytes == 3_000_000
     assert marks[0].crc32 != marks[1].crc32
-
-
-def test_a_manifest_can_be_read_by_people(folder: CheckpointFolder, tmp_path: Path) -> None:
-    write(folder, "state", 12)
-    contents = json.loads((tmp_path / "00000001.json").read_text())
-    assert contents["progress"]["steps"] == 12
-    assert contents["files"]["00000001.data"]["bytes"] == 5

@@ -21,14 +21,6 @@ def hang_up(connection: socket.socket) -> None:
     connection.close()
 
 
-def test_port_zero_takes_a_free_port_and_says_which(make_reporter: MakeReporter, scrape: Scrape) -> None:
-    first, second = make_reporter(), make_reporter()
-    assert first.port != second.port
-    first.step()
-    assert scrape(first.port)["training_steps_total"] == 1
-    assert scrape(second.port)["training_steps_total"] == 0
-
-
 def test_a_port_in_use_is_told_once_and_the_training_goes_on(
     make_reporter: MakeReporter, caplog: pytest.LogCaptureFixture
 ) -> None:

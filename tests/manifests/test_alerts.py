@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.rendering import MANIFESTS, only, render, render_mine
+from support.rendering import MANIFESTS, mounted, only, render, render_mine
 
 COMPONENT = "slopewise/manifests/components/alerts"
 
 
 def test_the_token_is_where_the_controller_reads_it(tmp_path: Path) -> None:
     documents = render_mine(tmp_path, "minimal", components=[COMPONENT])
-    pod = only(documents, "Deployment")["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    mount = next(mount for mount in container["volumeMounts"] if mount["name"] == "alerts")
-    volume = next(volume for volume in pod["volumes"] if volume["name"] == "alerts")
+    container, mount, volume = mounted(documents, "alerts")
 
     assert f"--alert-token-file={mount['mountPath']}/token" in container["args"]
     assert (mount["readOnly"], "subPath" in mount) == (True, False)

@@ -280,22 +280,19 @@ LEASES = ("coordination.k8s.io", "leases")
 
 
 @pytest.fixture(scope="module")
-def url(
-    prometheus_binaries: PrometheusBinaries, promtool: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    with backfilled(prometheus_binaries, tmp_path_factory.mktemp("prometheus"), list(series())) as running:
-        yield running
+def lines(prometheus_binaries: PrometheusBinaries, promtool: Path, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What is found right after the last sample: a minute later all of them would be old."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    with ApiServer() as server, backfilled(prometheus_binaries, folder, list(series())) as url:
+        put_healthy(server)
+        server.remove(f"{PODS}/train-0")
+        for name in ("good", "unsaved", "no-volume", "silent", "absent"):
+            put_pod(server, Stage(server), name, volume=name != "no-volume")
+        (folder / "kubeconfig").write_text(server.kubeconfig)
+        return found(("--kubeconfig", str(folder / "kubeconfig")), "--prometheus", url, code=1)
 
 
 class TestPrometheus:
-    @pytest.fixture
-    def lines(self, url: str, server: ApiServer, reach: tuple[str, str]) -> Found:
-        server.remove(f"{PODS}/train-0")
-        stage = Stage(server)
-        for name in ("good", "unsaved", "no-volume", "silent", "absent"):
-            put_pod(server, stage, name, volume=name != "no-volume")
-        return found(reach, "--prometheus", url, code=1)
-
     def test_jobs_that_report_no_loss_are_named_with_the_cause(self, lines: Found) -> None:
         ok, *failed, unnamed = lines["series"]
         assert ok == ("ok", "3 workloads report a loss or response times")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,6 @@ from slopewise.manager.replica import Replica, policy_of_file, run_once
 from slopewise.manager.shared import ClusterOptions
 from slopewise.signals import StoppedError, StopSignal
 from slopewise.telemetry.metrics import Instruments
-
-
-@pytest.fixture
-def town() -> Iterator[Town]:
-    with Town() as town:
-        town.pod()
-        yield town
 
 
 def options_in(town: Town, **more: Any) -> ClusterOptions:

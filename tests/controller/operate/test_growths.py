@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.api_server import ApiServer, refusal
+from support.api_server import ApiServer
 from support.stored import action, put_growth
 
 from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.state.job_growth_object import growth_path
-from slopewise.errors import DataSourceError, UsageError
+from slopewise.errors import UsageError
 from slopewise.operate.growths import read_history
 
 
@@ -77,9 +77,3 @@ def test_a_status_that_somebody_else_has_written_into_is_passed_over(server: Api
     put_moves(server, "team-a", "train", 1)
     put_growth(server, "odd", history="not a list")
     assert [line.workload for line in read_history(connection, None)] == ["train"]
-
-
-def test_a_right_that_is_missing_is_reported(server: ApiServer, connection: Connection) -> None:
-    server.fault(refusal(403, "Forbidden", "jobgrowths is forbidden"), path="/jobgrowths")
-    with pytest.raises(DataSourceError, match="the JobGrowths cannot be read"):
-        read_history(connection, None)

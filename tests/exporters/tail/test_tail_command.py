@@ -14,6 +14,7 @@ from typing import IO
 
 import pytest
 from support.training_fixtures import Samples, Scrape
+from support.waiting import eventually, wait_for
 
 from slopewise_exporter.commands.tail import main
 
@@ -63,18 +64,10 @@ def start(port_file: Path) -> Iterator[Start]:
 def until(port_file: Path, scrape: Scrape) -> Until:
     """Scrapes until something is seen."""
 
-    def wait(seen: Callable[[Samples], bool]) -> Samples:
-        give_up_at = time.monotonic() + 60
-        samples: Samples = {}
-        while time.monotonic() < give_up_at:
-            if port_file.exists():
-                samples = scrape(int(port_file.read_text()))
-                if seen(samples):
-                    return samples
-            time.sleep(0.05)
-        raise AssertionError(f"not seen: {samples}")
+    def look() -> Samples:
+        return scrape(int(port_file.read_text())) if port_file.exists() else {}
 
-    return wait
+    return lambda seen: wait_for("samples", look, lambda samples: samples and seen(samples))
 
 
 def lines(start: int, stop: int, total: int = 100) -> bytes:
@@ -88,7 +81,7 @@ def append(path: Path, data: bytes) -> None:
 
 def end(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     process.send_signal(signal.SIGTERM)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=180)
     return process.returncode, errors.decode()
 
 
@@ -122,11 +115,9 @@ def test_a_restarted_sidecar_goes_on_where_it_was(
     append(log, b"loss=0.5\n" * 40 + b"loss=0.")  # no counts in it: only the state knows that there were 40
     first = start(log, "--state", state)
     before = until(lambda samples: samples[STEPS] == 40)
-    give_up_at = time.monotonic() + 60
-    while how is signal.SIGKILL and not state.exists() and time.monotonic() < give_up_at:
-        time.sleep(0.05)
+    assert how is signal.SIGTERM or eventually(state.exists)
     first.send_signal(how)
-    first.wait(60)
+    first.wait(180)
     append(log, b"499\n" + b"loss=0.499\n" * 9)
     start(log, "--state", state)
     after = until(lambda samples: samples[STEPS] == 50)
@@ -192,7 +183,7 @@ def test_how_a_training_is_known_to_have_ended(
 def test_until_finished_ends_with_the_training(start: Start, tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     append(log, lines(1, 11) + b"Training completed.\n")
-    assert start(log, "--until-finished").wait(60) == 0
+    assert start(log, "--until-finished").wait(180) == 0
 
 
 def test_standard_input_is_passed_on_and_its_end_is_the_end(start: Start, until: Until) -> None:
@@ -201,14 +192,14 @@ def test_standard_input_is_passed_on_and_its_end_is_the_end(start: Start, until:
     process.stdin.write(lines(1, 6) + b"loss=\xff half")
     process.stdin.flush()
     until(lambda samples: samples[STEPS] == 5)
-    output, _ = process.communicate(b" a line\n", timeout=30)
+    output, _ = process.communicate(b" a line\n", timeout=180)
     assert output == lines(1, 6) + b"loss=\xff half a line\n"
     assert process.returncode == 0
 
 
 def test_a_training_in_another_rank_is_not_stopped_by_a_full_pipe(start: Start) -> None:
     process = start("-", stdin=subprocess.PIPE, RANK="1")
-    output, _ = process.communicate(b"x" * 500_000, timeout=30)
+    output, _ = process.communicate(b"x" * 500_000, timeout=180)
     assert len(output) == 500_000
     assert process.returncode == 0
 
@@ -218,7 +209,7 @@ def test_a_port_in_use_says_what_to_do(start: Start, until: Until, tmp_path: Pat
     until(lambda samples: True)
     taken = port_file.read_text().strip()
     process = start(tmp_path / "train.log", "--port", taken)
-    assert process.wait(60) == 1
+    assert process.wait(180) == 1
     assert process.stderr is not None
     assert f"another program has port {taken}" in process.stderr.read().decode()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 
@@ -19,13 +18,6 @@ from slopewise.config.training_policy import EvaluationSettings
 from slopewise.errors import ObservationError, UsageError
 
 NOW = 1_700_000_000.0
-
-
-@pytest.fixture
-def fake() -> Iterator[FakePrometheus]:
-    server = FakePrometheus()
-    yield server
-    server.close()
 
 
 def reader(url: str, evaluations: int = 1, timeout_seconds: float = 5.0) -> PrometheusReader:
