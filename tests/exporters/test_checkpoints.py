@@ -147,27 +147,21 @@ def test_what_cannot_be_read_is_an_error_and_not_a_new_beginning(tmp_path: Path,
         checkpoints.resume()
 
 
-def test_a_folder_that_cannot_be_written_is_told_and_the_training_goes_on(
+def test_a_folder_that_cannot_be_written_is_told_once_and_used_as_soon_as_it_can_be(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, reporter: Reporter, scrape: Scrape
 ) -> None:
-    (tmp_path / "file").write_text("no folder")
-    with Checkpoints(tmp_path / "file" / "below", reporter=reporter, every_steps=1) as checkpoints:
+    blocked = tmp_path / "checkpoints"
+    blocked.write_text("no folder yet")
+    with Checkpoints(blocked, reporter=reporter, every_steps=1) as checkpoints:
         for _ in range(5):
             checkpoints.step(Counter)
         assert checkpoints.steps == 5
         assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 0
-    assert [record.message.split(" (")[0] for record in caplog.records] == ["checkpoints cannot be written"]
-
-
-def test_a_folder_that_can_be_written_later_is_used_then(tmp_path: Path, reporter: Reporter, scrape: Scrape) -> None:
-    blocked = tmp_path / "checkpoints"
-    blocked.write_text("no folder yet")
-    with Checkpoints(blocked, reporter=reporter, every_steps=1) as checkpoints:
-        assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 0
+        assert [record.message.split(" (")[0] for record in caplog.records] == ["checkpoints cannot be written"]
         blocked.unlink()
         checkpoints.step(Counter)
         assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 1
-    assert saved_steps(blocked) == 1
+    assert saved_steps(blocked) == 6
 
 
 def test_a_save_that_fails_is_told_once_and_not_tried_at_every_step(

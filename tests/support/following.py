@@ -1,8 +1,9 @@
-"""What the tests of the log reader share: a reporter that keeps what it is given, and lines fed to a tracker."""
+"""What the tests of the log reader share: a reporter that keeps what it is given, lines fed to it, files that grow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from slopewise_exporter.logs import Found, LineParser, Tracker
@@ -58,3 +59,8 @@ def read(lines: Iterable[str], parser: LineParser | None = None) -> Kept:
         if found is not None:
             tracker.take(found)
     return kept
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)

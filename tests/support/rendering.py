@@ -60,7 +60,7 @@ def _parsed(text: str) -> Documents:
 
 @cache
 def _rendered(folder: Path) -> bytes:
-    """Pickled, since parsing takes a hundred times as long, and a test may change what it gets."""
+    """Pickled, since parsing takes far longer, and a test may change what it gets."""
     return pickle.dumps(_parsed(_kustomize(folder)))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.following import Kept
+from support.following import Kept, append
 
 from slopewise_exporter.logs import LineParser, Tracker
 from slopewise_exporter.tail.opening import Opening
@@ -261,8 +261,3 @@ def test_the_newest_of_several_logs_that_match(tmp_path: Path) -> None:
     (tmp_path / "other.log").write_bytes(b"step=7 loss=7\n")
     drained(source)
     assert kept.losses == [1]
-
-
-def append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)

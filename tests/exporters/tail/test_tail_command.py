@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from support.following import append
 from support.training_fixtures import Samples, Scrape
 from support.waiting import eventually, wait_for
 
@@ -72,11 +73,6 @@ def until(port_file: Path, scrape: Scrape) -> Until:
 
 def lines(start: int, stop: int, total: int = 100) -> bytes:
     return b"".join(b"step %d/%d loss=%.3f\n" % (step, total, 1 / step) for step in range(start, stop))
-
-
-def append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)
 
 
 def end(process: subprocess.Popen[bytes]) -> tuple[int, str]:
