@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.api_server import ApiServer, refusal
+from support.api_server import ApiServer
 from support.command_line import slopewise
 from support.instances import a_sim_job, a_sim_node, an_instance
 from support.recorded_runs import a_document, record_run
@@ -56,10 +56,3 @@ def test_a_record_is_listed_in_each_format_without_a_cluster(tmp_path: Path, mon
         assert each["change"] in listed["table"].stdout
     of_one = slopewise("history", "one", "--record", str(path), "--withheld", "-o", "json")
     assert {each["workload"] for each in json.loads(of_one.stdout)} == {"one"}
-
-
-def test_a_cluster_that_refuses_ends_with_4(server: ApiServer, reach: tuple[str, str]) -> None:
-    server.fault(refusal(403, "Forbidden", "jobgrowths is forbidden"), path="/jobgrowths")
-    ended = slopewise("history", "-o", "csv", *reach)
-    assert (ended.returncode, ended.stdout) == (4, "")
-    assert "the JobGrowths cannot be read" in ended.stderr

@@ -119,12 +119,21 @@ def test_an_empty_cluster_says_what_to_do(reach: tuple[str, str]) -> None:
     assert 'no workload is managed; label its pods slopewise.dev/managed: "true"' in text
 
 
-@pytest.mark.parametrize("what", ["trainingpolicies", "jobgrowths"])
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (("status",), "trainingpolicies"),
+        (("status",), "jobgrowths"),
+        (("top",), "jobgrowths"),
+        (("explain", "train"), "jobgrowths"),
+        (("history", "-o", "csv"), "jobgrowths"),
+    ],
+)
 def test_what_may_not_be_read_is_named_and_the_exit_code_is_4(
-    what: str, server: ApiServer, reach: tuple[str, str]
+    command: tuple[str, ...], what: str, server: ApiServer, reach: tuple[str, str]
 ) -> None:
-    server.fault(refusal(403, "Forbidden", f"{what} is forbidden"), path=f"/{what}")
-    ended = slopewise("status", *reach)
+    server.fault(refusal(403, "Forbidden", f"{what} is forbidden"), path=f"/{what}", times=9)
+    ended = slopewise(*command, *reach)
     assert ended.returncode == 4
     assert "cannot be read" in ended.stderr
 
