@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ def chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pytest.skip("kubectl is not on the PATH; it renders the manifests")
     shutil.copytree(generate.CHART, tmp_path / "slopewise")
     monkeypatch.setattr(generate, "CHART", tmp_path / "slopewise")
+    rendered = cache(generate.rendered)  # eight renderings by kubectl, of which a test needs each once
+    monkeypatch.setattr(generate, "rendered", lambda *components: copy.deepcopy(rendered(*components)))
     return tmp_path / "slopewise"
 
 
