@@ -40,8 +40,7 @@ def test_a_fit_replaces_the_reporter_of_the_output_and_its_counters(make: Make, 
     training = make()
     printed = training.by_output()
     assert printed is not None
-    assert training.by_output() is printed
-    assert training.follows_output
+    assert (training.by_output(), training.follows_output) == (printed, True)
     printed.step(loss=9.0)
     with training.fit("keras") as reporter:
         assert reporter is not None
