@@ -8,7 +8,7 @@ from dataclasses import replace
 from msgspec import structs
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
-from slopewise.model import Arrival, ClusterSnapshot, Decisions, Job, JobMemory, JobState, MemoryState, Node, Place
+from slopewise.model import Arrival, ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, Node, Place
 from slopewise.policies import Setting, flowcon
 from slopewise.policies.flowcon import COMPLETING, NEW, WATCHING
 from slopewise.policies.flowcon2 import Parameters, Policy
@@ -84,14 +84,6 @@ def test_a_node_without_the_memory_is_passed_over_and_where_none_has_it_the_defa
         an_arrival("huge", START, memory_request_bytes=9e9),
     )
     assert places(decide(*a_world({}, *arrivals, nodes=nodes))) == {"fits-b": "b"}
-
-
-def test_a_job_that_has_ended_claims_nothing() -> None:
-    nodes = (a_node("a"), a_node("b"))
-    jobs = [a_job("ended", node="a", state=JobState.FINISHED), a_job("runs", node="b")]
-    memory = remembering({"ended": known(job_class=NEW), "runs": known(job_class=COMPLETING)})
-    snapshot = replace(a_snapshot(jobs, nodes), waiting=(an_arrival("new"),))
-    assert places(decide(snapshot, memory)) == {"new": "a"}
 
 
 def test_the_lists_that_count_are_those_of_this_look() -> None:
