@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_node, a_snapshot
+from support.passes import pass_over
+from support.worlds import START, FakeActuator, FakeMemory, a_job, a_node, a_snapshot
 
-from slopewise.estimators.growth import Measuring
-from slopewise.feedback.pass_settings import PassSettings
 from slopewise.feedback.rollback import RollbackReview, RollbackSettings, regressed, review, watches
 from slopewise.model import (
     Bounds,
@@ -32,8 +31,6 @@ from slopewise.model import (
     PendingResize,
     Resize,
 )
-from slopewise.ports import Ports
-from slopewise.reconcile import reconcile
 
 PATIENCE = RollbackSettings(interval_seconds=60.0, deferred_deadline_seconds=120.0, backoff_seconds=600.0)
 CHANGED_AT = START - 60
@@ -367,11 +364,9 @@ def a_pass(
     at: float, limit: int, container_health: ContainerHealth, memory: FakeMemory, actuator: FakeActuator
 ) -> PassReport:
     job = replace(a_job("j", limit=limit, at=at), container_health=container_health)
-    ports = Ports(FakeObserver([a_snapshot([job], [a_node(cpu_cores=4.0)], at=at)]), actuator, memory, FakeClock(at))
-    bounds = Bounds("Auto", 1, 64_000, cooldown_seconds=120, max_step_ratio=1.5, min_change_ratio=0)
-    return reconcile(
-        ports, Wants(), PassSettings("wants", Measuring(60.0), replace(bounds, max_step_ratio=4), PATIENCE)
-    )
+    bounds = Bounds("Auto", 1, 64_000, cooldown_seconds=120, max_step_ratio=4, min_change_ratio=0)
+    snapshot = a_snapshot([job], [a_node(cpu_cores=4.0)], at=at)
+    return pass_over(snapshot, Wants(), actuator, memory, bounds, interval_seconds=60.0)
 
 
 def test_passes_harm_a_job_give_its_resources_back_once_and_leave_it_alone() -> None:
@@ -410,9 +405,7 @@ def test_passes_harm_a_job_give_its_resources_back_once_and_leave_it_alone() -> 
 
 def test_a_pass_shows_what_became_of_an_earlier_change_beside_its_own_outcomes() -> None:
     memory = FakeMemory(MemoryState({"j": changed(structs.replace(RAISED, reported=None))}))
-    ports = Ports(FakeObserver([a_snapshot([waiting()])]), FakeActuator(), memory, FakeClock())
-    bounds = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=4, min_change_ratio=0)
-    report = reconcile(ports, Wants(), PassSettings("wants", Measuring(60.0), bounds, PATIENCE))
+    report = pass_over(a_snapshot([waiting()]), Wants(), memory=memory, interval_seconds=60.0)
     assert [(each.result, each.decision.to_millicores) for each in report.results.of(Resize)] == [
         ("deferred", 1000),
         ("applied", 500),

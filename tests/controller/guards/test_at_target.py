@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_snapshot
+from support.passes import pass_over
+from support.worlds import START, FakeActuator, FakeMemory, a_job, a_snapshot
 
-from slopewise.estimators.growth import Measuring
-from slopewise.feedback.pass_settings import PassSettings
-from slopewise.feedback.rollback import RollbackSettings
 from slopewise.guards.at_target import RETRY_SECONDS, record, remember, stops
 from slopewise.guards.context import PassContext
 from slopewise.guards.review import Reviewed, review
@@ -33,8 +31,6 @@ from slopewise.model import (
     StopRecord,
     TargetHits,
 )
-from slopewise.ports import Ports
-from slopewise.reconcile import reconcile
 
 AUTO = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=1000, min_change_ratio=0)
 ASKED = Objectives(target_level=0.2, stops_at_target=True)
@@ -184,11 +180,9 @@ class Keeps:
         return Decisions("keeps", (), {job.uid: "because" for job in snapshot.jobs}, memory)
 
 
-def a_pass(actuator: FakeActuator, memory: FakeMemory, job: Job, bounds: Bounds = AUTO) -> PassReport:
+def a_pass(actuator: FakeActuator, memory: FakeMemory, job: Job) -> PassReport:
     at = START if job.evaluation is None else job.evaluation.sampled_at_seconds
-    ports = Ports(FakeObserver([a_snapshot([job], at=at)]), actuator, memory, FakeClock(at))
-    settings = PassSettings("keeps", Measuring(20.0), bounds, RollbackSettings(20.0, 120.0, 600.0))
-    return reconcile(ports, Keeps(), settings)
+    return pass_over(a_snapshot([job], at=at), Keeps(), actuator, memory)
 
 
 def test_every_policy_stops_a_job_once_and_the_record_is_stored_before_it_is_carried_out() -> None:

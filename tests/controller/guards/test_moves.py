@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.moving import MOVING, SAVES
+from support.passes import pass_over
 from support.reviewing import reviewed
 from support.searching import examples
-from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_node, a_snapshot
+from support.worlds import START, FakeActuator, FakeMemory, a_job, a_node, a_snapshot
 
 from slopewise.errors import ActuationError
-from slopewise.estimators.growth import Measuring
-from slopewise.feedback.pass_settings import PassSettings
-from slopewise.feedback.rollback import RollbackSettings
 from slopewise.model import (
     Arrival,
     Bounds,
@@ -38,8 +36,6 @@ from slopewise.model import (
     Withheld,
 )
 from slopewise.own_policies.drawn_worlds import worlds
-from slopewise.ports import Ports
-from slopewise.reconcile import reconcile
 
 AUTO = Bounds("Auto", 1, 64_000, 0.0, 100.0, 0.0)
 GIB = 2**30
@@ -162,10 +158,7 @@ def test_a_migration_that_fails_stops_no_other_move_and_counts_for_nothing() -> 
 
 def one_pass(actuator: FakeActuator) -> tuple[PassReport, MemoryState]:
     memory = FakeMemory()
-    ports = Ports(FakeObserver([world()]), actuator, memory, FakeClock())
-    return reconcile(
-        ports, MovesOnce(), PassSettings("moves", Measuring(20.0), AUTO, RollbackSettings(20.0, 120.0, 600.0))
-    ), memory.state
+    return pass_over(world(), MovesOnce(), actuator, memory), memory.state
 
 
 @examples(50)

@@ -8,17 +8,13 @@ from pathlib import Path
 
 import pytest
 from support.own_policy import a_file, deciding
-from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_node, a_snapshot, known
+from support.passes import pass_over
+from support.worlds import START, FakeMemory, a_job, a_node, a_snapshot, known
 
 from slopewise.errors import PolicyError
-from slopewise.estimators.growth import Measuring
-from slopewise.feedback.pass_settings import PassSettings
-from slopewise.feedback.rollback import RollbackSettings
-from slopewise.model import Bounds, CpuAllocation, MemoryState
+from slopewise.model import CpuAllocation, MemoryState
 from slopewise.own_policies.loading import load_file
 from slopewise.policies import PolicyProtocol, Setting
-from slopewise.ports import Ports
-from slopewise.reconcile import reconcile
 
 WORLD = a_snapshot([a_job("a", limit=1000), a_job("b")], [a_node("n1", 2.0), a_node("n2", 2.0)])
 MEMORY = MemoryState({uid: known().altered(original=CpuAllocation(2000, 1000)) for uid in ("a", "b")})
@@ -121,11 +117,8 @@ def test_an_interruption_is_no_failure_of_the_policy(tmp_path: Path) -> None:
 def test_a_pass_under_a_policy_that_raises_is_held_and_the_next_one_is_tried_again(tmp_path: Path) -> None:
     mine = policy(tmp_path, f"return fair if snapshot.taken_at_seconds > {START} else 1 / 0")
     later = a_snapshot([a_job("a", limit=1000)], at=START + 20)
-    actuator, memory = FakeActuator(), FakeMemory()
-    ports = Ports(FakeObserver([WORLD, later]), actuator, memory, FakeClock())
-    bounds = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=1000, min_change_ratio=0)
-    settings = PassSettings("mine", Measuring(20.0), bounds, RollbackSettings(20.0, 120.0, 600.0))
-    first, second = (reconcile(ports, mine, settings) for _ in range(2))
+    memory = FakeMemory()
+    first, second = (pass_over(seen, mine, memory=memory) for seen in (WORLD, later))
     assert first.policy_failed
     assert "ZeroDivisionError" in (first.held or "")
     assert (second.held, set(memory.saved[-1].jobs)) == (None, {"a"})

@@ -230,22 +230,10 @@ class TestPlacement:
         assert placed(decisions) == [("new", "n2")]  # 0.5, 1.5 and 3.9 cores are free
         assert "least free CPU that fits it (1.5 cores)" in decisions.moves[0].reason
 
-    def test_where_none_fits_it_goes_where_most_is_free(self) -> None:
-        jobs = [self.on("n1", "a", 800), self.on("n2", "b", 700)]
-        nodes = [a_node("n1"), a_node("n2")]
-        decisions = decide(jobs, {job.uid: timed() for job in jobs}, nodes, (arrival("new"),))
-        assert placed(decisions) == [("new", "n2")]
-        assert "fits nowhere" in decisions.moves[0].reason
-
     def test_jobs_are_placed_in_order_of_slack_and_each_sees_those_before(self) -> None:
         waiting = (arrival("none", within=None), arrival("late", within=900), arrival("soon", within=100))
         decisions = decide([], {}, [a_node("n1"), a_node("n2")], waiting)
         assert placed(decisions) == [("soon", "n1"), ("late", "n2"), ("none", "n1")]
-
-    def test_one_core_is_wanted_where_nothing_is_said(self) -> None:
-        decisions = decide([], {}, [a_node("n1", 0.5), a_node("n2", 4.0)], (arrival("new", useful=None),))
-        assert placed(decisions) == [("new", "n1")]
-        assert "wants 0.5 cores" in decisions.moves[0].reason  # all that there is on the node
 
     def test_jobs_without_a_deadline_spread_over_what_others_do_not_need(self) -> None:
         jobs = [self.on("n1", "a", 900)]

@@ -85,11 +85,6 @@ def test_the_resource_that_an_arrival_needs_most_decides_where_it_fits(arriving:
     assert placed(world(THREE, BUSY, [arriving]), USED) == [node]
 
 
-def test_arrivals_are_placed_one_after_another_each_seeing_those_before() -> None:
-    waiting = [arrival("x", cores=0.4), arrival("y", cores=0.4), arrival("z", cores=0.4)]
-    assert placed(world(THREE, BUSY, waiting), USED) == ["n2", "n3", "n1"]
-
-
 def test_among_nodes_whose_cpu_is_used_up_the_one_with_the_fewest_jobs_is_chosen() -> None:
     jobs = [job("a", "n1"), job("b", "n1"), job("c", "n2")]
     full = {"a": using(0.49), "b": using(0.49), "c": using(1.0)}

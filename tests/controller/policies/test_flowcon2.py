@@ -77,15 +77,6 @@ def test_a_tie_goes_to_the_node_with_the_lowest_measured_cpu_fraction() -> None:
     assert places(decide(snapshot, memory)) == {"new": "b"}
 
 
-def test_a_node_without_the_memory_is_passed_over_and_where_none_has_it_the_default_scheduler_decides() -> None:
-    nodes = (replace(a_node("a"), memory_bytes=1000), replace(a_node("b", 0.5), memory_bytes=2000))
-    arrivals = (
-        an_arrival("fits-b", START, memory_request_bytes=1500.0),
-        an_arrival("huge", START, memory_request_bytes=9e9),
-    )
-    assert places(decide(*a_world({}, *arrivals, nodes=nodes))) == {"fits-b": "b"}
-
-
 def test_the_lists_that_count_are_those_of_this_look() -> None:
     nodes = (a_node("a"), a_node("b"))
     jobs = [a_job("slow", node="a"), a_job("grows", node="b")]

@@ -145,11 +145,6 @@ def test_a_policy_whose_moves_cost_more_than_they_gain_moves_no_job() -> None:
     assert controller.withheld_total > 0
 
 
-def test_moves_are_not_made_at_all_unless_they_are_enabled() -> None:
-    world, _ = driven(flipping_jobs(3, hours=0.5), Restless(), a_policy_run("specon", migration=Migration()))
-    assert migrations(world.events) == []
-
-
 def one_pass(world: World, desired: Migrate) -> PassReport:
     """A pass that wants one move; its ports are those of a run."""
 
