@@ -181,15 +181,20 @@ def test_the_end_of_a_followed_command_is_scraped_as_what_it_was(start: Start, s
 LINGER = "SLOPEWISE_EXPORTER_LINGER_SECONDS"
 
 
-@pytest.mark.parametrize("wrap", [(), ("--wrap",)], ids=["itself", "wrapped"])
+RAISES, EXITS = "raise ValueError('the data ran out')", "sys.exit(42)"
+IS_KILLED = "os.kill(os.getpid(), signal.SIGKILL)"
+IS_TERMINATED = "signal.signal(signal.SIGTERM, signal.SIG_DFL); os.kill(os.getpid(), signal.SIGTERM)"
+
+
 @pytest.mark.parametrize(
-    ("last", "code"),
+    ("wrap", "last", "code"),
     [
-        ("sys.exit(0)", 0),
-        ("sys.exit(42)", 42),
-        ("raise ValueError('the data ran out')", 1),
-        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
-        ("signal.signal(signal.SIGTERM, signal.SIG_DFL); os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+        ((), RAISES, 1),
+        ((), EXITS, 42),
+        ((), IS_TERMINATED, -signal.SIGTERM),
+        (("--wrap",), EXITS, 42),
+        (("--wrap",), IS_KILLED, -signal.SIGKILL),
+        (("--wrap",), IS_TERMINATED, -signal.SIGTERM),
     ],
 )
 def test_it_ends_as_the_training_ends(

@@ -283,6 +283,28 @@ TRAINING = """
     def asked():
         return sorted({pool["num_threads"] for pool in threadpool_info()} | {trees[-1]})
 """
+OPENMP = """
+    import glob, importlib.util, os, sys
+    from threadpoolctl import threadpool_info
+
+    def load_openmp():
+        \"""Of scikit-learn, without the rest of it, which takes more than a second to import.\"""
+        (folder,) = importlib.util.find_spec("sklearn").submodule_search_locations
+        (helpers,) = glob.glob(f"{folder}/utils/_openmp_helpers*.so")
+        return importlib.util.module_from_spec(importlib.util.spec_from_file_location("_openmp_helpers", helpers))
+"""
+LIGHT_TRAINING = f"""{OPENMP}
+    import numpy as np
+
+    helpers = load_openmp()
+    rows = np.random.default_rng(0).normal(size=(500, 4))
+
+    def train(step):
+        print(f"step {{step}} loss={{np.square(rows @ rows.T).sum() / (step + 1):.17g}}")
+
+    def asked():
+        return sorted({{pool["num_threads"] for pool in threadpool_info()}})
+"""
 WITHOUT_WAITS = """
     from slopewise_exporter.threads import following as _module
     from slopewise_exporter.threads.cpu import CpuReader
@@ -353,7 +375,7 @@ def test_an_unchanged_script_follows_its_quota_up_and_down(
 
 @pytest.mark.processes
 def test_off_is_the_script_alone_byte_for_byte(run: Callable[..., subprocess.Popen[str]]) -> None:
-    script = dedent(f"""{TRAINING}
+    script = dedent(f"""{LIGHT_TRAINING}
     for step in range(3):
         train(step)
     ours = "SLOPEWISE_", "PYTHONPATH"  # how the package is loaded
@@ -379,7 +401,7 @@ def test_a_training_goes_on_where_cgroups_cannot_be_read(run: Callable[..., subp
     hides = 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"'
     if subprocess.run(["unshare", "-m", "sh", "-c", hides, "sh", "true"], capture_output=True, check=False).returncode:
         pytest.skip("cannot mount in a namespace of its own")
-    script = dedent(f"""{TRAINING}
+    script = dedent(f"""{LIGHT_TRAINING}
     for step in range(2):
         train(step)
     print(os.listdir("/sys/fs/cgroup"), os.environ["OMP_WAIT_POLICY"])
@@ -398,7 +420,7 @@ def test_a_variable_that_the_script_sets_itself_stays_under_run(
     script = dedent(f"""
     import os
     os.environ["{name}"] = "2"
-    {TRAINING}
+    {LIGHT_TRAINING}
     train(0)
     train(1)
     print(*sorted((pool["internal_api"], pool["num_threads"]) for pool in threadpool_info()))
@@ -447,15 +469,13 @@ ON_TWO_CORES = (
 INHERITED = {"OMP_NUM_THREADS": "2", "SLOPEWISE_THREADS_SET": "OMP_NUM_THREADS=2"}
 """Of a parent that has set the number of two cores."""
 
-WORKERS = """
-    import os
+WORKERS = f"""{OPENMP}
     from joblib import Parallel, delayed
 
     def asked(_):
         import numpy
-        import sklearn.utils._openmp_helpers
-        from threadpoolctl import threadpool_info
-        return sorted({(pool["internal_api"], pool["num_threads"]) for pool in threadpool_info()})
+        helpers = load_openmp()
+        return sorted({{(pool["internal_api"], pool["num_threads"]) for pool in threadpool_info()}})
 
     if __name__ == "__main__":
         print(Parallel(n_jobs=2)(delayed(asked)(each) for each in range(2)))
@@ -482,7 +502,7 @@ def test_workers_of_joblib_share_the_number(
 
 @pytest.mark.processes
 def test_a_number_of_ones_own_stays_under_run(run: Callable[..., subprocess.Popen[str]]) -> None:
-    script = dedent(f"""{TRAINING}
+    script = dedent(f"""{LIGHT_TRAINING}
     train(0)
     train(1)
     print(asked())

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.local.session import Session, SessionPlan
 from slopewise.local.workshop import Workshop
+from slopewise.model import Job, Outcome, PassReport, Resize
 
 TINY = Path(__file__).parents[1] / "support" / "tiny_training.py"
 RUN_VARIABLE = "SLOPEWISE_RUN_ID"
@@ -78,6 +80,19 @@ def workshop(prometheus_binaries: PrometheusBinaries, state_home: Path) -> Itera
         yield workshop
 
 
+@pytest.fixture(scope="module")
+def shared_workshop(
+    prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Workshop]:
+    """For a run whose outcome several tests of a module look at; nothing of it is left after them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        before = leftovers()
+        with Workshop(actuator="auto", announce=lambda _: None) as workshop:
+            yield workshop
+        assert leftovers() == before
+
+
 @contextmanager
 def running(
     workshop: Workshop, policy: TrainingPolicy, *jobs: JobSpec, nodes: int = 1, ours: bool = True, **more: Any
@@ -101,14 +116,50 @@ def running(
             yield session
         finally:
             session.stop()
-            thread.join(30)
+            thread.join(180)
         assert not failures
         assert not thread.is_alive()
 
 
-def eventually(condition: Callable[[], object], seconds: float = 90.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 180.0) -> None:
     """Wait until `condition` holds; fails when it never does."""
     assert waiting.eventually(condition, seconds), "it never came to that"
+
+
+def after_passes(session: Session, condition: Callable[[], object]) -> None:
+    """Wait until `condition` holds, with a pass each second: what a window of four shows is not missed."""
+
+    def holds() -> bool:
+        if not condition():
+            session.loop.trigger()
+            time.sleep(1.0)
+        return bool(condition())
+
+    eventually(holds)
+
+
+def observed(session: Session) -> list[PassReport]:
+    return [report for report in session.all_reports() if report.snapshot is not None]
+
+
+def observed_jobs(session: Session, name: str) -> list[Job]:
+    """A job as each pass saw it."""
+    jobs = (job for report in observed(session) for job in (report.snapshot.jobs if report.snapshot else ()))
+    return [job for job in jobs if job.name == name]
+
+
+def states(session: Session) -> dict[str, str]:
+    return {name: record.state for name, record in session.supervisor.records.items()}
+
+
+def reasons(session: Session, name: str) -> list[str]:
+    """Why a job has its CPU, pass by pass."""
+    decided = [report.decisions.reasons for report in observed(session) if report.decisions]
+    return [reason[name] for reason in decided if name in reason]
+
+
+def resizes(session: Session) -> list[Outcome[Resize]]:
+    return [outcome for report in observed(session) for outcome in report.results.of(Resize)]
 
 
 def own_prometheus(session: Session) -> PrometheusServer:
