@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 from support import waiting
 
 from slopewise.adapters.local.limiters.choose import own_cgroups
@@ -37,11 +38,19 @@ STARTED: list[subprocess.Popen[str]] = []
 
 def tiny(name: str, seconds: float, way: str = "", arrive: float = 0.0, *, busy: bool = False) -> JobSpec:
     """A training of so many seconds; a busy one takes them from the CPU."""
-    return JobSpec(name, tiny_command(seconds, way, busy=busy), arrive)
+    command = [sys.executable, str(TINY), str(seconds), way, "busy" if busy else "idle"]
+    return JobSpec(name, command, arrive)
 
 
-def tiny_command(seconds: float, way: str = "", *, busy: bool = False) -> list[str]:
-    return [sys.executable, str(TINY), str(seconds), way, "busy" if busy else "idle"]
+def jobs_file(folder: Path, *jobs: JobSpec) -> Path:
+    """The jobs as a user writes them."""
+    path = folder / "jobs.yaml"
+    entries = [
+        {"name": job.name, "command": job.command, "arriveSeconds": job.arrive_seconds or 0.5 * place}
+        for place, job in enumerate(jobs)
+    ]
+    path.write_text(yaml.safe_dump(entries))
+    return path
 
 
 def start_python(*arguments: str, **more: Any) -> subprocess.Popen[str]:
@@ -71,7 +80,7 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     for process in STARTED:
         if process.poll() is None:
             process.terminate()
-            process.communicate(timeout=60)
+            process.communicate(timeout=180)
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ def test_the_training_of_a_job_that_was_moved_twice_is_to_the_bit_that_of_one_th
         eventually(session.supervisor.all_ended)
         assert record(session).state == "finished", record(session).last_output_lines
         assert len(record(session).moves) == 2
-        assert log_lines(session) == alone.communicate(timeout=120)[0].splitlines()
+        assert log_lines(session) == alone.communicate(timeout=180)[0].splitlines()
     assert alone.returncode == 0
 
 
@@ -194,7 +194,7 @@ def test_a_controller_that_is_killed_in_the_middle_of_a_move_leaves_nothing_that
     before = leaked_cgroups(), leaked_folders()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     killed = start_python("-c", KILLED_IN_MID_MOVE, way, str(seconds), env=environment, stderr=subprocess.PIPE)
-    _, complaints = killed.communicate(timeout=120)
+    _, complaints = killed.communicate(timeout=180)
     assert killed.returncode == -signal.SIGKILL, complaints
     found: Sequence[str] = clean_up_after_killed(default_state_dir())
     assert any("removed the folder" in message for message in found)

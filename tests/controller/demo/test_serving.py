@@ -126,13 +126,13 @@ def test_metrics_are_served_while_an_answer_is_under_way() -> None:
 
     def slow(request: int) -> list[int]:
         asked.set()
-        may_answer.wait(30)
+        may_answer.wait(180)
         return [request]
 
     with ModelServer("127.0.0.1", 0, slow) as server:
         client = threading.Thread(target=fetch, args=(f"{server.url}/predict/1",))
         client.start()
-        assert asked.wait(30)
+        assert asked.wait(180)
         assert responses(server.url) == (0, 0)
         may_answer.set()
         client.join()
@@ -158,8 +158,8 @@ def test_the_load_sends_one_request_after_another_and_ends_with_the_server() -> 
     with ModelServer("127.0.0.1", 0, answer) as server:
         client = threading.Thread(target=keep_busy, args=(server.url,))
         client.start()
-        assert enough.wait(30)
-    client.join(30)
+        assert enough.wait(180)
+    client.join(180)
     assert not client.is_alive()
     assert asked == list(range(len(asked)))
 
@@ -182,7 +182,7 @@ def test_requests_beyond_the_bound_are_refused_and_those_that_wait_are_shown() -
         assert eventually(lambda: (responses(server.url)[0], responses(server.url, "failed")[0]) == (1, 1))
         worker.close()
         for one in waiting:
-            one.join(30)
+            one.join(180)
         assert eventually(lambda: responses(server.url, "failed")[0] == 3)
 
 
@@ -208,7 +208,7 @@ def test_a_served_model_is_busy_from_its_start_and_ends_politely() -> None:
         assert seconds / count > 0.01
         (client,) = psutil.Process(process.pid).children()
         process.terminate()
-        _, complaints = process.communicate(timeout=60)
+        _, complaints = process.communicate(timeout=180)
         assert (process.returncode, complaints) == (143, "")
         assert not runs(client.pid)
 
@@ -216,7 +216,7 @@ def test_a_served_model_is_busy_from_its_start_and_ends_politely() -> None:
 @pytest.mark.processes
 def test_a_served_model_ends_when_its_time_is_over() -> None:
     with served("digits-kernel", "--seconds", "0.5") as (process, _):
-        _, complaints = process.communicate(timeout=60)
+        _, complaints = process.communicate(timeout=180)
     assert (process.returncode, complaints) == (0, "")
 
 
@@ -225,7 +225,7 @@ def test_a_signal_to_the_whole_group_is_a_polite_end_too() -> None:
     with served("digits-kernel") as (process, url):
         assert eventually(lambda: responses(url)[0] >= 1)
         os.killpg(process.pid, signal.SIGTERM)
-        _, complaints = process.communicate(timeout=60)
+        _, complaints = process.communicate(timeout=180)
     assert (process.returncode, complaints) == (143, "")
 
 
@@ -234,7 +234,7 @@ def test_a_load_that_dies_fails_the_job_which_would_only_idle() -> None:
     with served("digits-kernel") as (process, _):
         assert eventually(lambda: psutil.Process(process.pid).children())
         psutil.Process(process.pid).children()[0].kill()
-        _, complaints = process.communicate(timeout=60)
+        _, complaints = process.communicate(timeout=180)
     assert (process.returncode, complaints) == (
         1,
         "the load has ended with status -9 before its time; see what stands above.\n",
@@ -288,7 +288,7 @@ def test_a_server_with_clients_elsewhere_errs_and_ends_as_a_pod_that_is_moved() 
         url = process.stdout.readline().strip().replace("0.0.0.0", "127.0.0.1")
         assert [status(f"{url}/predict/{number}") for number in range(4)] == [200, 500, 200, 500]
         process.terminate()
-        assert process.wait(30) == 143
+        assert process.wait(180) == 143
 
 
 @pytest.mark.processes

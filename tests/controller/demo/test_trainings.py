@@ -387,7 +387,7 @@ def test_without_scikit_learn_one_sentence_says_what_to_install(
 @pytest.mark.processes
 def test_numpy_is_not_imported_before_its_threads_are_set() -> None:
     script = "import sys, slopewise.demo.trainings.__main__; print('numpy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=180)
 
     assert done.stdout == "False\n"
 
