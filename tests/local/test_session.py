@@ -39,7 +39,7 @@ def grafana() -> Iterator[fake_grafana.FakeGrafana]:
 def session(shared_workshop: Workshop, grafana: fake_grafana.FakeGrafana) -> Iterator[Session]:
     """Two trainings whose limits have been changed."""
     annotated = GrafanaAccess(grafana.url, fake_grafana.TOKEN)
-    jobs = tiny("fast", 300), tiny("slow", 300)
+    jobs = tiny("fast", 900), tiny("slow", 900)
     with running(shared_workshop, a_policy(), *jobs, annotated=annotated) as session:
         eventually(lambda: resizes(session))
         yield session
