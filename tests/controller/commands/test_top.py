@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
 import re
-import signal
-import struct
-import subprocess
-import sys
-import termios
-import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +14,7 @@ from support.command_line import slopewise
 from support.instances import a_sim_job, a_sim_node, an_instance
 from support.recorded_runs import a_document, record_run
 from support.stored import put_growth, put_lease
+from support.terminals import on_a_terminal
 from support.waiting import eventually
 
 from slopewise.adapters.health import HealthServer
@@ -117,7 +108,7 @@ class TestCluster:
             put(server, "train", loss=0.125)
             assert eventually(lambda: "0.125" in shown())
 
-        code, text = on_a_terminal(("top", *reach, "--interval", "1"), change, width=50)
+        code, text = on_a_terminal(("top", *reach, "--interval", "1"), width=50, act=change)
         assert code == 0, text
         assert "\x1b[?1049h" in text, "the screen is put back at the end"
         assert text.rindex("\x1b[?1049l") > text.index("0.125")
@@ -130,47 +121,11 @@ class TestCluster:
     def test_no_color_switches_colours_off(self, server: ApiServer, reach: tuple[str, str]) -> None:
         put(server, "train")
         colour = re.compile(r"\x1b\[[0-9;]*3[0-9]m")
-        _, text = on_a_terminal(("top", *reach, "--count", "1"), lambda _: None, width=120)
+        _, text = on_a_terminal(("top", *reach, "--count", "1"), width=120)
         assert colour.search(text)
-        _, text = on_a_terminal(("top", *reach, "--count", "1"), lambda _: None, width=120, NO_COLOR="1")
+        _, text = on_a_terminal(("top", *reach, "--count", "1"), width=120, NO_COLOR="1")
         assert "team-a/train" in text
         assert not colour.search(text)
-
-
-def on_a_terminal(
-    arguments: tuple[str, ...], act: Callable[[Callable[[], str]], None], width: int = 80, **environment: str
-) -> tuple[int, str]:
-    """Exit code and output of a command on a terminal of 24 lines; `act` gets what was shown so far, then Ctrl-C."""
-    terminal, ours = pty.openpty()
-    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    os.set_blocking(terminal, False)
-    without = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "slopewise", *arguments], stdin=ours, stdout=ours, stderr=ours,
-        env={**without, "TERM": "xterm", **environment},
-    )  # fmt: skip
-    os.close(ours)
-    shown = bytearray()
-
-    def read() -> str:
-        with suppress(OSError):  # nothing yet, or the other end is closed
-            while part := os.read(terminal, 65_536):
-                shown.extend(part)
-        return shown.decode(errors="replace")
-
-    try:
-        act(read)
-        if "--count" not in arguments:
-            process.send_signal(signal.SIGINT)
-        deadline = time.monotonic() + 60
-        while process.poll() is None and time.monotonic() < deadline:
-            read()
-            time.sleep(0.05)
-        return process.wait(1), read()
-    finally:
-        process.kill()
-        process.wait()
-        os.close(terminal)
 
 
 def _growths(report: PassReport) -> list[object]:
