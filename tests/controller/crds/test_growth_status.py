@@ -239,7 +239,7 @@ def test_steps_that_cost_more_than_they_did_are_a_condition_until_they_cost_less
 
 
 def test_a_job_whose_gpus_wait_says_for_what_until_they_do_so_no_more() -> None:
-    job = replace(a_job(UID, limit=3000), accelerators=1.0)
+    job = replace(a_job(UID, limit=3000, request=3000), accelerators=1.0)
 
     def steps(waited: float, cores: float) -> JobMemory:
         return known(paces=tuple(Pace(START + 20 * number, 0.9, cores, 1.0, waited) for number in range(3)))
