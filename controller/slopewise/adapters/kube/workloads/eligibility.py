@@ -106,17 +106,22 @@ def _lost_node(case: Case) -> str | None:
     return f"node {case.node.name} is not ready; changes go on when it is"
 
 
+def _extended_resource_names(case: Case) -> str:
+    return _listed(sorted({name for container in case.pod.containers for name in container.extended_resources}))
+
+
 def _extended_resources(case: Case) -> str | None:
-    names = sorted({name for container in case.pod.containers for name in container.extended_resources})
-    if not names:
-        return None
-    return f"it asks for {_listed(names)}, and CPU is not what such a job is short of; it is never changed"
+    names = _extended_resource_names(case)
+    return f"it asks for {names}, and such a pod is never changed" if names else None
 
 
 def _accelerators(case: Case) -> str | None:
     """With consent only a device claim is in the way: kubelets reject a resize of such a pod."""
     if not case.by_accelerators:
-        return _extended_resources(case)
+        if not case.pod.accelerators:
+            return _extended_resources(case)
+        names = _extended_resource_names(case)
+        return f"it asks for {names}; only spec.resources.accelerators: Raise or Share changes its CPU"
     if not any(name.startswith("claim ") for container in case.pod.containers for name in container.extended_resources):
         return None
     return "it has a device claim (DRA), and kubelets refuse to resize such a pod; request the device as nvidia.com/gpu"

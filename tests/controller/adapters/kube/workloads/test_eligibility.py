@@ -55,7 +55,10 @@ def with_container(**more: Any) -> PodRecord:
     [
         (a_pod(deleting=True), "the pod is being deleted"),
         (a_pod(owner=owned_by("Node", "n1", "u", "v1")), "a static pod belongs to its node's kubelet"),
-        (with_container(extended_resources=("nvidia.com/gpu",)), "it asks for nvidia.com/gpu, and CPU is not what"),
+        (
+            with_container(extended_resources=("nvidia.com/gpu",)),
+            "it asks for nvidia.com/gpu, and such a pod is never changed",
+        ),
         (a_pod(pod_level_resources=True), "its resources are set for the whole pod"),
         (a_pod(qos_class="BestEffort"), "a BestEffort pod cannot be resized; give its container a CPU request"),
         (with_container(resize_restarts=True), "its resizePolicy restarts it when CPU changes; remove"),
@@ -145,7 +148,7 @@ def test_a_vertical_autoscaler_of_memory_keeps_the_memory(
         (case(a_pod("p", a_container(request=500), start_millicores=500), LIMITS), None),
         (
             case(a_pod("p", a_container(), a_container("s", extended_resources=("a", "b", "c", "d")))),
-            "it asks for a, b, c and 1 more, and CPU is not what such a job is short of; it is never changed",
+            "it asks for a, b, c and 1 more, and such a pod is never changed",
         ),
     ],
 )
@@ -224,7 +227,7 @@ def a_guaranteed_one_with_gpus(**more: Any) -> PodRecord:
 def test_a_pod_with_gpus_may_be_changed_with_consent_and_its_memory_never() -> None:
     assert ineligible_reason(case(with_gpus(a_container()), SHARE)) is None
     assert str(ineligible_reason(case(with_gpus(a_container())))).startswith(
-        "it asks for nvidia.com/gpu, rdma/hca, and"
+        "it asks for nvidia.com/gpu, rdma/hca; only spec.resources.accelerators: Raise or Share"
     )
     assert memory_ineligible_reason(case(with_gpus(a_container()), SHARE)) is not None
 
