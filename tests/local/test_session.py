@@ -18,7 +18,8 @@ from slopewise.config.jobs_file import JobSpec
 from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings
 from slopewise.errors import UsageError
 from slopewise.local.live import live_rows
-from slopewise.local.session import Session, SessionPlan
+from slopewise.local.plan import SessionPlan
+from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
 from slopewise.model import Job, Objectives, Outcome, PassReport, Resize
 

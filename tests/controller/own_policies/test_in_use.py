@@ -148,12 +148,12 @@ class TestOnThisMachine:
 
     def test_a_run_gets_the_policy_without_a_document(self, tmp_path: Path) -> None:
         path = a_file(tmp_path)
-        named = document(replace(LOCAL, policy=str(path)))
+        named = document(None, str(path))
         assert (named.spec.policy.name, named.spec.mode) == (path.stem.replace("_", "-"), "Recommend")
 
     def test_a_run_gets_the_policy_once(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="--policy and --policy-file contradict each other; write it into"):
-            document(replace(LOCAL, policy="las", policy_file=a_document(tmp_path, "las")))
+            document(a_document(tmp_path, "las"), "las")
 
 
 def test_from_a_new_file_to_a_simulation(tmp_path: Path) -> None:

@@ -66,6 +66,9 @@ class LocalJob:
     movability: Movability | None = None
     ended: JobState | None = None
     """The state in which it ended during a move; no process is left, so the observation must carry it."""
+    planned_steps: int | None = None
+    """As its owner states them; what it reports itself comes first."""
+    workload_class: str = ""
 
 
 class LocalObserver:
@@ -151,7 +154,7 @@ class LocalObserver:
             evaluation=series.evaluation,
             usage=usage,
             steps_total=series.steps_total,
-            steps_planned=series.steps_planned,
+            steps_planned=local.planned_steps if series.steps_planned is None else series.steps_planned,
             wait_ratio=series.wait_ratio,
             threads=series.threads,
             useful_parallelism_cores=local.useful_parallelism_cores,
@@ -166,6 +169,7 @@ class LocalObserver:
             movability=local.movability,
             missing_evaluation=missing,
             points=series.points,
+            workload_class=local.workload_class,
         )
 
 
@@ -240,9 +244,9 @@ _OF_ONE_RUN: dict[str, Any] = {
 def inherit(former: Path, path: Path) -> None:
     """Begin the memory at `path` with the measurements of a killed run, if they can be read."""
     with suppress(SlopewiseError, OSError):
-        jobs = FileMemory(former).load().jobs
-        known = {uid: job.altered(**_OF_ONE_RUN) for uid, job in jobs.items()}
-        FileMemory(path).save(MemoryState(known))
+        state = FileMemory(former).load()
+        known = {uid: job.altered(**_OF_ONE_RUN) for uid, job in state.jobs.items()}
+        FileMemory(path).save(MemoryState(known, classes=state.classes))
 
 
 class FileMemory:
