@@ -44,7 +44,7 @@ LONG_MODULES: Mapping[str, int] = {
     "controller/slopewise/demo/report/comparison.py": 397,
     "controller/slopewise/estimators/growth.py": 383,
     "controller/slopewise/feedback/rollback.py": 356,
-    "controller/slopewise/local/session.py": 407,
+    "controller/slopewise/local/session.py": 398,
     "controller/slopewise/manager/policy_runner.py": 381,
     "controller/slopewise/model/jobs.py": 407,
     "controller/slopewise/model/memory.py": 381,

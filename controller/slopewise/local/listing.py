@@ -12,17 +12,10 @@ from rich.text import Text
 
 from slopewise.adapters.local.session_requests import JobAnswer
 from slopewise.reports.columns import Column, fitting, named, one_line, sized, table_of
+from slopewise.reports.live_table import STATE_STYLES
 from slopewise.reports.wording import UNKNOWN, plain
 from slopewise.text import duration
 
-_STATE_STYLES = {
-    "finished": "green",
-    "stopped at target": "green",
-    "failed": "red",
-    "cancelled": "yellow",
-    "no loss": "yellow",
-    "waiting": "dim",
-}
 _ORDER = ("JOB", "STATE", "TIME", "LOSS", "STEPS", "CPU", "REASON")
 _MIN_REASON_WIDTH = 20
 
@@ -35,7 +28,7 @@ def jobs_table(jobs: Sequence[JobAnswer], width: int) -> RenderableType:
 def _columns(jobs: Sequence[JobAnswer]) -> Iterator[Column[JobAnswer]]:
     """By importance."""
     yield named("JOB", jobs, lambda job: job.name)
-    yield sized("STATE", jobs, lambda job: Text(plain(job.state), style=_STATE_STYLES.get(job.state, "")))
+    yield sized("STATE", jobs, lambda job: Text(plain(job.state), style=STATE_STYLES.get(job.state, "")))
     yield sized("TIME", jobs, _time, "right")
     yield sized("LOSS", jobs, _loss)
     yield sized("STEPS", jobs, _steps, "right")

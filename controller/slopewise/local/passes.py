@@ -9,7 +9,7 @@ from slopewise.config.training_policy import TrainingPolicy, TrainingPolicySpec,
 from slopewise.crds import history
 from slopewise.crds.growth_status import running_status, view_of
 from slopewise.crds.job_growth import JobGrowthStatus
-from slopewise.errors import UsageError
+from slopewise.errors import SlopewiseError
 from slopewise.local.workshop import Announce
 from slopewise.model import PassReport
 
@@ -59,11 +59,11 @@ class PolicyFile:
         self._seen = stamp
         try:
             return load_training_policy(self.path)
-        except UsageError as error:
+        except SlopewiseError as error:
             self.refuse(error)
             return None
 
-    def refuse(self, error: UsageError) -> None:
+    def refuse(self, error: SlopewiseError) -> None:
         """Say that the file changes nothing."""
         self._announce(f"{error} Nothing is changed until the file can be used.")
 

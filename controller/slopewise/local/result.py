@@ -17,11 +17,11 @@ from slopewise.local.brought import brought, sentence_of_all
 from slopewise.local.session import Session
 from slopewise.local.tally import JobTally
 from slopewise.reports.columns import Column, named, sized
+from slopewise.reports.live_table import STATE_STYLES
 from slopewise.reports.report import Report, Section, Table, Text
 from slopewise.reports.wording import UNKNOWN, counted, of_bound, plain
 from slopewise.text import duration, equal_messages
 
-_STATE_STYLES = {"finished": "green", STOPPED_AT_TARGET: "green", "failed": "red", "stopped": "yellow"}
 _SUCCEEDED = ("finished", STOPPED_AT_TARGET)
 
 
@@ -177,7 +177,7 @@ _ORDER = ("JOB", "STATE", "TIME", "LOSS", "STEPS", "TIME / GOAL", "DEADLINE", "C
 def _columns(jobs: Sequence[LocalJobResult]) -> Iterator[Column[LocalJobResult]]:
     """The columns by importance; objectives only where jobs have any."""
     yield named("JOB", jobs, lambda job: job.name)
-    yield sized("STATE", jobs, lambda job: rich_text.Text(plain(job.state), style=_STATE_STYLES.get(job.state, "")))
+    yield sized("STATE", jobs, lambda job: rich_text.Text(plain(job.state), style=STATE_STYLES.get(job.state, "")))
     yield sized("TIME", jobs, lambda job: rich_text.Text(_known(job.jct_seconds, duration)), "right")
     if any(job.qoe_seconds is not None for job in jobs):
         yield sized("TIME / GOAL", jobs, lambda job: rich_text.Text(of_bound(job.pace_seconds, job.qoe_seconds)))

@@ -34,6 +34,9 @@ from slopewise.local.result import result_of
 from slopewise.local.session import Session
 from slopewise.text import mebibytes, nearest
 
+MAX_ENDED = 200
+"""Jobs that are remembered after their end."""
+
 RETRY_SECONDS = 10.0
 """Until a queue that could not be written is written again."""
 
@@ -105,7 +108,7 @@ class Service:
         if document is not None and self._policy_file is not None:
             try:
                 self._use(document)
-            except UsageError as error:
+            except SlopewiseError as error:
                 self._policy_file.refuse(error)
 
     def answer(self, line: bytes) -> bytes:
@@ -172,6 +175,9 @@ class Service:
         there = records.get(spec.name)
         if there is not None and there.finished_at_seconds is None:
             raise UsageError(f"{where}: {spec.name} is {there.state} already; cancel it, or give another name.")
+        ports = {record.port for record in records.values() if record.finished_at_seconds is None}
+        if spec.port in ports:
+            raise UsageError(f"{where}: {spec.name}: port {spec.port} is that of another job; choose another one.")
         total = psutil.virtual_memory().total
         if (spec.queueing.memory_bytes or 0) > total:
             needed = mebibytes(spec.queueing.memory_bytes or 0)
@@ -223,6 +229,11 @@ class Service:
     def _save(self) -> None:
         """Write the queue; tried again after a while where that fails, for instance on a full disk."""
         self._save_at = 0.0
+        ended = [name for name, job in self._stored.items() if job.end is not None]
+        if forgotten := ended[:-MAX_ENDED]:
+            self._stored = {name: job for name, job in self._stored.items() if name not in forgotten}
+            self._session.forget(forgotten)
+            self._passes.forget(forgotten)
         try:
             if self._file is not None:
                 self._file.save(self._stored.values())

@@ -27,7 +27,7 @@ from slopewise.adapters.local.job_processes import LINGER_SCRAPES, LINGER_SECOND
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.machine_cpu import LeftByOthers, MachineCpu, descendants
 from slopewise.adapters.local.nodes import split_machine
-from slopewise.adapters.local.ports import DryRunActuator, FileMemory, LocalActuator, LocalObserver, inherit
+from slopewise.adapters.local.ports import DryRunActuator, FileMemory, LocalActuator, LocalObserver, forget, inherit
 from slopewise.adapters.local.prometheus_given import RUN_LABEL, GivenPrometheus, check_owner
 from slopewise.adapters.local.prometheus_server import PrometheusServer, TargetGroup
 from slopewise.adapters.local.supervisor import Supervisor
@@ -77,7 +77,7 @@ class Session(ClosesStack):
             *sinks,
         )
         self._deciding = self._next = deciding(plan.policy, workshop.limiter, plan.scrape_interval_seconds)
-        self._forgotten: list[str] = []
+        self._forgotten: deque[str] = deque()
         self._recorder = None if plan.record is None else plan.record.recorder(self._deciding.document)
         if self._recorder is not None:
             self._sinks += (self._recorder,)
@@ -192,10 +192,16 @@ class Session(ClosesStack):
         """
         self.supervisor.add(specs)
         if fresh:
-            self._forgotten = [*self._forgotten, *(spec.name for spec in specs)]
+            self._forgotten.extend(spec.name for spec in specs)
         for spec in specs:
             self.tally.jobs.pop(spec.name, None)
         self.prometheus.set_targets(self._targets())
+
+    def forget(self, names: Collection[str]) -> None:
+        """Show jobs no more that have ended."""
+        self.supervisor.forget(names)
+        for name in names:
+            self.tally.jobs.pop(name, None)
 
     def use(self, policy: TrainingPolicy) -> None:
         """Decide by another document from the next pass on; UsageError when it cannot be used here."""
@@ -271,12 +277,8 @@ class Session(ClosesStack):
 
     def _change(self) -> None:
         """Follow a change of the document, and forget what is known of jobs whose names others have now."""
-        forgotten, self._forgotten = set(self._forgotten), []
-        if forgotten:
-            known = self.ports.memory.load()
-            left = {uid: job for uid, job in known.jobs.items() if uid not in forgotten}
-            departed = tuple(each for each in known.departed if each.job_uid not in forgotten)
-            self.ports.memory.save(replace(known, jobs=left, departed=departed))
+        forgotten = {self._forgotten.popleft() for _ in range(len(self._forgotten))}
+        forget(self.ports.memory, forgotten)
         new, before = self._next, self._deciding
         if new is not before:
             self._deciding = new

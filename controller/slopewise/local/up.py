@@ -92,6 +92,7 @@ ExecStart={shlex.join(words)}
 Environment={shlex.quote(f"PATH={path}")}
 Delegate=yes
 KillMode=process
+SuccessExitStatus=143
 Restart=on-failure
 
 [Install]

@@ -7,9 +7,9 @@ its run. `nodes.py` defines the nodes of this machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ from slopewise.model import (
     Restored,
     Stop,
 )
-from slopewise.ports import Clock
+from slopewise.ports import Clock, Memory
 
 _NO_SERIES = JobSeries()
 
@@ -247,6 +247,15 @@ def inherit(former: Path, path: Path) -> None:
         state = FileMemory(former).load()
         known = {uid: job.altered(**_OF_ONE_RUN) for uid, job in state.jobs.items()}
         FileMemory(path).save(MemoryState(known, classes=state.classes))
+
+
+def forget(memory: Memory, names: Collection[str]) -> None:
+    """Remove what is known of jobs whose names others have from now on."""
+    if names:
+        known = memory.load()
+        jobs = {uid: job for uid, job in known.jobs.items() if uid not in names}
+        departed = tuple(each for each in known.departed if each.job_uid not in names)
+        memory.save(replace(known, jobs=jobs, departed=departed))
 
 
 class FileMemory:

@@ -17,9 +17,6 @@ from slopewise.adapters.local.job_record import JobRecord
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import SlopewiseError
 
-MAX_ENDED = 200
-"""Jobs that are remembered after their end."""
-
 
 class StoredEnd(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a job has ended, as its record has it."""
@@ -102,19 +99,11 @@ class QueueFile:
 
     def save(self, jobs: Iterable[StoredJob]) -> None:
         """Replace the file; on the disk when it returns. SlopewiseError where it cannot be written."""
-        listed = list(jobs)
-        surplus = len([job for job in listed if job.end is not None]) - MAX_ENDED
-        kept = []
-        for job in listed:
-            if job.end is not None and surplus > 0:
-                surplus -= 1
-            else:
-                kept.append(job)
         new = self._path.with_name(f"{self._path.name}.new")
         try:
             descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(kept))
+                file.write(msgspec.json.encode(list(jobs)))
                 file.flush()
                 os.fsync(descriptor)
             new.replace(self._path)

@@ -60,13 +60,19 @@ class ServiceSocket:
             who = os.read(self._lock, 200).decode(errors="replace") or "another session"
             os.close(self._lock)
             raise SlopewiseError(f"{who} has the jobs of this user already; `slopewise jobs` lists them.") from error
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{holder} (process {os.getpid()})".encode(), 0)
-        (folder / _SOCKET).unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX)
-        with _short(folder) as short:
-            self._socket.bind(str(short / _SOCKET))
-        (folder / _SOCKET).chmod(0o600)
+        try:
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{holder} (process {os.getpid()})".encode(), 0)
+            (folder / _SOCKET).unlink(missing_ok=True)
+            with _short(folder) as short:
+                self._socket.bind(str(short / _SOCKET))
+            (folder / _SOCKET).chmod(0o600)
+        except OSError as error:
+            self._close()
+            raise SlopewiseError(
+                f"{folder}: cannot have a socket ({error.strerror}); set XDG_STATE_HOME to a folder on a local disk."
+            ) from error
         self._socket.listen()
         self._socket.settimeout(0.0)
 
@@ -89,8 +95,11 @@ class ServiceSocket:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._socket.close()
         (self._folder / _SOCKET).unlink(missing_ok=True)
+        self._close()
+
+    def _close(self) -> None:
+        self._socket.close()
         os.close(self._lock)
 
 

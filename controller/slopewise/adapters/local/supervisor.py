@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -105,6 +105,11 @@ class Supervisor:
         """Take in jobs that have ended in an earlier session, before all others."""
         with self._lock:
             self.records = {**records, **self.records}
+
+    def forget(self, names: Collection[str]) -> None:
+        """Drop jobs that have ended."""
+        with self._lock:
+            self.records = {name: record for name, record in self.records.items() if name not in names}
 
     def targets(self) -> list[TargetGroup]:
         """The scrape targets: every job that has not ended, also those that have not arrived.

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from slopewise.adapters.local.job_record import CANCELLED, JobRecord
-from slopewise.adapters.local.queue_file import MAX_ENDED, QueueFile, StoredEnd, StoredJob
+from slopewise.adapters.local.queue_file import QueueFile, StoredEnd, StoredJob
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import SlopewiseError
 
@@ -44,14 +44,6 @@ def test_a_job_that_has_ended_is_in_the_same_state_again(ended: dict[str, object
         setattr(record, name, value)
     again = replace(WAITING, end=StoredEnd.of(record)).record(record.spec)
     assert (record.state, again.state, again.cpu_seconds, again.finished_at_seconds) == (state, state, 2.5, 110.0)
-
-
-def test_the_oldest_of_many_that_have_ended_are_forgotten_and_none_that_has_not(tmp_path: Path) -> None:
-    ended = [replace(WAITING, name=f"e{number}", end=StoredEnd(1.0)) for number in range(MAX_ENDED + 2)]
-    file = QueueFile(tmp_path / "queue.json")
-    file.save([WAITING, *ended])
-    left = list(file.load())
-    assert (left[0], left[1], len(left)) == ("a", "e2", MAX_ENDED + 1)
 
 
 def test_a_mode_set_by_hand_holds_until_the_policy_file_changes(tmp_path: Path) -> None:
