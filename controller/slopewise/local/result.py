@@ -11,7 +11,7 @@ from typing import Any
 
 from rich import text as rich_text
 
-from slopewise.adapters.local.job_record import STOPPED_AT_TARGET, JobRecord
+from slopewise.adapters.local.job_record import CUT_OFF, STOPPED_AT_TARGET, JobRecord
 from slopewise.config.training_policy import Mode
 from slopewise.local.brought import brought, sentence_of_all
 from slopewise.local.session import Session
@@ -145,8 +145,8 @@ def _no_loss(tally: JobTally) -> str:
 
 def _note(record: JobRecord, state: str) -> str:
     if state == "ended":
-        if record.process is None and not record.ended_unseen:
-            return record.last_output_lines  # it was cut off
+        if record.last_output_lines == CUT_OFF:
+            return CUT_OFF
         when = "while no controller ran" if record.ended_unseen else "after it was taken over"
         return f"ended {when}; how it ended is not known, see its output"
     if record.stopped_at_target:

@@ -19,7 +19,7 @@ import psutil
 import structlog
 from msgspec.structs import replace as altered
 
-from slopewise.adapters.local.job_record import JobRecord
+from slopewise.adapters.local.job_record import CUT_OFF, JobRecord
 from slopewise.adapters.local.queue_file import QueueFile, StoredEnd, StoredJob
 from slopewise.adapters.local.service_socket import ServiceSocket
 from slopewise.adapters.local.session_requests import Answer, Cancel, JobAnswer, Request, SessionAnswer, SetMode, Submit
@@ -41,7 +41,6 @@ RETRY_SECONDS = 10.0
 """Until a queue that could not be written is written again."""
 
 _DECODER = msgspec.json.Decoder(Request)
-_LOST = "was cut off when the machine was restarted"
 _log = structlog.get_logger("slopewise")
 
 
@@ -333,7 +332,7 @@ def _cut_off(job: StoredJob, spec: JobSpec, now_seconds: float) -> StoredJob:
     """A job that ran when the machine was restarted: its next attempt, where it has one."""
     if job.attempt < spec.queueing.restarts:
         return altered(job, attempt=job.attempt + 1, started=False)
-    return altered(job, end=StoredEnd(now_seconds, last_output_lines=_LOST, status_unknown=True))
+    return altered(job, end=StoredEnd(now_seconds, last_output_lines=CUT_OFF, status_unknown=True))
 
 
 def _free_name(name: str, taken: Mapping[str, object]) -> str:

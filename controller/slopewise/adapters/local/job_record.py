@@ -20,6 +20,9 @@ restart before it ends the move, and other moves wait for that."""
 STOPPED_AT_TARGET = "stopped at target"
 """State of a job that has reached its target and was stopped, as its owner asked (`atTarget: stop`)."""
 
+CUT_OFF = "was cut off when the machine was restarted"
+"""Last output of a job that ran then."""
+
 CANCELLED = "cancelled"
 """State of a job that its owner has ended, or has taken out of the queue."""
 
