@@ -41,7 +41,6 @@ LONG_MODULES: Mapping[str, int] = {
     "controller/slopewise/adapters/prometheus/queries.py": 397,
     "controller/slopewise/adapters/prometheus/reader.py": 448,
     "controller/slopewise/crds/growth_status.py": 441,
-    "controller/slopewise/demo/report/comparison.py": 397,
     "controller/slopewise/estimators/growth.py": 383,
     "controller/slopewise/feedback/rollback.py": 356,
     "controller/slopewise/local/session.py": 398,

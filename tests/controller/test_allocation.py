@@ -53,22 +53,24 @@ def test_shares_use_the_whole_node_and_a_larger_limit_never_gets_less(limits: li
 
 
 class TestWaterFilling:
-    def test_what_one_job_cannot_use_goes_to_the_others(self) -> None:
-        assert water_filling([0.19, 1.0], 1.0, [1.0, 1.0]) == pytest.approx([0.19, 0.81])
-
-    def test_shares_follow_the_weights(self) -> None:
-        assert water_filling([1.0, 1.0], 1.0, [1.0, 0.25]) == pytest.approx([0.8, 0.2])
-
-    def test_everyone_gets_its_cap_when_there_is_enough(self) -> None:
-        assert water_filling([0.5, 1.0], 4.0, [1.0, 9.0]) == [0.5, 1.0]
-
-    def test_no_jobs_share_nothing(self) -> None:
-        assert water_filling([], 1.0, []) == []
-
-    @given(
-        st.lists(st.tuples(st.floats(0.001, 64), st.floats(0.001, 1e4)), min_size=1, max_size=20), st.floats(0.1, 64)
+    @pytest.mark.parametrize(
+        ("caps", "capacity", "weights", "expected"),
+        [
+            ([0.19, 1.0], 1.0, [1.0, 1.0], [0.19, 0.81]),  # what one job cannot use goes to the others
+            ([1.0, 1.0], 1.0, [1.0, 0.25], [0.8, 0.2]),
+            ([0.5, 1.0], 4.0, [1.0, 9.0], [0.5, 1.0]),
+            ([2.0, 0.5, 0.1], 2.0, None, [1.4, 0.5, 0.1]),
+            ([], 1.0, [], []),
+            ([1.0, 2.0], -0.1, None, [0.0, 0.0]),
+        ],
     )
-    def test_never_over_capacity_nor_a_cap_and_nothing_left_that_someone_wants(
+    def test_shares_follow_the_weights_up_to_each_cap(
+        self, caps: list[float], capacity: float, weights: list[float] | None, expected: list[float]
+    ) -> None:
+        assert water_filling(caps, capacity, weights) == pytest.approx(expected)
+
+    @given(st.lists(st.tuples(st.floats(0.01, 64), st.floats(0.1, 1e3)), min_size=1, max_size=12), st.floats(0.1, 64))
+    def test_never_over_capacity_nor_a_cap_and_nothing_left_that_someone_wants_more_than_others(
         self, jobs: list[tuple[float, float]], capacity: float
     ) -> None:
         caps, weights = [cap for cap, _ in jobs], [weight for _, weight in jobs]
@@ -76,22 +78,9 @@ class TestWaterFilling:
         assert all(0 <= share <= cap for share, cap in zip(shares, caps, strict=True))
         assert sum(shares) == pytest.approx(min(capacity, sum(caps)))
         assert sum(shares) <= capacity * (1 + 1e-12)
-
-    @given(st.lists(st.tuples(st.floats(0.01, 64), st.floats(0.1, 1e3)), min_size=2, max_size=12), st.floats(0.1, 64))
-    def test_a_job_that_is_below_its_cap_has_at_least_as_much_for_its_weight_as_anyone(
-        self, jobs: list[tuple[float, float]], capacity: float
-    ) -> None:
-        shares = water_filling([cap for cap, _ in jobs], capacity, [weight for _, weight in jobs])
-        per_weight = [share / weight for share, (_, weight) in zip(shares, jobs, strict=True)]
-        for mine, share, (cap, _) in zip(per_weight, shares, jobs, strict=True):
-            if share < cap * (1 - 1e-9):
-                assert mine >= max(per_weight) * (1 - 1e-6)
-
-    def test_without_weights_it_is_even(self) -> None:
-        assert water_filling([2.0, 0.5, 0.1], 2.0) == pytest.approx([1.4, 0.5, 0.1])
-
-    def test_nothing_is_left_of_less_than_nothing(self) -> None:
-        assert water_filling([1.0, 2.0], -0.1) == [0.0, 0.0]
+        per_weight = [share / weight for share, weight in zip(shares, weights, strict=True)]
+        for mine, share, cap in zip(per_weight, shares, caps, strict=True):
+            assert share >= cap * (1 - 1e-9) or mine >= max(per_weight) * (1 - 1e-6)
 
 
 def test_down_an_order_each_group_shares_what_those_before_leave() -> None:
@@ -102,33 +91,24 @@ def test_down_an_order_each_group_shares_what_those_before_leave() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "of_pod", "limits", "requests"),
+    ("own", "more", "limits", "requests"),
     [
-        (CpuAllocation(None, 0), CpuAllocation(1500, 250), 1500, 250),
-        (CpuAllocation(1000, 100), CpuAllocation(1500, 250), 1000, 100),
-        (CpuAllocation(3000, 100), CpuAllocation(1500, 250), 1500, 100),
-        (CpuAllocation(None, 100), CpuAllocation(None, 250), 2000, 100),
+        (CpuAllocation(None, 0), {"pod_level": CpuAllocation(1500, 250)}, 1500, 250),
+        (CpuAllocation(1000, 100), {"pod_level": CpuAllocation(1500, 250)}, 1000, 100),
+        (CpuAllocation(3000, 100), {"pod_level": CpuAllocation(1500, 250)}, 1500, 100),
+        (CpuAllocation(None, 100), {"pod_level": CpuAllocation(None, 250)}, 2000, 100),
+        (CpuAllocation(None, 1000), {}, 2000, 1000),
+        (CpuAllocation(300, 700), {"actual": CpuAllocation(1500, 400)}, 300, 700),
     ],
-    ids=["the pod's alone", "less than the pod's", "more than the pod's", "a request of the pod"],
+    ids=["the pod's alone", "less than the pod's", "more than the pod's", "a request of the pod", "no limit", "other"],
 )
-def test_what_is_set_for_the_pod_bounds_what_its_container_has(
-    own: CpuAllocation, of_pod: CpuAllocation, limits: int, requests: int
+def test_no_limit_is_the_whole_node_what_is_set_for_the_pod_bounds_its_container_and_other_may_be_in_effect(
+    own: CpuAllocation, more: dict[str, CpuAllocation], limits: int, requests: int
 ) -> None:
-    job = replace(a_job("j"), allocation=own, pod_level=of_pod)
-    assert accepted_millicores(job, a_node(cpu_cores=2), "limits") == limits
-    assert accepted_millicores(job, a_node(cpu_cores=2), "requests") == requests
-
-
-def test_what_is_in_effect_may_be_other_than_what_was_accepted() -> None:
-    job = replace(a_job("j", limit=500, request=100), actual=CpuAllocation(1500, 400))
-    assert actual_millicores(job, a_node(cpu_cores=2), "limits") == 1500
-    assert actual_millicores(job, a_node(cpu_cores=2), "requests") == 400
-    assert actual_millicores(a_job("j", limit=500), a_node(cpu_cores=2), "limits") == 500
-
-
-def test_no_limit_counts_as_the_whole_node() -> None:
-    assert accepted_millicores(a_job("j", limit=None), a_node(cpu_cores=2), "limits") == 2000
-    assert accepted_millicores(a_job("j", limit=300, request=700), a_node(cpu_cores=2), "requests") == 700
+    job, node = replace(a_job("j"), allocation=own, **more), a_node(cpu_cores=2)  # type: ignore[arg-type]
+    assert (accepted_millicores(job, node, "limits"), accepted_millicores(job, node, "requests")) == (limits, requests)
+    in_effect = (actual_millicores(job, node, "limits"), actual_millicores(job, node, "requests"))
+    assert in_effect == ((1500, 400) if "actual" in more else (limits, requests))
 
 
 def test_requests_keep_the_sum_that_the_jobs_had_before_the_first_change() -> None:

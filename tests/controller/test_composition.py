@@ -10,13 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given
+from support.passes import pass_over
 from support.searching import examples
-from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_node, a_snapshot, known
+from support.worlds import START, FakeActuator, FakeMemory, a_job, a_node, a_snapshot, known
 
 from slopewise.composition import Composed, CpuRestored, composed_name, parts_of
-from slopewise.estimators.growth import Measuring
-from slopewise.feedback.pass_settings import PassSettings
-from slopewise.feedback.rollback import RollbackSettings
 from slopewise.guards.review import moving
 from slopewise.model import (
     MEMORY_JSON,
@@ -46,8 +44,6 @@ from slopewise.own_policies.contract import (
 )
 from slopewise.own_policies.drawn_worlds import worlds
 from slopewise.policies import PolicyProtocol, Setting, build, find, names
-from slopewise.ports import Ports
-from slopewise.reconcile import reconcile
 
 CPU_SECONDS, PLACEMENT_SECONDS = 20.0, 30.0
 NO_MOVES = MoveBounds(
@@ -166,7 +162,7 @@ def test_a_job_that_neither_decides_on_keeps_its_very_memory() -> None:
 
 @pytest.mark.parametrize(("cpu", "placement"), PAIRS)
 class TestInAnyWorld:
-    @examples(40)
+    @examples(15)
     @given(world=worlds())
     def test_each_decides_as_it_would_alone(
         self, cpu: str, placement: str, world: tuple[ClusterSnapshot, MemoryState]
@@ -183,7 +179,7 @@ class TestInAnyWorld:
             snapshot = replace(snapshot, taken_at_seconds=snapshot.taken_at_seconds + CPU_SECONDS)
             memory = measured(snapshot, together.memory)
 
-    @examples(20)
+    @examples(8)
     @given(world=worlds())
     def test_the_two_keep_to_the_contract_of_one(
         self, cpu: str, placement: str, world: tuple[ClusterSnapshot, MemoryState]
@@ -201,10 +197,7 @@ def a_pass(migration: MoveBounds | None) -> tuple[FakeActuator, Any]:
     snapshot, memory = a_slow_job_beside_two_that_grow()
     bounds = Bounds("Auto", 1, 64_000, 0.0, 1000.0, 0.0, moving=migration)
     actuator = FakeActuator()
-    ports = Ports(FakeObserver([snapshot]), actuator, FakeMemory(memory), FakeClock())
-    rollback = RollbackSettings(CPU_SECONDS, deferred_deadline_seconds=120.0, backoff_seconds=600.0)
-    settings = PassSettings("flowcon+specon", Measuring(CPU_SECONDS), bounds, rollback)
-    return actuator, reconcile(ports, composed(), settings)
+    return actuator, pass_over(snapshot, composed(), actuator, FakeMemory(memory), bounds, interval_seconds=CPU_SECONDS)
 
 
 class TestWhatBothWantOfOneJob:
@@ -225,15 +218,13 @@ class TestWhatBothWantOfOneJob:
         assert message.startswith("CL")
         assert message.endswith(f"; {withheld.reason}")
 
-    def test_moves_of_the_policy_for_cpu_are_not_made(self) -> None:
+    def test_moves_of_the_policy_for_cpu_and_resizes_of_the_one_for_nodes_are_not_made(self) -> None:
         snapshot = replace(a_snapshot([]), waiting=(Arrival("new", "new", "team", START, 1000),))
         assert part("flowcon2", CPU_SECONDS).decide(snapshot, MemoryState()).moves
         assert composed("flowcon2", "specon").decide(snapshot, MemoryState()).moves == ()
-
-    def test_resizes_of_the_policy_for_nodes_are_not_made(self) -> None:
-        snapshot, memory = a_slow_job_beside_two_that_grow()
-        assert part("flowcon2", PLACEMENT_SECONDS).decide(snapshot, for_cpu(memory)).resizes
-        assert composed("fair", "flowcon2").decide(snapshot, memory).resizes == ()
+        slow, memory = a_slow_job_beside_two_that_grow()
+        assert part("flowcon2", PLACEMENT_SECONDS).decide(slow, for_cpu(memory)).resizes
+        assert composed("fair", "flowcon2").decide(slow, memory).resizes == ()
 
 
 class TestMemory:
@@ -248,21 +239,6 @@ class TestMemory:
         later = replace(snapshot, taken_at_seconds=START + PLACEMENT_SECONDS)
         assert composed().decide(later, again) == composed().decide(later, after)
 
-    def test_of_a_version_without_placements_is_read(self) -> None:
-        stored = b'{"jobs": {"a": {"job_class": "WL", "wanted_cores": 0.5}}, "nodes": {}}'
-        memory = msgspec.json.decode(stored, type=MemoryState)
-        assert memory == MemoryState({"a": JobMemory(job_class="WL", wanted_cores=0.5)})
-        assert b"placement" not in MEMORY_JSON.encode(memory.jobs["a"])
-
-    def test_of_one_job_does_not_grow_from_pass_to_pass(self) -> None:
-        snapshot, memory = a_slow_job_beside_two_that_grow()
-        sizes = []
-        for _ in range(20):
-            memory = composed().decide(snapshot, measured(snapshot, memory)).memory
-            sizes.append(len(MEMORY_JSON.encode(memory.jobs["slow"])))
-            snapshot = replace(snapshot, taken_at_seconds=snapshot.taken_at_seconds + PLACEMENT_SECONDS)
-        assert max(sizes[10:]) <= max(sizes[:10])
-
 
 class TestAChangeOfPolicies:
     def after(self, **policies: str) -> tuple[Decisions, MemoryState, ClusterSnapshot]:
@@ -270,12 +246,6 @@ class TestAChangeOfPolicies:
         before = composed().decide(snapshot, memory).memory
         later = replace(snapshot, taken_at_seconds=START + PLACEMENT_SECONDS)
         return composed(**policies).decide(later, measured(later, before)), before, later
-
-    def test_of_the_one_for_cpu_leaves_the_others_memory(self) -> None:
-        decisions, before, _ = self.after(cpu="las")
-        changed, kept = decisions.memory.jobs["a"], before.jobs["a"]
-        assert changed.placement == kept.placement
-        assert changed.job_class != kept.job_class
 
     def test_of_the_one_for_nodes_leaves_flowcons_memory(self) -> None:
         decisions, before, later = self.after(placement="draps")
@@ -322,6 +292,25 @@ class TestWhatThePolicyBeforeItChanged:
         world = a_snapshot([job, a_job("untouched")], [a_node(cpu_cores=4.0)])
         return CpuRestored(part(policy, CPU_SECONDS)).decide(world, memory)
 
+    @pytest.mark.parametrize(
+        ("now", "original", "restored"),
+        [
+            (CpuAllocation(2000, 1000), CpuAllocation(2000, 1000), []),
+            # a limit comes before a request that may not exceed it
+            (CpuAllocation(100, 100), CpuAllocation(2000, 1000), [("limits", 2000)]),
+            (CpuAllocation(2000, 100), CpuAllocation(2000, 1000), [("requests", 1000)]),
+            # a limit that was added is as large as the node
+            (CpuAllocation(250, 250), CpuAllocation(None, 250), [("limits", 4000)]),
+            (CpuAllocation(4000, 250), CpuAllocation(None, 250), []),
+        ],
+    )
+    def test_what_is_other_than_its_original_is_restored(
+        self, now: CpuAllocation, original: CpuAllocation, restored: list[tuple[str, int]]
+    ) -> None:
+        decisions = self.decided(now, original)
+        assert [(each.control, each.to_millicores) for each in decisions.resizes] == restored
+        assert (decisions.reasons["j"] == "fair sharing: unchanged") == (not restored)
+
     @pytest.mark.parametrize("policy", sorted(name for name in names() if "resize" not in find(name).actions))
     def test_a_policy_that_decides_no_cpu_restores_it_and_says_so(self, policy: str) -> None:
         decisions = self.decided(CpuAllocation(None, 5), CpuAllocation(None, 1000), policy)
@@ -330,19 +319,3 @@ class TestWhatThePolicyBeforeItChanged:
         assert resize.is_rollback, "no step cap and no cooldown hold it back"
         assert decisions.reasons["j"] == "restores its request of 1000m, which another policy changed"
         assert decisions.reasons["untouched"] != decisions.reasons["j"]
-
-    def test_what_has_its_original_is_unchanged(self) -> None:
-        decisions = self.decided(CpuAllocation(2000, 1000), CpuAllocation(2000, 1000))
-        assert decisions.resizes == ()
-        assert decisions.reasons["j"] == "fair sharing: unchanged"
-
-    def test_a_limit_comes_before_a_request_that_may_not_exceed_it(self) -> None:
-        (resize,) = self.decided(CpuAllocation(100, 100), CpuAllocation(2000, 1000)).resizes
-        assert (resize.control, resize.to_millicores) == ("limits", 2000)
-        (resize,) = self.decided(CpuAllocation(2000, 100), CpuAllocation(2000, 1000)).resizes
-        assert (resize.control, resize.to_millicores) == ("requests", 1000)
-
-    def test_a_limit_that_was_added_is_as_large_as_the_node(self) -> None:
-        (resize,) = self.decided(CpuAllocation(250, 250), CpuAllocation(None, 250)).resizes
-        assert (resize.control, resize.to_millicores) == ("limits", 4000)
-        assert self.decided(CpuAllocation(4000, 250), CpuAllocation(None, 250)).resizes == ()

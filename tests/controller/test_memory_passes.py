@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_node, a_snapshot
+from support.passes import pass_over
+from support.worlds import START, FakeActuator, FakeMemory, a_job, a_node, a_snapshot
 
-from slopewise.estimators.growth import Measuring
-from slopewise.feedback.pass_settings import PassSettings
-from slopewise.feedback.rollback import RollbackSettings
 from slopewise.model import (
     Bounds,
     ClusterSnapshot,
@@ -25,11 +23,8 @@ from slopewise.model import (
     ResizeMemory,
     Usage,
 )
-from slopewise.ports import Ports
-from slopewise.reconcile import reconcile
 
 MIB = 2**20
-PATIENCE = RollbackSettings(20.0, deferred_deadline_seconds=120.0, backoff_seconds=600.0)
 BOUNDS = Bounds("Auto", 1, 64_000, cooldown_seconds=600, max_step_ratio=1000, min_change_ratio=0.1)
 ORIGINAL = MemoryAllocation(512 * MIB, 1024 * MIB)
 
@@ -65,9 +60,7 @@ class Story:
             pending=pending,
         )
         snapshot = a_snapshot([job], [node or a_node()], at=self.at_seconds)
-        ports = Ports(FakeObserver([snapshot]), self.actuator, self.memory, FakeClock(self.at_seconds))
-        bounds = replace(BOUNDS, memory=self.control)
-        report = reconcile(ports, Keeps(), PassSettings("keeps", Measuring(20.0), bounds, PATIENCE))
+        report = pass_over(snapshot, Keeps(), self.actuator, self.memory, replace(BOUNDS, memory=self.control))
         for outcome in report.results.of(ResizeMemory):
             self.has = self.has.altered(outcome.decision.bound, outcome.decision.to_bytes)
         self.at_seconds += 20.0

@@ -54,6 +54,64 @@ def change(found: ResizeMemory | None) -> tuple[str, float, float] | None:
     return None if found is None else (found.bound, found.from_bytes / MIB, found.to_bytes / MIB)
 
 
+ALMOST = MemoryAllocation(1024 * MIB - 1, 1024 * MIB)
+RAISED = known("NL", use(100), size(256, 512))
+OF_MEMORY = PendingResize("infeasible", START, "swap", CPU, actual_memory=size(256, 512))
+
+
+@pytest.mark.parametrize(
+    ("has", "memory", "control", "more", "expected"),
+    [
+        *((size(1024), known(each, use(200)), "Requests", {}, None) for each in ("NL", "urgent", "deliverable", None)),
+        # a peak from before the last checkpoint counts
+        (size(1024), known("CL", use(100, 150, previous=500)), "Requests", {}, ("request", 1024, 600)),
+        # never above the original
+        (size(1024), known("CL", use(1000)), "Requests", {}, None),
+        (size(600), known("CL", use(1000), size(1024)), "Requests", {}, ("request", 600, 1024)),
+        # up again when the use grows over it
+        (size(360), known("CL", use(500), size(1024)), "Requests", {}, ("request", 360, 600)),
+        # back when memory is to be ignored
+        (size(360), known("CL", use(100), size(1024)), "Ignore", {}, ("request", 360, 1024)),
+        (size(1024), known("CL", use(100)), "Ignore", {}, None),
+        # a byte below the original is back
+        (ALMOST, known("NL", use(100), size(1024, 1024)), "Requests", {}, None),
+        (ALMOST, known("CL", use(1000), size(1024, 1024)), "Requests", {}, None),
+        # without what it takes nothing is decided
+        (None, known("CL", use(100)), "Requests", {}, None),
+        (size(None), known("CL", use(100)), "Requests", {}, None),
+        (size(1024), known("CL", None), "Requests", {}, None),
+        (size(1024), known("CL", use(100)), "Requests", {"state": JobState.FINISHED}, None),
+        # limits stay below nine tenths and where only requests are changed
+        (size(256, 512), known("NL", use(460)), "Limits", {}, None),
+        (size(256, 512), known("NL", use(510)), "Requests", {}, None),
+        # they are raised before a request is lowered
+        (size(1000, 1000), known("CL", use(10)), "Limits", {}, ("request", 1000, 12)),
+        (size(1024, 512), known("CL", use(500)), "Limits", {}, ("limit", 512, 640)),
+        # raised ones stay while limits may be raised, and go back when they may not be any more
+        (size(256, 640), RAISED, "Limits", {}, None),
+        (size(256, 640), RAISED, "Requests", {}, ("limit", 640, 512)),
+        (size(256, 640), RAISED, "Ignore", {}, ("limit", 640, 512)),
+        # what its node has no room for is taken back, but a change of CPU is not its matter
+        (size(256, 640), known("NL", use(500)), "Limits", {"pending": OF_MEMORY}, ("limit", 640, 512)),
+        (
+            size(1024),
+            known("CL", use(100)),
+            "Requests",
+            {"pending": PendingResize("deferred", START, "no CPU", CPU)},
+            ("request", 1024, 120),
+        ),
+    ],
+)
+def test_which_bound_is_changed_and_to_what(
+    has: MemoryAllocation | None,
+    memory: JobMemory,
+    control: MemoryControl,
+    more: dict[str, object],
+    expected: tuple[str, float, float] | None,
+) -> None:
+    assert change(decided(has, memory, control, **more)) == expected
+
+
 class TestRequests:
     @pytest.mark.parametrize("job_class", ["CL", "released"])
     def test_of_a_converged_or_released_job_go_to_a_fifth_above_the_peak(self, job_class: str) -> None:
@@ -62,49 +120,11 @@ class TestRequests:
         assert found is not None
         assert "1.2 times its peak of 300Mi, originally 1024Mi" in found.reason
 
-    @pytest.mark.parametrize("job_class", ["NL", "WL", "urgent", "deliverable", None])
-    def test_of_every_other_job_stay(self, job_class: str | None) -> None:
-        assert decided(size(1024), known(job_class, use(200))) is None
-
-    def test_keep_a_peak_from_before_the_last_checkpoint(self) -> None:
-        assert change(decided(size(1024), known("CL", use(100, 150, previous=500)))) == ("request", 1024, 600)
-
-    def test_never_go_above_the_original(self) -> None:
-        assert decided(size(1024), known("CL", use(1000))) is None
-        assert change(decided(size(600), known("CL", use(1000), size(1024)))) == ("request", 600, 1024)
-
-    def test_go_up_again_when_the_use_grows_over_them(self) -> None:
-        assert change(decided(size(360), known("CL", use(500), size(1024)))) == ("request", 360, 600)
-
     def test_go_back_when_the_job_leaves_its_class(self) -> None:
         found = decided(size(360), known("NL", use(100), size(1024)))
         assert change(found) == ("request", 360, 1024)
         assert found is not None
         assert found.reason == "its original request: its class is NL"
-
-    def test_go_back_when_memory_is_to_be_ignored(self) -> None:
-        assert change(decided(size(360), known("CL", use(100), size(1024)), "Ignore")) == ("request", 360, 1024)
-        assert decided(size(1024), known("CL", use(100)), "Ignore") is None
-
-    def test_that_are_a_byte_below_the_original_are_back(self) -> None:
-        almost = MemoryAllocation(1024 * MIB - 1, 1024 * MIB)
-        assert decided(almost, known("NL", use(100), size(1024, 1024))) is None
-        assert decided(almost, known("CL", use(1000), size(1024, 1024))) is None
-
-    @pytest.mark.parametrize(
-        ("has", "used", "state"),
-        [
-            (None, use(100), JobState.TRAINING),
-            (size(None), use(100), JobState.TRAINING),
-            (size(1024), None, JobState.TRAINING),
-            (size(1024), use(100), JobState.FINISHED),
-        ],
-        ids=["not known", "no request", "no use", "ended"],
-    )
-    def test_without_what_it_takes_nothing_is_decided(
-        self, has: MemoryAllocation | None, used: MemoryUse | None, state: JobState
-    ) -> None:
-        assert decided(has, known("CL", used), state=state) is None
 
 
 class TestLimits:
@@ -113,22 +133,6 @@ class TestLimits:
         assert change(found) == ("limit", 512, 640)
         assert found is not None
         assert found.reason == "its working set of 470Mi is 92% of its limit, which kills it"
-
-    def test_stay_below_nine_tenths_and_where_only_requests_are_changed(self) -> None:
-        assert decided(size(256, 512), known("NL", use(460)), "Limits") is None
-        assert decided(size(256, 512), known("NL", use(510)), "Requests") is None
-
-    def test_are_raised_before_a_request_is_lowered(self) -> None:
-        assert change(decided(size(1000, 1000), known("CL", use(10)), "Limits")) == ("request", 1000, 12)
-        assert change(decided(size(1024, 512), known("CL", use(500)), "Limits")) == ("limit", 512, 640)
-
-    def test_that_were_raised_stay_while_limits_may_be_raised(self) -> None:
-        assert decided(size(256, 640), known("NL", use(100), size(256, 512)), "Limits") is None
-
-    @pytest.mark.parametrize("control", ["Requests", "Ignore"])
-    def test_that_were_raised_go_back_when_they_may_not_be_any_more(self, control: MemoryControl) -> None:
-        found = decided(size(256, 640), known("NL", use(100), size(256, 512)), control)
-        assert change(found) == ("limit", 640, 512)
 
 
 class TestPending:
@@ -140,31 +144,19 @@ class TestPending:
         assert found.is_rollback
         assert found.reason == "takes back a request of 1024Mi, which is deferred: no memory"
 
-    def test_a_limit_too(self) -> None:
-        waits = PendingResize("infeasible", START, "swap", CPU, actual_memory=size(256, 512))
-        assert change(decided(size(256, 640), known("NL", use(500)), "Limits", pending=waits)) == ("limit", 640, 512)
 
-    def test_a_pending_change_of_cpu_is_not_its_matter(self) -> None:
-        waits = PendingResize("deferred", START, "no CPU", CPU)
-        assert change(decided(size(1024), known("CL", use(100)), pending=waits)) == ("request", 1024, 120)
-
-
-class TestRestorable:
-    def test_memory_that_was_never_changed_stays(self) -> None:
-        assert restorable(known("CL", use(100))) == (None, "")
-
-    def test_a_lowered_request_goes_back_whatever_the_job_uses(self) -> None:
-        assert restorable(known("CL", use(500), size(1024, 512))) == (size(1024, 512), "")
-
-    def test_a_raised_limit_goes_back_where_the_peak_is_far_from_it(self) -> None:
-        raised = known("NL", use(100, 400), size(256, 512)).altered(written_limit_bytes=640 * MIB)
-        assert restorable(raised) == (size(256, 512), "")
-
-    @pytest.mark.parametrize(("used", "named"), [(use(100, 500), "500Mi"), (None, "an unknown amount")])
-    def test_a_raised_limit_stays_where_it_would_kill_and_that_is_said(
-        self, used: MemoryUse | None, named: str
-    ) -> None:
-        raised = known("NL", used, size(256, 512)).altered(written_limit_bytes=640 * MIB)
-        memory, note = restorable(raised)
-        assert memory == size(256)
-        assert note == f"a memory limit that was raised stays: the job uses {named}, too near its original 512Mi"
+@pytest.mark.parametrize(
+    ("memory", "restored", "named"),
+    [
+        (known("CL", use(100)), None, None),  # never changed
+        (known("CL", use(500), size(1024, 512)), size(1024, 512), None),  # a lowered request, whatever the job uses
+        (known("NL", use(100, 400), size(256, 512)).altered(written_limit_bytes=640 * MIB), size(256, 512), None),
+        (known("NL", use(100, 500), size(256, 512)).altered(written_limit_bytes=640 * MIB), size(256), "500Mi"),
+        (known("NL", None, size(256, 512)).altered(written_limit_bytes=640 * MIB), size(256), "an unknown amount"),
+    ],
+)
+def test_what_can_be_restored_and_a_raised_limit_stays_where_its_original_would_kill(
+    memory: JobMemory, restored: MemoryAllocation | None, named: str | None
+) -> None:
+    stays = f"a memory limit that was raised stays: the job uses {named}, too near its original 512Mi"
+    assert restorable(memory) == (restored, stays if named else "")

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 from support.moving import MOBILE, bounded, crowded, remembered, to
-from support.worlds import FakeActuator, FakeClock, FakeMemory, FakeObserver, a_node
+from support.passes import pass_over
+from support.worlds import FakeActuator, FakeMemory
 
-from slopewise.estimators.growth import Measuring
-from slopewise.feedback.pass_settings import PassSettings
-from slopewise.feedback.rollback import RollbackSettings
 from slopewise.model import (
     Arrival,
     Bounds,
@@ -27,8 +25,6 @@ from slopewise.model import (
     Place,
 )
 from slopewise.move_attempts import MAX_FAILED_ATTEMPTS
-from slopewise.ports import Ports
-from slopewise.reconcile import reconcile
 
 BUDGET = "a disruption budget says no: guarded needs 1 healthy pods"
 ONE = bounded(max_concurrent=1)
@@ -61,8 +57,7 @@ def a_pass(
     moves: Sequence[Move], actuator: FakeActuator, snapshot: ClusterSnapshot, bounds: Bounds = ONE
 ) -> PassReport:
     memory = FakeMemory(remembered(*(job.uid for job in snapshot.jobs)))
-    settings = PassSettings("wishes", Measuring(20.0), bounds, RollbackSettings(20.0, 120.0, 600.0))
-    return reconcile(Ports(FakeObserver([snapshot]), actuator, memory, FakeClock()), Wishes(moves), settings)
+    return pass_over(snapshot, Wishes(moves), actuator, memory, bounds)
 
 
 def results(report: PassReport) -> list[tuple[str, str]]:
@@ -114,15 +109,6 @@ def test_what_a_move_would_have_gained_does_not_count_for_those_after_it_when_it
     actuator = Blocks(blocked={"a": "deferred"})
     report = a_pass([to("n2", "a"), to("n2", "b")], actuator, snapshot, bounded(max_concurrent=9))
     assert results(report) == [("a", "deferred"), ("b", "applied")]
-
-
-def test_the_moves_that_were_begun_count_for_those_that_are_tried_instead() -> None:
-    snapshot = replace(crowded(*"abcd"), nodes=(a_node("n1"), *(a_node(name) for name in ("n2", "n3", "n4"))))
-    moves = [to("n2", "a"), to("n3", "b"), to("n4", "c"), to("n4", "d")]
-    limits = bounded(max_concurrent=2, max_per_node_per_hour=9)
-    report = a_pass(moves, Blocks(blocked={"b": "failed"}), snapshot, limits)
-    assert results(report) == [("a", "applied"), ("b", "failed"), ("c", "applied")]
-    assert report.results.withheld_of(Place, Migrate)[0].reason == "concurrency: 2 under way, bound 2"
 
 
 def test_memory_that_a_placement_does_not_take_is_there_for_the_next_one() -> None:

@@ -55,13 +55,7 @@ def test_one_policy_is_reported_with_its_readings_and_each_parameter_with_unit_b
     assert "requests = pods" in page_of("kube-default")
     assert "unit: pods or none; source: kube-scheduler" in page_of("kube-default")
     assert "beta = 2.0 (≥ 1, ≤ 1000)" in page_of("flowcon")
-
-
-def test_a_policy_without_parameters_says_so() -> None:
     assert "No parameters." in page_of("procon")
-
-
-def test_a_policy_that_there_is_not_is_a_mistake_of_the_user() -> None:
     with pytest.raises(UsageError, match="there is no policy 'nope'; use one of"):
         describe("nope")
 
@@ -79,10 +73,6 @@ def test_policies_of_the_users_follow_with_where_they_are_and_those_with_a_mista
     assert "cannot be used: " in lines[14]
     assert "ZeroDivisionError" in lines[14]
     assert [(each["name"], each["mistake"] is None) for each in describe(None)[13:]] == [(good, True), (bad, False)]
-
-
-def test_a_policy_of_the_users_is_reported_in_full_by_its_file(tmp_path: Path) -> None:
-    path = a_file(tmp_path)
     assert f"from {path}" in page_of(str(path))
     assert "floorRatio = 0.05 (> 0, ≤ 1)" in page_of(str(path))
 

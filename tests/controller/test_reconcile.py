@@ -5,21 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pytest
+from support.passes import OPEN, pass_over
 from support.worlds import (
     START,
     FakeActuator,
-    FakeClock,
     FakeMemory,
-    FakeObserver,
     a_job,
     a_node,
     a_snapshot,
 )
 
 from slopewise.errors import ObservationError, PolicyError, SlopewiseError
-from slopewise.estimators.growth import Measuring
-from slopewise.feedback.pass_settings import PassSettings
-from slopewise.feedback.rollback import RollbackSettings
 from slopewise.model import (
     Arrival,
     Bounds,
@@ -47,11 +43,6 @@ from slopewise.model import (
     Usage,
 )
 from slopewise.policies import Setting, dqoes
-from slopewise.ports import Ports
-from slopewise.reconcile import reconcile
-
-OPEN = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=1000, min_change_ratio=0)
-PATIENCE = RollbackSettings(20.0, deferred_deadline_seconds=120.0, backoff_seconds=600.0)
 
 
 @dataclass
@@ -70,14 +61,13 @@ class Wants:
 
 
 def a_pass(
-    observed: list[ClusterSnapshot | ObservationError],
+    observed: ClusterSnapshot | ObservationError,
     actuator: FakeActuator,
     memory: FakeMemory,
     wants: dict[str, int],
     bounds: Bounds = OPEN,
 ) -> PassReport:
-    ports = Ports(FakeObserver(observed), actuator, memory, FakeClock())
-    return reconcile(ports, Wants(wants), PassSettings("wants", Measuring(20.0), bounds, PATIENCE))
+    return pass_over(observed, Wants(wants), actuator, memory, bounds)
 
 
 def two_jobs(**limit: int) -> ClusterSnapshot:
@@ -86,7 +76,7 @@ def two_jobs(**limit: int) -> ClusterSnapshot:
 
 def test_decreases_are_carried_out_before_increases() -> None:
     actuator = FakeActuator()
-    a_pass([two_jobs(a=500, b=1500)], actuator, FakeMemory(), {"a": 1500, "b": 500})
+    a_pass(two_jobs(a=500, b=1500), actuator, FakeMemory(), {"a": 1500, "b": 500})
     assert [resize.job_uid for resize in actuator.done] == ["b", "a"]
 
 
@@ -95,9 +85,7 @@ def test_the_pods_of_a_workload_are_changed_for_the_first_time_together() -> Non
     seen = a_snapshot([a_job(uid, limit=1000) for uid in (*ranks, "b")], [a_node(cpu_cores=8.0)])
     actuator = FakeActuator()
     memory = FakeMemory(MemoryState(nodes={"n1": NodeMemory(frozenset(ranks), START, 320.0)}))
-    ports = Ports(FakeObserver([seen]), actuator, memory, FakeClock())
-    settings = PassSettings("wants", Measuring(20.0), OPEN, PATIENCE, first_changes_a_pass=1)
-    report = reconcile(ports, Wants(dict.fromkeys((*ranks, "b"), 500)), settings)
+    report = pass_over(seen, Wants(dict.fromkeys((*ranks, "b"), 500)), actuator, memory, first_changes_a_pass=1)
     assert [resize.job_uid for resize in actuator.done] == list(ranks)
     assert report.requeue_at_seconds == START + 20.0, "the other one waits for its turn, and not for longer"
 
@@ -107,11 +95,9 @@ def test_so_many_jobs_are_changed_for_the_first_time_in_a_pass_and_the_others_in
     seen = a_snapshot(jobs, [a_node(cpu_cores=8.0)])
     actuator = FakeActuator()
     memory = FakeMemory(MemoryState({"a": JobMemory(original=CpuAllocation(None, 1000))}))
-    ports = Ports(FakeObserver([seen, seen]), actuator, memory, FakeClock())
-    settings = PassSettings("wants", Measuring(20.0), OPEN, PATIENCE, first_changes_a_pass=1)
     policy = Wants({"a": 2000, "b": 2000, "c": 500, "d": 2000})
 
-    first = reconcile(ports, policy, settings)
+    first = pass_over(seen, policy, actuator, memory, first_changes_a_pass=1)
     assert [resize.job_uid for resize in actuator.done] == ["c", "a"], (
         "one that is new, the decrease, and the known one"
     )
@@ -120,21 +106,25 @@ def test_so_many_jobs_are_changed_for_the_first_time_in_a_pass_and_the_others_in
     assert [each.decision.job_uid for each in waiting] == ["b", "d"]
     assert "its turn comes in a later one" in waiting[0].detail
 
-    reconcile(ports, policy, settings)
+    pass_over(seen, policy, actuator, memory, first_changes_a_pass=1)
     assert [resize.job_uid for resize in actuator.done[2:]] == ["c", "a", "b"]
 
 
 def test_one_failure_never_stops_the_others() -> None:
     actuator = FakeActuator(refuses=frozenset({"a"}))
-    report = a_pass([two_jobs()], actuator, FakeMemory(), {"a": 500, "b": 700})
+    memory = FakeMemory()
+    report = a_pass(two_jobs(), actuator, memory, {"a": 500, "b": 700})
     assert [(o.decision.job_uid, o.result) for o in report.results.of(Resize)] == [("a", "failed"), ("b", "applied")]
     assert report.results.of(Resize)[0].detail == "a is gone"
+    cooling = [memory.state.jobs[uid].last_resized_at_seconds for uid in ("a", "b")]
+    assert cooling == [None, START], "only what was carried out starts a cooldown"
+    assert set(report.seconds_by_verb) == {"observe", "decide", "guard", "act"}
 
 
 @pytest.mark.parametrize("why", ["Prometheus at http://127.0.0.1:1 refused the connection"])
 def test_a_pass_that_cannot_observe_changes_nothing_and_says_why(why: str) -> None:
     actuator, memory = FakeActuator(), FakeMemory()
-    report = a_pass([ObservationError(why)], actuator, memory, {"a": 500})
+    report = a_pass(ObservationError(why), actuator, memory, {"a": 500})
     assert (report.held, actuator.done, memory.saved) == (why, [], [])
     assert report.requeue_at_seconds == START + 20.0
 
@@ -145,8 +135,7 @@ def test_a_pass_whose_policy_fails_changes_nothing_and_says_why() -> None:
             raise PolicyError("policy mine failed: division by zero")
 
     actuator, memory = FakeActuator(), FakeMemory()
-    ports = Ports(FakeObserver([two_jobs()]), actuator, memory, FakeClock())
-    report = reconcile(ports, Fails({}), PassSettings("mine", Measuring(20.0), OPEN, PATIENCE))
+    report = pass_over(two_jobs(), Fails({}), actuator, memory)
     assert (report.held, report.policy_failed) == ("policy mine failed: division by zero", True)
     assert (actuator.done, memory.saved) == ([], [])
     assert report.requeue_at_seconds == START + 20.0
@@ -162,8 +151,8 @@ def test_originals_are_stored_before_the_first_change_and_never_overwritten() ->
             return super().carry_out(decision)
 
     actuator = Checks()
-    a_pass([two_jobs()], actuator, memory, {"a": 500})
-    a_pass([two_jobs(a=500)], actuator, memory, {"a": 250})
+    a_pass(two_jobs(), actuator, memory, {"a": 500})
+    a_pass(two_jobs(a=500), actuator, memory, {"a": 250})
     assert len(actuator.done) == 2
     assert memory.state.jobs["a"].original == CpuAllocation(None, 1000)
     assert memory.state.jobs["b"].original is None
@@ -176,21 +165,14 @@ def test_when_the_memory_cannot_be_stored_nothing_is_changed() -> None:
 
     actuator = FakeActuator()
     with pytest.raises(SlopewiseError, match="no space left"):
-        a_pass([two_jobs()], actuator, Full(), {"a": 500})
+        a_pass(two_jobs(), actuator, Full(), {"a": 500})
     assert actuator.done == []
-
-
-def test_only_what_was_carried_out_starts_a_cooldown() -> None:
-    memory = FakeMemory()
-    a_pass([two_jobs()], FakeActuator(refuses=frozenset({"a"})), memory, {"a": 500, "b": 700})
-    assert memory.state.jobs["a"].last_resized_at_seconds is None
-    assert memory.state.jobs["b"].last_resized_at_seconds == START
 
 
 def test_what_a_guard_withheld_is_in_the_report_and_not_carried_out() -> None:
     actuator = FakeActuator()
     paused = Bounds("Recommend", 1, 64_000, 0, 1000, 0)
-    report = a_pass([two_jobs()], actuator, FakeMemory(), {"a": 500}, paused)
+    report = a_pass(two_jobs(), actuator, FakeMemory(), {"a": 500}, paused)
     assert actuator.done == []
     assert [withheld.guard for withheld in report.results.withheld_of(Resize)] == ["paused"]
 
@@ -200,7 +182,7 @@ def test_what_is_outstanding_is_looked_at_after_one_interval_also_in_back_off(
     bounds: Bounds, looks_after: float
 ) -> None:
     memory = FakeMemory(MemoryState(nodes={"n1": NodeMemory(frozenset({"a", "b"}), START, 320.0)}))
-    report = a_pass([two_jobs()], FakeActuator(), memory, {"a": 500}, bounds)
+    report = a_pass(two_jobs(), FakeActuator(), memory, {"a": 500}, bounds)
     assert report.requeue_at_seconds == START + looks_after
 
 
@@ -215,14 +197,8 @@ def test_from_the_floor_to_the_even_share_takes_one_pass_under_the_default_behav
     memory = FakeMemory(MemoryState({"a": squeezed}))
     jobs = [a_job("a", limit=25, level=level), *(a_job(uid, limit=650) for uid in ("b", "c", "d"))]
     actuator = FakeActuator()
-    a_pass([a_snapshot(jobs, [a_node(cpu_cores=2.0)])], actuator, memory, {"a": 2000}, BY_DEFAULT)
+    a_pass(a_snapshot(jobs, [a_node(cpu_cores=2.0)]), actuator, memory, {"a": 2000}, BY_DEFAULT)
     assert [(resize.job_uid, resize.to_millicores) for resize in actuator.done] == [("a", 500)]
-
-
-def test_every_verb_is_timed_and_the_pass_says_when_it_wants_to_look_again() -> None:
-    report = a_pass([two_jobs()], FakeActuator(), FakeMemory(), {})
-    assert set(report.seconds_by_verb) == {"observe", "decide", "guard", "act"}
-    assert report.requeue_at_seconds == START + 20.0
 
 
 def leaving() -> ClusterSnapshot:
@@ -235,9 +211,9 @@ def leaving() -> ClusterSnapshot:
 def test_a_job_that_is_on_no_node_while_it_is_moved_is_not_forgotten() -> None:
     away = replace(leaving(), jobs=leaving().jobs[1:])
     memory = FakeMemory()
-    a_pass([leaving()], FakeActuator(), memory, {"b": 500})
+    a_pass(leaving(), FakeActuator(), memory, {"b": 500})
     before = memory.state.jobs["a"]
-    report = a_pass([away], FakeActuator(), memory, {"b": 500})
+    report = a_pass(away, FakeActuator(), memory, {"b": 500})
     assert memory.state.jobs["a"] == before
     assert before.moves[-1].node == "n2"
     assert report.decisions is not None
@@ -247,7 +223,7 @@ def test_a_job_that_is_on_no_node_while_it_is_moved_is_not_forgotten() -> None:
 def test_a_job_that_is_being_moved_is_not_resized_and_is_looked_for_soon() -> None:
     limits = MoveBounds(True, 2, 1, 600.0, 300.0, 600.0)
     actuator = FakeActuator()
-    report = a_pass([leaving()], actuator, FakeMemory(), {"a": 500, "b": 500}, replace(OPEN, moving=limits))
+    report = a_pass(leaving(), actuator, FakeMemory(), {"a": 500, "b": 500}, replace(OPEN, moving=limits))
     assert [resize.job_uid for resize in actuator.done] == ["b"]
     assert [withheld.reason for withheld in report.results.withheld_of(Resize)] == ["moving: goes to n2"]
     assert report.requeue_at_seconds == START + 5.0
@@ -265,8 +241,7 @@ def a_pass_with_an_arrival(policy: Places) -> PassReport:
     arrival = Arrival("new", "new", "team", START, objectives=Objectives(qoe_seconds=1.0))
     seen = replace(a_snapshot([a_job("a")]), waiting=(arrival,))
     stored = FakeMemory(MemoryState({"new": JobMemory(first_level=2.0)}))
-    ports = Ports(FakeObserver([seen]), FakeActuator(), stored, FakeClock())
-    return reconcile(ports, policy, PassSettings("x", Measuring(20.0), OPEN, PATIENCE))
+    return pass_over(seen, policy, memory=stored)
 
 
 def test_a_policy_sees_what_is_known_of_an_arrival_that_has_run_before() -> None:
@@ -283,7 +258,7 @@ def test_a_pass_counts_promises_and_reports_how_each_job_stands_whatever_the_pol
         running = replace(
             a_job("a", level=0.4, at=at, cpu_seconds=20.0 * number), steps_total=10.0 * number, objectives=asked
         )
-        reports.append(a_pass([a_snapshot([running, a_job("b", at=at)], at=at)], FakeActuator(), memory, {}))
+        reports.append(a_pass(a_snapshot([running, a_job("b", at=at)], at=at), FakeActuator(), memory, {}))
     reached = [report.standings["a"].target for report in reports]
     assert (reached[0], reached[-1]) == (TargetStanding(None, False), TargetStanding(None, True))
     missed = [report.standings["a"].qoe for report in reports]
@@ -300,9 +275,8 @@ def test_a_pass_reports_a_server_that_hangs_as_one_that_misses_its_objective() -
         at, served = START + 20.0 * number, 100.0 if number else 0.0
         counts = Responses(served, 0.2 * served, in_flight=12.0)
         hangs = replace(a_job("a", level=None, at=at), responses=counts, objectives=Objectives(qoe_seconds=0.5))
-        ports = Ports(FakeObserver([a_snapshot([hangs], at=at)]), FakeActuator(), memory, FakeClock())
         policy = dqoes.Policy(dqoes.Parameters(), Setting(20.0, "limits"))
-        reports.append(reconcile(ports, policy, PassSettings("dqoes", Measuring(20.0), OPEN, PATIENCE)))
+        reports.append(pass_over(a_snapshot([hangs], at=at), policy, memory=memory))
     found = [report.standings["a"].qoe for report in reports]
     assert [each.missed for each in found if each is not None] == [False] * 4 + [True] * 2
     assert found[-1] == QoeStanding(0.5, 80.0, -159.0, "B", missed=True, in_flight=12.0)
@@ -316,10 +290,9 @@ def sized_job(request_mib: int) -> Job:
     return replace(made, usage=Usage(START, 0.0, 100.0 * 2**20))
 
 
-def memory_pass(job: Job, actuator: FakeActuator, memory: FakeMemory, mode: str = "Auto") -> PassReport:
-    bounds = replace(OPEN, mode=mode, memory="Requests")
-    ports = Ports(FakeObserver([a_snapshot([job])]), actuator, memory, FakeClock())
-    return reconcile(ports, Wants({}), PassSettings("wants", Measuring(20.0), bounds, PATIENCE))
+def memory_pass(job: Job, actuator: FakeActuator, memory: FakeMemory) -> PassReport:
+    bounds = replace(OPEN, memory="Requests")
+    return pass_over(a_snapshot([job]), Wants({}), actuator, memory, bounds)
 
 
 def test_a_lowered_memory_request_is_stored_before_it_is_written_and_reported() -> None:
@@ -345,14 +318,6 @@ def test_a_lowered_memory_request_is_stored_before_it_is_written_and_reported() 
     memory_pass(sized_job(120), actuator, memory)
     assert [each.to_bytes // 2**20 for each in actuator.sized] == [120, 512]
     assert memory.state.jobs["a"].original_memory == sized_job(512).memory
-
-
-def test_in_recommend_a_memory_request_is_only_reported() -> None:
-    use = MemoryUse(START - 15.0, 100.0 * 2**20, 100.0 * 2**20, samples=10)
-    memory, actuator = FakeMemory(MemoryState({"a": JobMemory(job_class="CL", memory_use=use)})), FakeActuator()
-    report = memory_pass(sized_job(512), actuator, memory, "Recommend")
-    assert [each.guard for each in report.results.withheld_of(ResizeMemory)] == ["memory_paused"]
-    assert (actuator.sized, memory.state.jobs["a"].original_memory) == ([], None)
 
 
 def test_a_change_of_memory_that_was_taken_back_is_remembered_as_refused() -> None:

@@ -42,9 +42,14 @@ def commands(page: Path) -> list[list[str]]:
     return [words for line in text.splitlines() if (words := shlex.split(line, comments=True))]
 
 
+@cache
+def whole_command() -> Any:
+    return typer.main.get_command(app)
+
+
 def options_of(words: list[str]) -> set[str]:
     """The options of the command that these words name."""
-    command: Any = typer.main.get_command(app)
+    command = whole_command()
     for word in words:
         if word.startswith("-") or not hasattr(command, "commands"):
             break

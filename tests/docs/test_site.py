@@ -65,10 +65,6 @@ def test_a_page_loads_nothing_from_elsewhere() -> None:
     assert CONFIG["plugins"] == ["search"]
 
 
-def test_the_built_site_is_ignored_by_git() -> None:
-    assert CONFIG["site_dir"].split("/")[0] + "/" in (ROOT / ".gitignore").read_text(encoding="utf-8").split()
-
-
 @pytest.mark.parametrize("page", [*PAGES, *STUDIES])
 def test_each_link_leads_to_something_that_the_site_has(page: str) -> None:
     original = HOOKS.repository_path(page)
@@ -116,7 +112,3 @@ def test_what_builds_it_is_locked_with_hashes() -> None:
     for name in wanted:
         assert re.search(rf"^{name}==\S+ \\\n    --hash=sha256:", lock, re.MULTILINE), name
         assert f"`{name}`" in (ROOT / "docs/dependencies.md").read_text(encoding="utf-8")
-
-
-def test_ci_builds_it() -> None:
-    assert 'stage "make docs" make docs' in (ROOT / ".ci/run").read_text(encoding="utf-8")

@@ -55,8 +55,8 @@ def test_without_spikes_it_is_the_plain_average(offset: float, noise: float) -> 
     assert average.outliers == 0
 
 
-@pytest.mark.parametrize("size", [sign * times * RANGE for sign in (1, -1) for times in (20.0, 1e3, 1e6, 1e12)])
-@pytest.mark.parametrize("step", [0, 1, 20, 200, 1500])
+@pytest.mark.parametrize("size", [sign * times * RANGE for sign in (1, -1) for times in (20.0, 1e6, 1e12)])
+@pytest.mark.parametrize("step", [0, 1, 20, 1500])
 def test_a_spike_is_left_out_and_counted(size: float, step: int) -> None:
     losses = a_training()
     soon = step + RUN

@@ -19,10 +19,17 @@ from slopewise_exporter.threads.number import ThreadNumber
 TRAIN, EVAL = 'training_loss{stage="train"}', 'training_loss{stage="eval"}'
 
 
+@pytest.fixture
+def report(reporter: Reporter) -> RoundsReport:
+    begun = RoundsReport(reporter, "test")
+    begun.begin(5)
+    return begun
+
+
 @pytest.mark.parametrize("score", ["auc", "AUC", "ndcg@10-", "aucpr", "map@5", "F1", "AUC:type=Mu", "Accuracy"])
-def test_the_first_metric_that_is_no_score_is_the_loss(reporter: Reporter, scrape: Scrape, score: str) -> None:
-    report = RoundsReport(reporter, "test")
-    report.begin(5)
+def test_the_first_metric_that_is_no_score_is_the_loss(
+    reporter: Reporter, report: RoundsReport, scrape: Scrape, score: str
+) -> None:
     report.round({score: 0.9, "logloss": 0.5, "error": 0.1}, {score: 0.8, "logloss": 0.6})
     now = scrape(reporter.port)
     assert (now[TRAIN], now[EVAL], now["training_steps_total"]) == (0.5, 0.6, 1)
@@ -36,10 +43,8 @@ def test_a_metric_that_is_named_is_reported_whatever_it_is(reporter: Reporter, s
 
 
 def test_rounds_without_a_loss_are_counted_and_logged_once(
-    reporter: Reporter, scrape: Scrape, caplog: pytest.LogCaptureFixture
+    reporter: Reporter, report: RoundsReport, scrape: Scrape, caplog: pytest.LogCaptureFixture
 ) -> None:
-    report = RoundsReport(reporter, "test")
-    report.begin(5)
     for _ in range(3):
         report.round({}, {"auc": 0.9})
     assert scrape(reporter.port)["training_steps_total"] == 3
@@ -48,9 +53,9 @@ def test_rounds_without_a_loss_are_counted_and_logged_once(
     assert "no loss among ['auc']" in caplog.text
 
 
-def test_the_evaluation_of_each_round_is_part_of_its_time(reporter: Reporter, scrape: Scrape) -> None:
-    report = RoundsReport(reporter, "test")
-    report.begin(5)
+def test_the_evaluation_of_each_round_is_part_of_its_time(
+    reporter: Reporter, report: RoundsReport, scrape: Scrape
+) -> None:
     for _ in range(3):
         report.round({"rmse": 0.5}, {"rmse": 0.6})
     assert scrape(reporter.port)["training_step_duration_seconds_count"] == 2

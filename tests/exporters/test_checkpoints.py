@@ -47,11 +47,7 @@ def test_the_next_life_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
         counter = checkpoints.resume()
         assert counter is not None
         assert (checkpoints.steps, counter.value) == (7, 7)
-
-
-def test_a_training_that_is_complete_does_nothing_when_it_is_started_again(tmp_path: Path) -> None:
-    train(tmp_path, 7)
-    assert train(tmp_path, 7).value == 7
+    assert train(tmp_path, 7).value == 7, "one that is complete does nothing"
 
 
 def test_without_a_folder_it_only_counts() -> None:
@@ -76,12 +72,6 @@ def test_it_saves_after_so_many_steps_and_asks_for_the_state_only_then(tmp_path:
         for step in range(1, 10):
             checkpoints.step(partial(asked.append, step))
         assert asked == [4, 8]
-
-
-def test_it_saves_when_so_much_time_has_passed(tmp_path: Path) -> None:
-    with Checkpoints(tmp_path, every_seconds=0.0) as checkpoints:
-        checkpoints.step(Counter)
-        assert saved_steps(tmp_path) == 1
 
 
 def test_neither_by_time_nor_by_steps_means_only_at_the_end(tmp_path: Path) -> None:
@@ -147,39 +137,31 @@ def test_one_that_is_whole_and_cannot_be_loaded_is_an_error_and_not_a_new_beginn
     assert saved_steps(tmp_path) == 3
 
 
-def test_a_folder_that_cannot_be_listed_is_an_error_and_not_a_new_beginning(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no folder")
-    with Checkpoints(tmp_path / "file") as checkpoints, pytest.raises(CheckpointError, match="cannot be read"):
+@pytest.mark.parametrize("folder", ["a file", "a manifest that cannot be read"])
+def test_what_cannot_be_read_is_an_error_and_not_a_new_beginning(tmp_path: Path, folder: str) -> None:
+    if folder == "a file":
+        (tmp_path / folder).write_text("no folder")
+    else:
+        (tmp_path / folder / "00000001.json").mkdir(parents=True)
+    with Checkpoints(tmp_path / folder) as checkpoints, pytest.raises(CheckpointError, match="cannot be read"):
         checkpoints.resume()
 
 
-def test_a_checkpoint_that_cannot_be_read_is_an_error_and_not_a_new_beginning(tmp_path: Path) -> None:
-    (tmp_path / "00000001.json").mkdir()  # reading it is an error of the disk, not a manifest that is torn
-    with Checkpoints(tmp_path) as checkpoints, pytest.raises(CheckpointError, match="cannot be read"):
-        checkpoints.resume()
-
-
-def test_a_folder_that_cannot_be_written_is_told_and_the_training_goes_on(
+def test_a_folder_that_cannot_be_written_is_told_once_and_used_as_soon_as_it_can_be(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, reporter: Reporter, scrape: Scrape
 ) -> None:
-    (tmp_path / "file").write_text("no folder")
-    with Checkpoints(tmp_path / "file" / "below", reporter=reporter, every_steps=1) as checkpoints:
+    blocked = tmp_path / "checkpoints"
+    blocked.write_text("no folder yet")
+    with Checkpoints(blocked, reporter=reporter, every_steps=1) as checkpoints:
         for _ in range(5):
             checkpoints.step(Counter)
         assert checkpoints.steps == 5
         assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 0
-    assert [record.message.split(" (")[0] for record in caplog.records] == ["checkpoints cannot be written"]
-
-
-def test_a_folder_that_can_be_written_later_is_used_then(tmp_path: Path, reporter: Reporter, scrape: Scrape) -> None:
-    blocked = tmp_path / "checkpoints"
-    blocked.write_text("no folder yet")
-    with Checkpoints(blocked, reporter=reporter, every_steps=1) as checkpoints:
-        assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 0
+        assert [record.message.split(" (")[0] for record in caplog.records] == ["checkpoints cannot be written"]
         blocked.unlink()
         checkpoints.step(Counter)
         assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 1
-    assert saved_steps(blocked) == 1
+    assert saved_steps(blocked) == 6
 
 
 def test_a_save_that_fails_is_told_once_and_not_tried_at_every_step(
@@ -351,10 +333,12 @@ def test_every_rank_takes_part_in_a_collective_save_and_only_the_first_one_count
     assert list(tmp_path.iterdir()) == []
 
 
-def test_sigterm_makes_the_step_that_runs_the_last_and_saves_it(tmp_path: Path, reporter: Reporter) -> None:
+@pytest.mark.parametrize("step", [5, 1])
+def test_sigterm_makes_the_step_that_runs_the_last_and_saves_it(tmp_path: Path, reporter: Reporter, step: int) -> None:
+    """The first step may be done and not reported yet: it is waited for."""
     checkpoints = Checkpoints(tmp_path, reporter=reporter, every_seconds=None)
-    assert told_to_end_at(5, checkpoints, reporter) == 143
-    assert saved_steps(tmp_path) == 5
+    assert told_to_end_at(step, checkpoints, reporter) == 143
+    assert saved_steps(tmp_path) == step
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
@@ -368,11 +352,6 @@ def test_before_the_first_step_there_is_nothing_to_lose_and_it_leaves_at_once(tm
     assert exit_code_of(life) == 143
 
 
-def test_a_first_step_that_is_done_but_not_told_yet_is_waited_for(tmp_path: Path, reporter: Reporter) -> None:
-    assert told_to_end_at(1, Checkpoints(tmp_path, reporter=reporter), reporter) == 143
-    assert saved_steps(tmp_path) == 1
-
-
 def test_sigterm_leaves_with_143_also_where_nothing_can_be_saved(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -383,31 +362,22 @@ def test_sigterm_leaves_with_143_also_where_nothing_can_be_saved(
     assert "step 2 was not saved" in caplog.text
 
 
-def test_a_handler_that_was_there_before_is_called_after_the_save_and_put_back(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [None, SystemExit(0), ZeroDivisionError("theirs")])
+def test_a_handler_that_was_there_before_is_called_after_the_save_and_changes_neither_exit_code_nor_end(
+    tmp_path: Path, reporter: Reporter, error: BaseException | None
+) -> None:
     seen = []
 
     def mine(number: int, _frame: object) -> None:
         seen.append((number, len(list(tmp_path.glob("*.checkpoint")))))
-
-    before = signal.signal(signal.SIGTERM, mine)
-    try:
-        assert told_to_end_at(2, Checkpoints(tmp_path)) == 143
-        assert seen == [(signal.SIGTERM, 1)]
-        assert signal.getsignal(signal.SIGTERM) == mine
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@pytest.mark.parametrize("error", [SystemExit(0), ZeroDivisionError("theirs")])
-def test_a_handler_of_before_that_raises_changes_neither_the_exit_code_nor_the_end_of_the_reporter(
-    tmp_path: Path, reporter: Reporter, error: SystemExit | ZeroDivisionError
-) -> None:
-    def mine(_number: int, _frame: object) -> None:
-        raise error
+        if error is not None:
+            raise error
 
     before = signal.signal(signal.SIGTERM, mine)
     try:
         assert told_to_end_at(2, Checkpoints(tmp_path, reporter=reporter), reporter) == 143
+        assert seen == [(signal.SIGTERM, 1)]
+        assert signal.getsignal(signal.SIGTERM) == mine
         assert reporter.port is None
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -454,8 +424,8 @@ def test_opened_again_it_counts_on_and_hears_sigterm_again(tmp_path: Path) -> No
     assert saved_steps(tmp_path) == 3
 
 
-def test_after_an_error_sigterm_is_not_promised_to_save_until_it_is_opened_again(
-    tmp_path: Path, reporter: Reporter, scrape: Scrape
+def test_after_an_error_sigterm_is_not_promised_to_save_until_it_is_opened_again_where_it_can_be_heard(
+    tmp_path: Path, reporter: Reporter, scrape: Scrape, in_background: InBackground
 ) -> None:
     def promised() -> float:
         return scrape(reporter.port)["training_checkpoint_on_sigterm"]
@@ -463,18 +433,12 @@ def test_after_an_error_sigterm_is_not_promised_to_save_until_it_is_opened_again
     checkpoints = Checkpoints(tmp_path, reporter=reporter)
     checkpoints.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
     after_the_error = promised()
-    checkpoints.reopen()
-    assert (after_the_error, promised()) == (0, 1)
-    checkpoints.close()
-
-
-def test_opened_again_where_sigterm_cannot_be_heard_it_promises_nothing(
-    tmp_path: Path, reporter: Reporter, scrape: Scrape, in_background: InBackground
-) -> None:
-    checkpoints = Checkpoints(tmp_path, reporter=reporter)
-    checkpoints.close()
     in_background(checkpoints.reopen).join()
-    assert scrape(reporter.port)["training_checkpoint_on_sigterm"] == 0
+    in_another_thread = promised()
+    checkpoints.close()
+    checkpoints.reopen()
+    assert (after_the_error, in_another_thread, promised()) == (0, 0, 1)
+    checkpoints.close()
 
 
 def test_several_steps_at_once_are_counted_and_saved_as_such(tmp_path: Path) -> None:

@@ -41,39 +41,15 @@ TYPES = {
     "process_cpu_seconds": "counter",
     "process_resident_memory_bytes": "gauge",
 }
-SERIES = {
-    'training_loss{stage="train"}',
-    'training_loss{stage="train_ema"}',
-    'training_loss{stage="eval"}',
-    "training_steps_total",
-    "training_samples_total",
-    "training_epochs_total",
-    "training_steps_planned",
-    "training_steps_planned_is_upper_bound",
-    "training_unsaved_steps",
-    "training_wait_seconds_total",
-    "training_step_duration_seconds_sum",
-    "training_step_duration_seconds_count",
-    "training_first_step_timestamp_seconds",
-    "training_last_step_timestamp_seconds",
-    "training_checkpoint_timestamp_seconds",
-    "training_checkpoint_duration_seconds",
-    "training_checkpoint_on_sigterm",
-    "training_threads",
-    "training_threads_wanted",
-    "training_cpu_in_effect_cores",
-    "training_nonfinite_loss_total",
-    "training_outlier_loss_total",
-    'training_info{framework="pytorch",model="mlp",objective="max"}',
-    'training_state{state="starting"}',
-    'training_state{state="training"}',
-    'training_state{state="checkpointing"}',
-    'training_state{state="finished"}',
-    'training_state{state="failed"}',
-    "process_start_time_seconds",
-    "process_cpu_seconds_total",
-    "process_resident_memory_bytes",
+LABELLED = {
+    "training_loss": [f'{{stage="{stage}"}}' for stage in ("train", "train_ema", "eval")],
+    "training_info": ['{framework="pytorch",model="mlp",objective="max"}'],
+    "training_state": [
+        f'{{state="{state}"}}' for state in ("starting", "training", "checkpointing", "finished", "failed")
+    ],
 }
+SUFFIXES = {"counter": ["_total"], "histogram": ["_sum", "_count"]}
+SERIES = {f"{name}{end}" for name, kind in TYPES.items() for end in LABELLED.get(name) or SUFFIXES.get(kind) or [""]}
 PARSERS: dict[str, Callable[[str], Iterable[Any]]] = {
     "text/plain": parse_text,
     "application/openmetrics-text;version=1.0.0": parse_openmetrics,

@@ -52,11 +52,19 @@ def test_close_waits_for_one_scrape_of_the_end_and_then_frees_the_port(
     assert reporter.port is None
 
 
-def test_close_does_not_wait_where_nobody_ever_scraped(
-    make_reporter: MakeReporter, in_background: InBackground
+@pytest.mark.parametrize("at_a_prompt", [False, True], ids=["nobody ever scraped", "a cell of a notebook"])
+def test_close_does_not_wait_for_a_scrape_that_nobody_makes_nor_in_a_notebook(
+    make_reporter: MakeReporter,
+    scrape: Scrape,
+    in_background: InBackground,
+    monkeypatch: pytest.MonkeyPatch,
+    at_a_prompt: bool,
 ) -> None:
     reporter = make_reporter(linger_seconds=600)
     port = reporter.port
+    if at_a_prompt:
+        monkeypatch.setattr(sys, "ps1", "In [1]: ", raising=False)
+        scrape(port)
     closing = in_background(reporter.close)
     closing.join(PROMISED_RETURN_SECONDS)
     assert not closing.is_alive()
@@ -68,19 +76,6 @@ def test_close_gives_up_waiting_after_the_linger(make_reporter: MakeReporter, sc
     port = reporter.port
     scrape(port)
     reporter.close()
-    assert refuses_connections(port)
-
-
-def test_a_cell_of_a_notebook_does_not_wait_for_a_scrape_as_long_as_a_script(
-    make_reporter: MakeReporter, scrape: Scrape, in_background: InBackground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "ps1", "In [1]: ", raising=False)
-    reporter = make_reporter(linger_seconds=600)
-    port = reporter.port
-    scrape(port)
-    closing = in_background(reporter.close)
-    closing.join(PROMISED_RETURN_SECONDS)
-    assert not closing.is_alive()
     assert refuses_connections(port)
 
 

@@ -21,14 +21,6 @@ def hang_up(connection: socket.socket) -> None:
     connection.close()
 
 
-def test_port_zero_takes_a_free_port_and_says_which(make_reporter: MakeReporter, scrape: Scrape) -> None:
-    first, second = make_reporter(), make_reporter()
-    assert first.port != second.port
-    first.step()
-    assert scrape(first.port)["training_steps_total"] == 1
-    assert scrape(second.port)["training_steps_total"] == 0
-
-
 def test_a_port_in_use_is_told_once_and_the_training_goes_on(
     make_reporter: MakeReporter, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -129,42 +121,23 @@ def test_the_port_is_written_where_the_environment_says_and_nothing_else_is(
     assert [path.name for path in tmp_path.iterdir()] == ["port"]
 
 
+@pytest.mark.parametrize("port_file", ["missing/port", "a folder", ".", "/"])
 def test_a_port_file_that_cannot_be_written_is_told_and_the_endpoint_stays(
     make_reporter: MakeReporter,
     scrape: Scrape,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    port_file: str,
 ) -> None:
-    monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT_FILE", str(tmp_path / "missing" / "port"))
-    reporter = make_reporter()
-    assert scrape(reporter.port)["training_steps_total"] == 0
-    assert len(caplog.records) == 1
-    assert str(tmp_path / "missing") in caplog.text
-
-
-def test_a_port_file_that_is_a_folder_leaves_no_draft_behind(
-    make_reporter: MakeReporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "port").mkdir()
-    monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT_FILE", str(tmp_path / "port"))
-    make_reporter()
-    assert len(caplog.records) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["port"]
-
-
-@pytest.mark.parametrize("nameless", [".", "/"])
-def test_a_port_file_without_a_name_is_told_and_the_endpoint_stays(
-    make_reporter: MakeReporter,
-    scrape: Scrape,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    nameless: str,
-) -> None:
-    monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT_FILE", nameless)
+    (tmp_path / "a folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT_FILE", port_file)
     reporter = make_reporter()
     assert scrape(reporter.port)["training_steps_total"] == 0
     assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert port_file in caplog.text
+    assert [path.name for path in tmp_path.iterdir()] == ["a folder"], "no draft is left"
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"])
@@ -293,16 +266,3 @@ for reporter in reporters:
     assert 0 < len(served) < len(ports)
     assert stderr.count("cannot serve metrics") == len(ports) - len(served)
     assert "Traceback" not in stderr
-
-
-def test_an_ipv6_address_is_listened_on(make_reporter: MakeReporter) -> None:
-    try:
-        socket.socket(socket.AF_INET6).close()
-        with socket.create_server(("::1", 0), family=socket.AF_INET6):
-            pass
-    except OSError:
-        pytest.skip("this machine has no IPv6")
-    reporter = make_reporter(address="::1")
-    with socket.create_connection(("::1", reporter.port)) as connection:
-        connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        assert connection.recv(12) == b"HTTP/1.0 200"

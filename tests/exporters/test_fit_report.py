@@ -22,6 +22,11 @@ def no_common_reporter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fit_report, "_common", None)
 
 
+@pytest.fixture
+def report(reporter: Reporter) -> FitReport:
+    return FitReport(reporter, "test")
+
+
 def train(report: FitReport, steps: int) -> None:
     for _ in range(steps):
         report.step(0.5)
@@ -49,9 +54,8 @@ def test_the_plan_that_a_script_gives_itself_stays(make_reporter: MakeReporter) 
 
 
 def test_early_stopping_makes_the_plan_an_upper_bound_until_the_fit_has_ended(
-    reporter: Reporter, scrape: Scrape
+    reporter: Reporter, report: FitReport, scrape: Scrape
 ) -> None:
-    report = FitReport(reporter, "test")
     report.begin(10, upper_bound=True)
     train(report, 4)
     now = scrape(reporter.port)
@@ -72,24 +76,27 @@ def test_a_plan_that_the_framework_has_not_got_is_not_exported(
     assert caplog.text == ""
 
 
-def test_a_fit_that_goes_on_counts_the_steps_of_its_checkpoint(reporter: Reporter, scrape: Scrape) -> None:
-    report = FitReport(reporter, "test")
+def test_a_fit_that_goes_on_counts_the_steps_of_its_checkpoint(
+    reporter: Reporter, report: FitReport, scrape: Scrape
+) -> None:
     report.begin(100, done=40, epochs_done=4)
     train(report, 1)
     now = scrape(reporter.port)
     assert (now["training_steps_total"], now["training_epochs_total"], now["training_steps_planned"]) == (41, 4, 100)
 
 
-def test_a_fit_that_goes_on_in_the_same_process_does_not_count_its_steps_again(reporter: Reporter) -> None:
-    report = FitReport(reporter, "test")
+def test_a_fit_that_goes_on_in_the_same_process_does_not_count_its_steps_again(
+    reporter: Reporter, report: FitReport
+) -> None:
     report.begin(40)
     train(report, 40)
     report.begin(100, done=40)
     assert (reporter.steps, reporter.planned_steps) == (40, 100)
 
 
-def test_epochs_of_unknown_length_are_planned_from_the_first_that_has_ended(reporter: Reporter) -> None:
-    report = FitReport(reporter, "test")
+def test_epochs_of_unknown_length_are_planned_from_the_first_that_has_ended(
+    reporter: Reporter, report: FitReport
+) -> None:
     report.begin_epochs(4, None)
     plans = []
     for steps in (5, 7, 7, 6):
@@ -99,8 +106,7 @@ def test_epochs_of_unknown_length_are_planned_from_the_first_that_has_ended(repo
     assert plans == [5 + 3 * 5, 12 + 2 * 7, 19 + 7, 25]
 
 
-def test_a_fit_from_a_later_epoch_on_plans_what_is_left(reporter: Reporter) -> None:
-    report = FitReport(reporter, "test")
+def test_a_fit_from_a_later_epoch_on_plans_what_is_left(reporter: Reporter, report: FitReport) -> None:
     report.begin_epochs(5, 10, first_epoch=2)
     assert (reporter.steps, reporter.planned_steps) == (20, 50)
     train(report, 10)
@@ -108,8 +114,7 @@ def test_a_fit_from_a_later_epoch_on_plans_what_is_left(reporter: Reporter) -> N
     assert reporter.planned_steps == 50
 
 
-def test_another_rank_reports_nothing(reporter: Reporter) -> None:
-    report = FitReport(reporter, "test")
+def test_another_rank_reports_nothing(reporter: Reporter, report: FitReport) -> None:
     report.begin(10, first_rank=False)
     train(report, 3)
     report.reach(5, 0.1)
@@ -154,13 +159,6 @@ def test_steps_that_go_back_are_logged_once(reporter: Reporter, caplog: pytest.L
     ]
 
 
-def test_steps_that_ended_at_once_share_their_time(reporter: Reporter, scrape: Scrape) -> None:
-    reached(reporter, 1, 101)
-    now = scrape(reporter.port)
-    assert now["training_step_duration_seconds_count"] == 100
-    assert now['training_step_duration_seconds_bucket{le="+Inf"}'] == 100
-
-
 def test_without_a_reporter_the_one_that_the_script_has_opened_is_used(reporter: Reporter) -> None:
     assert common_reporter("test") is reporter
 
@@ -188,8 +186,7 @@ def test_where_no_port_can_be_opened_no_fit_tries_again(
     assert len(caplog.records) == 1
 
 
-def test_an_estimator_can_be_pickled_and_copied_with_its_callback(reporter: Reporter) -> None:
-    report = FitReport(reporter, "test")
+def test_an_estimator_can_be_pickled_and_copied_with_its_callback(reporter: Reporter, report: FitReport) -> None:
     report.begin(10)
     pickle.loads(pickle.dumps(report)).end()
     copied = copy.deepcopy(report)
@@ -199,9 +196,8 @@ def test_an_estimator_can_be_pickled_and_copied_with_its_callback(reporter: Repo
 
 
 def test_the_time_between_two_steps_is_a_wait_unless_something_else_happened_in_it(
-    reporter: Reporter, scrape: Scrape
+    reporter: Reporter, report: FitReport, scrape: Scrape
 ) -> None:
-    report = FitReport(reporter, "test")
     report.begin(10)
     report.waits.busy()
     report.waits.idle()
@@ -297,13 +293,6 @@ def test_a_loss_may_come_after_its_step(reporter: Reporter, scrape: Scrape) -> N
     now = scrape(reporter.port)
     assert (now["training_steps_total"], now['training_loss{stage="train"}']) == (1, 0.25)
     assert now["training_nonfinite_loss_total"] == 1
-
-
-def test_an_evaluation_within_a_step_is_part_of_its_time(reporter: Reporter, scrape: Scrape) -> None:
-    reporter.step()
-    reporter.evaluate(1.0, within_step=True)
-    reporter.step()
-    assert scrape(reporter.port)["training_step_duration_seconds_count"] == 1
 
 
 @pytest.mark.parametrize("steps", [0, -1, 1.5, "many", None, float("nan"), float("inf")])

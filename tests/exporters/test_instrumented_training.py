@@ -36,19 +36,11 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
             training._claim.release()
 
 
-def test_output_is_reported_by_one_reporter(make: Make) -> None:
-    training = make()
-    reporter = training.by_output()
-    assert reporter is not None
-    assert reporter.port
-    assert training.by_output() is reporter
-    assert training.follows_output
-
-
 def test_a_fit_replaces_the_reporter_of_the_output_and_its_counters(make: Make, scrape: Scrape) -> None:
     training = make()
     printed = training.by_output()
     assert printed is not None
+    assert (training.by_output(), training.follows_output) == (printed, True)
     printed.step(loss=9.0)
     with training.fit("keras") as reporter:
         assert reporter is not None

@@ -112,7 +112,7 @@ def reports(series: Series, name: str, value: float) -> None:
 
 
 def ended(process: Popen) -> tuple[int, bytes, bytes]:
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=180)
     return process.returncode, output, errors
 
 
@@ -181,15 +181,20 @@ def test_the_end_of_a_followed_command_is_scraped_as_what_it_was(start: Start, s
 LINGER = "SLOPEWISE_EXPORTER_LINGER_SECONDS"
 
 
-@pytest.mark.parametrize("wrap", [(), ("--wrap",)], ids=["itself", "wrapped"])
+RAISES, EXITS = "raise ValueError('the data ran out')", "sys.exit(42)"
+IS_KILLED = "os.kill(os.getpid(), signal.SIGKILL)"
+IS_TERMINATED = "signal.signal(signal.SIGTERM, signal.SIG_DFL); os.kill(os.getpid(), signal.SIGTERM)"
+
+
 @pytest.mark.parametrize(
-    ("last", "code"),
+    ("wrap", "last", "code"),
     [
-        ("sys.exit(0)", 0),
-        ("sys.exit(42)", 42),
-        ("raise ValueError('the data ran out')", 1),
-        ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
-        ("signal.signal(signal.SIGTERM, signal.SIG_DFL); os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+        ((), RAISES, 1),
+        ((), EXITS, 42),
+        ((), IS_TERMINATED, -signal.SIGTERM),
+        (("--wrap",), EXITS, 42),
+        (("--wrap",), IS_KILLED, -signal.SIGKILL),
+        (("--wrap",), IS_TERMINATED, -signal.SIGTERM),
     ],
 )
 def test_it_ends_as_the_training_ends(
@@ -260,7 +265,7 @@ def test_a_signal_ends_the_wait_for_the_last_scrape(start: Start, series: Series
     process.stdin = None
     assert eventually(lambda: not psutil.Process(process.pid).children() or _is_zombie(process))
     process.terminate()
-    assert process.wait(timeout=60) == 3
+    assert process.wait(timeout=180) == 3
 
 
 def _is_zombie(process: Popen) -> bool:
@@ -282,7 +287,7 @@ def test_a_terminal_stays_a_terminal_of_the_same_size_and_a_pipe_stays_a_pipe(
     python = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))"
     command = inner if wrap == "sh" else [sys.executable, "-c", python, *inner]
     process = start([*RUN, "--", *command], stdin=slave, stdout=slave)
-    status = process.wait(timeout=60)
+    status = process.wait(timeout=180)
     os.close(slave)
     shown = os.read(master, 100)
     os.close(master)
@@ -318,12 +323,12 @@ def test_hostile_output_passes_unchanged_and_what_comes_after_it_is_found(
     assert process.stdin is not None
     process.stdin.close()
     process.stdin = None
-    reader.join(30)
+    reader.join(180)
     output = b"".join(pieces)
     start_of_text = bytes(range(256)) * 4000 + b"x" * 1_000_000 + b"\n"
     assert output.startswith(start_of_text)
     assert output.endswith(b"loss=0.125\n")
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=180) == 0
 
 
 def test_two_streams_into_one_file_keep_their_order(start: Start) -> None:
@@ -339,7 +344,7 @@ def test_a_reader_that_has_enough_ends_the_command_as_without_a_parent(start: St
     assert process.stdout.read(2) == b"y\n"
     process.stdout.close()
     process.stdout = None
-    assert process.wait(timeout=60) == -signal.SIGPIPE
+    assert process.wait(timeout=180) == -signal.SIGPIPE
 
 
 @pytest.mark.parametrize("wrap", [(), ("--wrap",)], ids=["itself", "wrapped"])

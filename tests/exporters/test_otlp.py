@@ -22,7 +22,7 @@ from support.receivers import HTML, Answer, PushReceiver
 from support.training_fixtures import MakeReporter, Scrape, StartTraining
 from support.waiting import eventually
 
-from slopewise_exporter.otlp import EVERY_SECONDS, Otlp, interval_seconds
+from slopewise_exporter.otlp import EVERY_SECONDS, Otlp
 from slopewise_exporter.pod_identity import pod_identity
 from slopewise_exporter.values import Checker
 
@@ -288,18 +288,6 @@ def test_no_collector_at_all(
     assert "refused" in line
 
 
-def test_a_collector_that_does_not_answer_holds_up_neither_steps_nor_the_end(
-    train: MakeReporter, collector: PushReceiver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("slopewise_exporter.pushes.FLUSH_SECONDS", 0.2)
-    collector.hold()
-    with train() as reporter:
-        assert eventually(lambda: collector.pushed)
-        for _ in range(1000):
-            reporter.step(loss=1.0)
-    assert "are given up: no answer within 0.2 s" in caplog.text
-
-
 def test_a_collector_with_a_certificate_of_another_authority(
     train: MakeReporter, variables: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -356,11 +344,7 @@ def test_a_pod_without_a_name_says_what_to_set(
 
 @pytest.mark.parametrize(("text", "seconds"), [("", EVERY_SECONDS), ("5000", 5.0), ("1", 1.0), ("soon", EVERY_SECONDS)])
 def test_the_interval_is_in_milliseconds_and_at_least_a_second(text: str, seconds: float) -> None:
-    assert interval_seconds({"OTEL_METRIC_EXPORT_INTERVAL": text}, Checker()) == seconds
-
-
-def test_the_interval_of_the_variable_is_used() -> None:
-    assert Otlp({"OTEL_METRIC_EXPORT_INTERVAL": "2500"}, Checker(), list).every_seconds == 2.5
+    assert Otlp({"OTEL_METRIC_EXPORT_INTERVAL": text}, Checker(), list).every_seconds == seconds
 
 
 def test_in_a_cluster_the_namespace_is_that_of_the_service_account(tmp_path: Path) -> None:

@@ -47,49 +47,52 @@ def limit(folder: str) -> float:
     return limit_cores(folder, f"{folder}/proc")
 
 
-@pytest.mark.usefixtures("many_cores")
-def test_the_least_quota_up_the_tree_counts(write: Write) -> None:
-    assert limit(write({**V2, "pods/job/cpu.max": "max 100000\n", "pods/cpu.max": "250000 100000\n"})) == 2.5
-    assert limit(write({"pods/job/cpu.max": "50000 100000\n"})) == 0.5
-    assert limit(write({"cpu.max": "10000 100000\n"})) == 0.1
+JOB, PODS = "pods/job/cpu.max", "pods/cpu.max"
+
+
+def quota(folder: str, quota: str) -> dict[str, str]:
+    """The two files of version 1."""
+    return {f"{folder}/cpu.cfs_quota_us": f"{quota}\n", f"{folder}/cpu.cfs_period_us": "100000\n"}
 
 
 @pytest.mark.usefixtures("many_cores")
-def test_version_1_has_quota_and_period_in_files_of_their_own(write: Write) -> None:
-    folder = write({
-        "proc/cgroup": "4:memory:/job\n3:cpu,cpuacct:/pods/job\n0::/\n",
-        "cpu,cpuacct/pods/job/cpu.cfs_quota_us": "-1\n",
-        "cpu,cpuacct/pods/job/cpu.cfs_period_us": "100000\n",
-        "cpu,cpuacct/pods/cpu.cfs_quota_us": "150000\n",
-        "cpu,cpuacct/pods/cpu.cfs_period_us": "100000\n",
-    })  # fmt: skip
-    assert limit(folder) == 1.5
-
-
-@pytest.mark.usefixtures("many_cores")
-def test_a_container_that_sees_the_path_of_its_host_finds_its_own_quota(write: Write) -> None:
-    own = {"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}
-    assert limit(write({"proc/cgroup": "3:cpu:/kubepods/pod1/abc\n", **own})) == 2
-    assert limit(write({"proc/cgroup": "3:cpu:/../other\n", **own})) == 2
-
-
-@pytest.mark.usefixtures("many_cores")
-def test_the_root_of_a_namespace_has_the_quota_of_its_container(write: Write) -> None:
-    assert limit(write({**V2, "proc/cgroup": "0::/\n", "cpu.max": "150000 100000\n"})) == 1.5
-    assert limit(write({"proc/cgroup": "0::/../beside\n"})) == 1.5
-    assert limit(write({"proc/cgroup": "0::/a..b\n", "a..b/cpu.max": "50000 100000\n"})) == 0.5
-
-
-@pytest.mark.usefixtures("many_cores")
-def test_a_hybrid_host_has_its_quotas_in_version_1(write: Write) -> None:
-    folder = write({
-        "proc/cgroup": "3:cpu,cpuacct:/job\n1:name=systemd:/job\n0::/job\n",
-        "cpu,cpuacct/job/cpu.cfs_quota_us": "150000\n",
-        "cpu,cpuacct/job/cpu.cfs_period_us": "100000\n",
-        "unified/cgroup.controllers": "",
-        "unified/job/cgroup.type": "domain\n",
-    })  # fmt: skip
-    assert limit(folder) == 1.5
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        # the least up the tree counts
+        ({**V2, JOB: "max 100000\n", PODS: "250000 100000\n"}, 2.5),
+        ({**V2, JOB: "50000 100000\n", PODS: "250000 100000\n"}, 0.5),
+        ({**V2, JOB: "50000 100000\n", "cpu.max": "10000 100000\n"}, 0.1),
+        # version 1
+        (
+            {
+                "proc/cgroup": "4:memory:/job\n3:cpu,cpuacct:/pods/job\n0::/\n",
+                **quota("cpu,cpuacct/pods/job", "-1"),
+                **quota("cpu,cpuacct/pods", "150000"),
+            },
+            1.5,
+        ),
+        # a container that sees the path of its host
+        ({"proc/cgroup": "3:cpu:/kubepods/pod1/abc\n", **quota("cpu", "200000")}, 2),
+        ({"proc/cgroup": "3:cpu:/../other\n", **quota("cpu", "200000")}, 2),
+        # the root of a namespace
+        ({**V2, "proc/cgroup": "0::/\n", "cpu.max": "150000 100000\n"}, 1.5),
+        ({**V2, "proc/cgroup": "0::/../beside\n", "cpu.max": "150000 100000\n"}, 1.5),
+        ({**V2, "proc/cgroup": "0::/a..b\n", "cpu.max": "150000 100000\n", "a..b/cpu.max": "50000 100000\n"}, 0.5),
+        # a hybrid host, whose quotas are in version 1
+        (
+            {
+                "proc/cgroup": "3:cpu,cpuacct:/job\n1:name=systemd:/job\n0::/job\n",
+                **quota("cpu,cpuacct/job", "150000"),
+                "unified/cgroup.controllers": "",
+                "unified/job/cgroup.type": "domain\n",
+            },
+            1.5,
+        ),
+    ],
+)
+def test_the_limit_of_a_process_is_read_from_its_cgroups(write: Write, files: dict[str, str], cores: float) -> None:
+    assert limit(write(files)) == cores
 
 
 @pytest.mark.parametrize("text", ["", "max", "x y", "0 100000", "-5 100000", "1 2 3"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,20 +113,6 @@ def test_a_token_that_was_replaced_is_read_again(train: MakeReporter, server: Pu
         assert eventually(lambda: server.pushed[-1].headers["Authorization"] == "Bearer second-token")
 
 
-def test_where_the_port_is_taken_the_status_is_posted_all_the_same(
-    train: MakeReporter, server: PushReceiver, caplog: pytest.LogCaptureFixture
-) -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
-        train(port=taken.getsockname()[1], planned_steps=2) as reporter,
-    ):
-        reporter.step(loss=1.0)
-    assert reporter.port is None
-    assert metrics(statuses(server)[-1])["steps"] == "1"
-    assert "another program has port" in caplog.text
-    assert caplog.text.count("Metrics are pushed and not scraped") == 1
-
-
 def test_other_ranks_post_nothing(train: MakeReporter, server: PushReceiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     with train(planned_steps=2) as reporter:
@@ -153,28 +138,6 @@ with Reporter(planned_steps=2) as reporter:
     warned = "multi-threaded, use of fork()" in errors  # Python 3.12 and later, of any process with threads
     assert (training.returncode, bool(errors)) == (0, warned), errors
     assert {metrics(status)["steps"] for status in statuses(server)} <= {"0", "1"}
-    assert statuses(server)[-1]["progressPercentage"] == 100
-
-
-def test_after_a_kill_the_next_process_posts_on(
-    start_training: StartTraining, server: PushReceiver, variables: dict[str, str]
-) -> None:
-    script = """
-import time
-from slopewise_exporter import Reporter
-reporter = Reporter(planned_steps=4)
-reporter.step(loss=1.0)
-{after}
-"""
-    killed = start_training(script.format(after="time.sleep(600)"), **variables)
-    assert eventually(lambda: server.pushed)
-    killed.kill()
-    killed.wait(60)
-    before = len(server.pushed)
-    second = start_training(script.format(after="reporter.close()"), **variables)
-    _, errors = second.communicate(timeout=60)
-    assert (second.returncode, errors) == (0, "")
-    assert len(server.pushed) > before
     assert statuses(server)[-1]["progressPercentage"] == 100
 
 
@@ -251,23 +214,25 @@ def test_a_server_that_is_slow_is_given_up_and_tried_again(
         server.release()
 
 
-def test_no_server_at_all(train: MakeReporter, variables: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
-    variables[SERVER_URL] = f"https://127.0.0.1:9{PATH}"
-    with train() as reporter:
-        reporter.step(loss=1.0)
-        assert eventually(lambda: "cannot be reached" in caplog.text)
-
-
-def test_a_certificate_of_another_authority(
+@pytest.mark.parametrize(
+    ("variable", "reason"),
+    [(SERVER_URL, "cannot be reached"), (CA_CERT, "its certificate does not fit the CA in")],
+    ids=["no server", "another authority"],
+)
+def test_a_server_that_cannot_be_spoken_to(
     train: MakeReporter,
     server: PushReceiver,
     variables: dict[str, str],
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
+    variable: str,
+    reason: str,
 ) -> None:
-    variables[CA_CERT] = str(Authority(tmp_path / "other").certificate)
-    with train():
-        assert eventually(lambda: "its certificate does not fit the CA in" in caplog.text)
+    others = {SERVER_URL: f"https://127.0.0.1:9{PATH}", CA_CERT: str(Authority(tmp_path / "other").certificate)}
+    variables[variable] = others[variable]
+    with train() as reporter:
+        reporter.step(loss=1.0)
+        assert eventually(lambda: reason in caplog.text)
     assert server.pushed == []
 
 
@@ -349,7 +314,7 @@ def test_values_of_metrics_are_short_texts() -> None:
     assert status["estimatedRemainingSeconds"] == MAX_SECONDS
 
 
-def test_the_remaining_time_is_that_of_the_last_posts() -> None:
+def test_the_remaining_time_is_that_of_the_last_posts_and_a_resume_begins_it_again() -> None:
     pace = Pace()
     assert pace.remaining_seconds(snapshot(10), 0.0) is None
     assert pace.remaining_seconds(snapshot(20), 5.0) == 40.0
@@ -357,13 +322,8 @@ def test_the_remaining_time_is_that_of_the_last_posts() -> None:
     for number in range(1, 21):
         last = pace.remaining_seconds(snapshot(20 + number), 5.0 + 2.0 * number)
     assert last == pytest.approx(120.0)
-
-
-def test_a_resume_begins_the_pace_again() -> None:
-    pace = Pace()
-    pace.remaining_seconds(snapshot(50), 0.0)
-    assert pace.remaining_seconds(snapshot(20), 5.0) is None
-    assert pace.remaining_seconds(snapshot(30), 10.0) == 35.0
+    assert pace.remaining_seconds(snapshot(20), 50.0) is None
+    assert pace.remaining_seconds(snapshot(30), 55.0) == 35.0
 
 
 def test_more_steps_than_planned_leave_no_time() -> None:

@@ -77,11 +77,21 @@ class Training:
 
     def __init__(self, folder: Path, make_callback: Callable[..., Any]) -> None:
         self._folder = folder
+        self._make_callback = make_callback
         self.listener = Listener()
         self.callback = make_callback(folder, every_seconds=None, reporter=self.listener)
         self.state = SimpleNamespace(global_step=8, max_steps=100, is_world_process_zero=True)
         self._control = SimpleNamespace(should_save=False, should_evaluate=False, should_training_stop=False)
         self._arguments = SimpleNamespace(output_dir=str(folder))
+
+    def next_life(self) -> Training:
+        """Another process on the same folder."""
+        return Training(self._folder, self._make_callback)
+
+    @property
+    def there(self) -> list[str]:
+        """What is in the folder."""
+        return sorted(path.name for path in self._folder.iterdir())
 
     @property
     def saves(self) -> list[str]:
@@ -236,12 +246,6 @@ def test_folders_of_a_trainer_without_this_callback_are_passed_over(
     assert "it has no manifest" in caplog.text
 
 
-@pytest.fixture
-def next_life(tmp_path: Path, make_callback: Callable[..., Any]) -> Callable[[], Training]:
-    """Another process on the same folder."""
-    return lambda: Training(tmp_path, make_callback)
-
-
 def cut_short(training: Training, step: int) -> None:
     """One checkpoint that is whole, of step 8, and a save that a kill ends in the middle."""
     training.begin()
@@ -251,10 +255,10 @@ def cut_short(training: Training, step: int) -> None:
     training.write("wei")
 
 
-def saved_again(training: Training, next_life: Callable[[], Training]) -> Training:
+def saved_again(training: Training) -> Training:
     """The life after one that was cut short at step 13, which has saved step 11."""
     cut_short(training, 13)
-    second = next_life()
+    second = training.next_life()
     second.begin(loaded_steps=8)
     second.step_to(11, should_save=True)
     second.save()
@@ -262,117 +266,107 @@ def saved_again(training: Training, next_life: Callable[[], Training]) -> Traini
 
 
 def test_a_save_that_was_cut_short_does_not_make_the_trainer_remove_the_last_one_that_is_whole(
-    training: Training, next_life: Callable[[], Training]
+    training: Training,
 ) -> None:
     cut_short(training, 13)
-    second = next_life()
+    second = training.next_life()
     second.begin(loaded_steps=8)
     second.step_to(11, should_save=True)
     second.write()
     second.rotate()
     # Killed here, after the trainer has removed what it does not keep, and before the new one is marked as whole.
-    assert next_life().resumes_at == "checkpoint-8"
+    assert training.next_life().resumes_at == "checkpoint-8"
 
 
 def test_a_trainer_that_takes_the_newest_by_itself_finds_no_torn_one(
-    training: Training, next_life: Callable[[], Training], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    training: Training, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cut_short(training, 13)
-    next_life().tell("on_init_end")
+    training.next_life().tell("on_init_end")
     assert [path.name for path in tmp_path.glob("checkpoint-*")] == ["checkpoint-8"]
     assert (tmp_path / "_torn-checkpoint-13" / "model").read_text() == "wei"
     assert "a save was cut short in a former life" in caplog.text
 
 
-def test_what_was_torn_is_removed_once_another_one_is_whole(
-    training: Training, next_life: Callable[[], Training], tmp_path: Path
-) -> None:
-    saved_again(training, next_life)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-11", "checkpoint-8"]
+def test_what_was_torn_is_removed_once_another_one_is_whole(training: Training) -> None:
+    saved_again(training)
+    assert training.there == ["checkpoint-11", "checkpoint-8"]
 
 
-def test_only_what_the_last_life_has_torn_is_kept(
-    training: Training, next_life: Callable[[], Training], tmp_path: Path
-) -> None:
+def test_only_what_the_last_life_has_torn_is_kept(training: Training) -> None:
     cut_short(training, 13)
-    second = next_life()
+    second = training.next_life()
     second.begin(loaded_steps=8)
     second.step_to(15, should_save=True)
     second.write("wei")
-    next_life().begin(loaded_steps=8)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["_torn-checkpoint-15", "checkpoint-8"]
+    training.next_life().begin(loaded_steps=8)
+    assert training.there == ["_torn-checkpoint-15", "checkpoint-8"]
 
 
 def test_a_checkpoint_that_was_torn_while_it_was_overwritten_is_set_aside_although_it_has_a_manifest(
-    training: Training, next_life: Callable[[], Training], tmp_path: Path
+    training: Training,
 ) -> None:
-    second = saved_again(training, next_life)
+    second = saved_again(training)
     second.step_to(11, should_save=True)
     second.write("wei")
-    third = next_life()
+    third = training.next_life()
     third.begin()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["_torn-checkpoint-11", "checkpoint-8"]
+    assert training.there == ["_torn-checkpoint-11", "checkpoint-8"]
     assert third.resumes_at == "checkpoint-8"
 
 
 def test_a_whole_checkpoint_stays_where_only_the_end_of_its_save_was_not_noted(
-    training: Training, next_life: Callable[[], Training], tmp_path: Path
+    training: Training, tmp_path: Path
 ) -> None:
     cut_short(training, 13)
     (tmp_path / "checkpoint-8.saving").touch()
-    second = next_life()
+    second = training.next_life()
     second.begin(loaded_steps=8)
     assert second.resumes_at == "checkpoint-8"
 
 
-def test_a_torn_checkpoint_that_somebody_has_loaded_all_the_same_stays(
-    training: Training, next_life: Callable[[], Training], tmp_path: Path
-) -> None:
+def test_a_torn_checkpoint_that_somebody_has_loaded_all_the_same_stays(training: Training, tmp_path: Path) -> None:
     cut_short(training, 13)
-    later = next_life()
+    later = training.next_life()
     later.state.global_step = 13
     later.tell("on_train_begin")  # of a callback that was added to a trainer that there was: no `on_init_end`
     assert (tmp_path / "checkpoint-13").exists()
 
 
 def test_while_no_checkpoint_is_whole_nothing_is_renamed_or_removed(
-    training: Training, next_life: Callable[[], Training], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    training: Training, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     cut_short(training, 8)
     (tmp_path / "_torn-checkpoint-5").mkdir()
-    next_life().begin()
+    training.next_life().begin()
     there = ["_torn-checkpoint-5", "checkpoint-8", "checkpoint-8.saving"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == there
+    assert training.there == there
     assert f"is in {tmp_path / 'checkpoint-8'}, and stays there, since no checkpoint is whole" in caplog.text
 
 
-def test_what_is_torn_is_set_aside_once_the_first_one_is_whole(
-    training: Training, next_life: Callable[[], Training], tmp_path: Path
-) -> None:
+def test_what_is_torn_is_set_aside_once_the_first_one_is_whole(training: Training) -> None:
     training.begin()
     training.step_to(13, should_save=True)
     training.write("wei")
-    second = next_life()
+    second = training.next_life()
     second.begin()
     second.step_to(8, should_save=True)
     second.save()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["_torn-checkpoint-13", "checkpoint-8"]
+    assert training.there == ["_torn-checkpoint-13", "checkpoint-8"]
     second.step_to(9, should_save=True)
     second.write()
     second.rotate()
     # Killed here: the torn one must not have been kept in the place of this one.
-    assert next_life().resumes_at == "checkpoint-8"
+    assert training.next_life().resumes_at == "checkpoint-8"
 
 
-def test_a_checkpoint_that_is_torn_twice_is_set_aside_twice(
-    training: Training, next_life: Callable[[], Training], tmp_path: Path
-) -> None:
+def test_a_checkpoint_that_is_torn_twice_is_set_aside_twice(training: Training, tmp_path: Path) -> None:
     cut_short(training, 13)
-    second = next_life()
+    second = training.next_life()
     second.begin(loaded_steps=8)
     second.step_to(13, should_save=True)
     second.write("we")
-    next_life().begin(loaded_steps=8)
+    training.next_life().begin(loaded_steps=8)
     assert (tmp_path / "_torn-checkpoint-13" / "model").read_text() == "we"
 
 
@@ -386,37 +380,33 @@ def seal_fails(training: Training, step: int) -> Path:
 
 
 def test_what_the_trainer_has_saved_to_the_end_is_not_taken_for_torn_where_it_could_not_be_sealed(
-    training: Training, next_life: Callable[[], Training], tmp_path: Path
+    training: Training,
 ) -> None:
     training.begin()
     training.step_to(8, should_save=True)
     training.save()
     checkpoint = seal_fails(training, 13)
     assert training.listener.saves_on_sigterm is False
-    second = next_life()
+    second = training.next_life()
     second.begin(loaded_steps=8)
     second.step_to(11, should_save=True)
     second.save()
     assert (checkpoint / "model").read_text() == "weights"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-11", "checkpoint-13"]
+    assert training.there == ["checkpoint-11", "checkpoint-13"]
 
 
-def test_what_a_former_life_seals_while_it_is_set_aside_gets_its_name_back(
-    training: Training, next_life: Callable[[], Training], tmp_path: Path
-) -> None:
+def test_what_a_former_life_seals_while_it_is_set_aside_gets_its_name_back(training: Training, tmp_path: Path) -> None:
     cut_short(training, 13)
     torn = tmp_path / "checkpoint-13"
     # As if it came in that moment: what this manifest names is only there under the other name.
     write_manifest(torn / "slopewise.json", {f"../_torn-{torn.name}/model": mark_of(torn / "model")}, Progress(13))
-    next_life().begin(loaded_steps=8)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-13", "checkpoint-8"]
+    training.next_life().begin(loaded_steps=8)
+    assert training.there == ["checkpoint-13", "checkpoint-8"]
 
 
-def test_what_was_set_aside_stays_where_the_process_is_about_to_end(
-    training: Training, next_life: Callable[[], Training], tmp_path: Path
-) -> None:
+def test_what_was_set_aside_stays_where_the_process_is_about_to_end(training: Training, tmp_path: Path) -> None:
     cut_short(training, 13)
-    second = next_life()
+    second = training.next_life()
     second.begin(loaded_steps=8)
     second.step_to(10)
     signal.raise_signal(signal.SIGTERM)
@@ -438,13 +428,11 @@ def test_sigterm_in_a_save_of_what_is_saved_already_waits_for_its_end(training: 
     assert training.saves == ["saving", "saved", "saving", "saved"]
 
 
-def test_every_rank_waits_until_what_is_torn_has_another_name(
-    training: Training, next_life: Callable[[], Training], group: Group, tmp_path: Path
-) -> None:
+def test_every_rank_waits_until_what_is_torn_has_another_name(training: Training, group: Group, tmp_path: Path) -> None:
     cut_short(training, 13)
     group.together, group.folder = True, tmp_path
-    next_life().tell("on_init_end")
-    other = next_life()
+    training.next_life().tell("on_init_end")
+    other = training.next_life()
     other.state.is_world_process_zero = False
     other.tell("on_init_end")
     assert ["checkpoint-13" in there for there in group.meetings] == [False, False]
@@ -452,7 +440,6 @@ def test_every_rank_waits_until_what_is_torn_has_another_name(
 
 def test_a_rank_that_cannot_set_aside_keeps_the_others_waiting_no_longer(
     training: Training,
-    next_life: Callable[[], Training],
     group: Group,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -460,7 +447,7 @@ def test_a_rank_that_cannot_set_aside_keeps_the_others_waiting_no_longer(
     cut_short(training, 13)
     (tmp_path / "_torn-checkpoint-13").write_text("in the way")
     group.together, group.folder = True, tmp_path
-    next_life().tell("on_init_end")
+    training.next_life().tell("on_init_end")
     assert len(group.meetings) == 1
     assert "cannot be set aside" in caplog.text
 
@@ -476,11 +463,9 @@ def test_a_checkpoint_is_only_sealed_once_every_rank_has_written_its_part(
     assert group.meetings == [["checkpoint-8", "checkpoint-8.saving", "checkpoint-8/model"]]
 
 
-def test_other_ranks_leave_what_is_torn_to_the_first_one(
-    training: Training, next_life: Callable[[], Training], tmp_path: Path
-) -> None:
+def test_other_ranks_leave_what_is_torn_to_the_first_one(training: Training, tmp_path: Path) -> None:
     cut_short(training, 13)
-    second = next_life()
+    second = training.next_life()
     second.state.is_world_process_zero = False
     second.begin(loaded_steps=8)
     assert (tmp_path / "checkpoint-13").exists()

@@ -125,5 +125,5 @@ def test_every_panel_of_a_cluster_has_rows_against_the_prometheus_of_a_replica(
         with town.replica(prometheus_url=url, port=port) as replica:
             replica.wait_until_leading()
             found = PanelRows(url, reading(all_queries("4s"), cluster_metrics() | NOT_OF_A_LOCAL_RUN))
-            found.wait(seconds=90)
+            found.wait(seconds=180)
             assert requests.get(f"{url}/api/v1/rules", timeout=10).json()["data"]["groups"]

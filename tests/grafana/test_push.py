@@ -87,43 +87,41 @@ def test_a_wrong_token_is_reported_with_the_role_it_needs(grafana: FakeGrafana, 
     assert grafana.dashboards == {}
 
 
-def test_a_refusal_repeats_what_grafana_said(grafana: FakeGrafana, dashboards: Path) -> None:
-    grafana.answer_with(403, '{"message": "no rights in this folder"}')
-
-    with pytest.raises(SlopewiseError, match=r"answered 403 \(no rights in this folder\); give the service account"):
-        push_dashboards(grafana.url, TOKEN, dashboards=dashboards)
+NO_API = "is not Grafana's API"
 
 
 @pytest.mark.parametrize(
-    ("status", "body"),
+    ("status", "body", "headers", "error", "reported"),
     [
-        (200, "<html>a login page</html>"),
-        (502, "<html>an error message of a proxy</html>"),  # "message" in text ends the library in a TypeError
-        (200, '["another", "program"]'),
-        (200, '[{"name": "a folder without a title"}]'),
-        (200, "null"),
+        (
+            403,
+            '{"message": "no rights here"}',
+            {},
+            SlopewiseError,
+            r"answered 403 \(no rights here\); give the service acc",
+        ),
+        (500, "oops", {}, SlopewiseError, r"answered 500; see Grafana's log"),
+        (301, "", {"Location": "/login"}, DataSourceError, "redirects elsewhere"),
+        (200, "<html>a login page</html>", {}, DataSourceError, NO_API),
+        # "message" in text ends the library in a TypeError
+        (502, "<html>an error message of a proxy</html>", {}, DataSourceError, NO_API),
+        (200, '["another", "program"]', {}, DataSourceError, NO_API),
+        (200, '[{"name": "a folder without a title"}]', {}, DataSourceError, NO_API),
+        (200, "null", {}, DataSourceError, NO_API),
     ],
 )
-def test_an_answer_that_is_not_grafanas_is_a_data_source_error(
-    grafana: FakeGrafana, dashboards: Path, status: int, body: str
+def test_an_answer_that_is_none_is_reported_in_one_sentence(
+    grafana: FakeGrafana,
+    dashboards: Path,
+    status: int,
+    body: str,
+    headers: dict[str, str],
+    error: type[SlopewiseError],
+    reported: str,
 ) -> None:
-    grafana.answer_with(status, body)
+    grafana.answer_with(status, body, **headers)
 
-    with pytest.raises(DataSourceError, match="is not Grafana's API"):
-        push_dashboards(grafana.url, TOKEN, dashboards=dashboards)
-
-
-def test_a_server_error_without_words_is_reported_by_its_number(grafana: FakeGrafana, dashboards: Path) -> None:
-    grafana.answer_with(500, "oops")
-
-    with pytest.raises(SlopewiseError, match=r"answered 500; see Grafana's log"):
-        push_dashboards(grafana.url, TOKEN, dashboards=dashboards)
-
-
-def test_a_redirect_is_reported_instead_of_followed(grafana: FakeGrafana, dashboards: Path) -> None:
-    grafana.answer_with(301, "", Location="/login")
-
-    with pytest.raises(DataSourceError, match="redirects elsewhere"):
+    with pytest.raises(error, match=reported):
         push_dashboards(grafana.url, TOKEN, dashboards=dashboards)
 
     assert len(grafana.paths) == 1

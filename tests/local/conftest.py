@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 from support import waiting
 
 from slopewise.adapters.local.limiters.choose import own_cgroups
@@ -24,6 +26,7 @@ from slopewise.config.training_policy import TrainingPolicy
 from slopewise.local.plan import SessionPlan
 from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
+from slopewise.model import Job, Outcome, PassReport, Resize
 
 TINY = Path(__file__).parents[1] / "support" / "tiny_training.py"
 RUN_VARIABLE = "SLOPEWISE_RUN_ID"
@@ -36,11 +39,19 @@ STARTED: list[subprocess.Popen[str]] = []
 
 def tiny(name: str, seconds: float, way: str = "", arrive: float = 0.0, *, busy: bool = False) -> JobSpec:
     """A training of so many seconds; a busy one takes them from the CPU."""
-    return JobSpec(name, tiny_command(seconds, way, busy=busy), arrive)
+    command = [sys.executable, str(TINY), str(seconds), way, "busy" if busy else "idle"]
+    return JobSpec(name, command, arrive)
 
 
-def tiny_command(seconds: float, way: str = "", *, busy: bool = False) -> list[str]:
-    return [sys.executable, str(TINY), str(seconds), way, "busy" if busy else "idle"]
+def jobs_file(folder: Path, *jobs: JobSpec) -> Path:
+    """The jobs as a user writes them."""
+    path = folder / "jobs.yaml"
+    entries = [
+        {"name": job.name, "command": job.command, "arriveSeconds": job.arrive_seconds or 0.5 * place}
+        for place, job in enumerate(jobs)
+    ]
+    path.write_text(yaml.safe_dump(entries))
+    return path
 
 
 def start_python(*arguments: str, **more: Any) -> subprocess.Popen[str]:
@@ -70,13 +81,26 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     for process in STARTED:
         if process.poll() is None:
             process.terminate()
-            process.communicate(timeout=60)
+            process.communicate(timeout=180)
 
 
 @pytest.fixture
 def workshop(prometheus_binaries: PrometheusBinaries, state_home: Path) -> Iterator[Workshop]:
     with Workshop(actuator="auto", announce=lambda _: None) as workshop:
         yield workshop
+
+
+@pytest.fixture(scope="module")
+def shared_workshop(
+    prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Workshop]:
+    """For a run whose outcome several tests of a module look at; nothing of it is left after them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        before = leftovers()
+        with Workshop(actuator="auto", announce=lambda _: None) as workshop:
+            yield workshop
+        assert leftovers() == before
 
 
 @contextmanager
@@ -102,14 +126,50 @@ def running(
             yield session
         finally:
             session.stop()
-            thread.join(30)
+            thread.join(180)
         assert not failures
         assert not thread.is_alive()
 
 
-def eventually(condition: Callable[[], object], seconds: float = 90.0) -> None:
+def eventually(condition: Callable[[], object], seconds: float = 180.0) -> None:
     """Wait until `condition` holds; fails when it never does."""
     assert waiting.eventually(condition, seconds), "it never came to that"
+
+
+def after_passes(session: Session, condition: Callable[[], object]) -> None:
+    """Wait until `condition` holds, with a pass each second: what a window of four shows is not missed."""
+
+    def holds() -> bool:
+        if not condition():
+            session.loop.trigger()
+            time.sleep(1.0)
+        return bool(condition())
+
+    eventually(holds)
+
+
+def observed(session: Session) -> list[PassReport]:
+    return [report for report in session.all_reports() if report.snapshot is not None]
+
+
+def observed_jobs(session: Session, name: str) -> list[Job]:
+    """A job as each pass saw it."""
+    jobs = (job for report in observed(session) for job in (report.snapshot.jobs if report.snapshot else ()))
+    return [job for job in jobs if job.name == name]
+
+
+def states(session: Session) -> dict[str, str]:
+    return {name: record.state for name, record in session.supervisor.records.items()}
+
+
+def reasons(session: Session, name: str) -> list[str]:
+    """Why a job has its CPU, pass by pass."""
+    decided = [report.decisions.reasons for report in observed(session) if report.decisions]
+    return [reason[name] for reason in decided if name in reason]
+
+
+def resizes(session: Session) -> list[Outcome[Resize]]:
+    return [outcome for report in observed(session) for outcome in report.results.of(Resize)]
 
 
 def own_prometheus(session: Session) -> PrometheusServer:

@@ -13,23 +13,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-import yaml
-from local.conftest import eventually, start_python, tiny_command, tiny_trainings
+from local.conftest import eventually, jobs_file, start_python, tiny, tiny_trainings
 from support.waiting import runs
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]
 
 ENDS = 128 + signal.SIGTERM
-
-
-def jobs_file(folder: Path, *jobs: tuple[str, float, str, float]) -> Path:
-    path = folder / "jobs.yaml"
-    entries = [
-        {"name": name, "command": tiny_command(seconds, way), "arriveSeconds": arrive}
-        for name, seconds, way, arrive in jobs
-    ]
-    path.write_text(yaml.safe_dump(entries))
-    return path
 
 
 @dataclass
@@ -45,12 +34,12 @@ class Controller:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.communicate(timeout=60)
+        self.process.communicate(timeout=180)
 
     def end(self) -> str:
         """Stop it in an orderly way; what it has printed."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.communicate(timeout=60)[0]
+        return self.process.communicate(timeout=180)[0]
 
 
 @contextmanager
@@ -64,7 +53,7 @@ def controller(jobs: Path, *options: str) -> Iterator[Controller]:
     finally:
         if process.poll() is None:
             process.terminate()
-            process.communicate(timeout=60)
+            process.communicate(timeout=180)
 
 
 def trainings(seconds: str) -> list[psutil.Process]:
@@ -76,7 +65,7 @@ def trainings(seconds: str) -> list[psutil.Process]:
 def test_a_killed_controllers_jobs_are_taken_over_by_the_same_command_and_none_runs_twice(
     tmp_path: Path, actuator: str
 ) -> None:
-    jobs = jobs_file(tmp_path, ("runs", 601, "", 0), ("done", 0.3, "", 0), ("gone", 602, "", 0), ("later", 603, "", 12))
+    jobs = jobs_file(tmp_path, tiny("runs", 601), tiny("done", 0.3), tiny("gone", 602), tiny("later", 603, arrive=12))
     with controller(jobs, "--actuator", actuator) as first:
         eventually(lambda: len(trainings("601")) == 1 and len(trainings("602")) == 1)
         eventually(lambda: "done: job ended" in first.said)

@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import pty
 import random
 import re
 import signal
-import struct
 import subprocess
-import termios
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import yaml
 from local.conftest import (
     eventually,
+    jobs_file,
     leaked_cgroups,
     leaked_folders,
     marked_processes,
     start_python,
-    tiny_command,
+    tiny,
     tiny_trainings,
 )
 from support.command_line import slopewise
 from support.own_policy import a_file, deciding
+from support.terminals import on_a_terminal
 
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, PrometheusServer
 from slopewise.adapters.prometheus.reader import PrometheusReader
@@ -43,6 +39,13 @@ JOB_FIGURES = {
 }  # fmt: skip
 
 
+THREADS_STEPS = {
+    "trees-long": 6, "products-longest": 15, "products-short": 5, "trees-short": 3, "products-long": 10,
+    "products-shortest": 4,
+}  # fmt: skip
+"""At a hundredth of the usual length."""
+
+
 def start(*arguments: str, **more: object) -> subprocess.Popen[str]:
     return start_python("-m", "slopewise", *arguments, **{"stderr": subprocess.PIPE, **more})
 
@@ -54,28 +57,20 @@ def finish(process: subprocess.Popen[str], seconds: float = 600) -> tuple[int, s
 
 @pytest.fixture
 def two_jobs(tmp_path: Path) -> Path:
-    return jobs_file(tmp_path, ("a", 2, ""), ("b", 2, ""))
+    return jobs_file(tmp_path, tiny("a", 2), tiny("b", 2))
 
 
 @pytest.fixture
-def two_busy_jobs(tmp_path: Path) -> Path:
-    return jobs_file(tmp_path, ("a", 4, ""), ("b", 4, ""), busy=True)
+def busy_and_idle(tmp_path: Path) -> Path:
+    return jobs_file(tmp_path, tiny("busy", 2, busy=True), tiny("idle", 2))
 
 
-def jobs_file(folder: Path, *jobs: tuple[str, float, str], busy: bool = False) -> Path:
-    path = folder / "jobs.yaml"
-    entries = [
-        {"name": name, "command": tiny_command(seconds, way, busy=busy), "arriveSeconds": 0.5 * place}
-        for place, (name, seconds, way) in enumerate(jobs)
-    ]
-    path.write_text(yaml.safe_dump(entries))
-    return path
-
-
-def test_a_demo_of_my_own_commands_prints_one_json_object_and_writes_the_report(two_busy_jobs: Path) -> None:
-    report = two_busy_jobs.with_name("report.html")
-    demo = start("demo", "--policy", "marginal", "--jobs", str(two_busy_jobs), "--report", str(report), "-o", "json")
-    code, out, err = finish(demo)
+def test_a_demo_of_my_own_commands_prints_one_json_object_and_writes_the_report_also_without_cgroups(
+    busy_and_idle: Path,
+) -> None:
+    report = busy_and_idle.with_name("report.html")
+    own = ("--jobs", str(busy_and_idle), "--actuator", "duty-cycle")
+    code, out, err = finish(start("demo", "--policy", "marginal", *own, "--report", str(report), "-o", "json"))
     assert code == 0, err
     result = json.loads(out)
     assert list(result["policy_runs"]) == ["fair", "marginal"]
@@ -85,34 +80,27 @@ def test_a_demo_of_my_own_commands_prints_one_json_object_and_writes_the_report(
         for job in run["jobs"]:
             assert set(job) >= JOB_FIGURES
             assert job["state"] == "finished"
-            assert job["steps"] == 200
-            assert job["cpu_seconds"] > 3.3
+            assert job["steps"] == 100
+            assert job["cpu_seconds"] > (1.6 if job["name"] == "busy" else 0)
             assert job["loss_last"] < 0.5 * job["loss_first"]
     assert result["prometheus_version"][0].isdigit()
-    assert "a</" in report.read_text()
+    assert "busy</" in report.read_text()
+    for text in (result["actuator"], err, report.read_text()):
+        assert "stop and continue" in text
 
 
+@pytest.mark.long
 def test_scripts_with_default_threads_run_as_they_are_and_then_with_threads_that_follow(tmp_path: Path) -> None:
     report = tmp_path / "threads.html"
-    threads = ("--workload", "threads", "--policy", "fair", "--scale", "0.02")
-    code, out, err = finish(start("demo", *threads, "--report", str(report), "-o", "json"), 240)
+    threads = ("--workload", "threads", "--policy", "fair", "--scale", "0.01")
+    code, out, err = finish(start("demo", *threads, "--report", str(report), "-o", "json"))
     assert code == 0, err
     result = json.loads(out)
     assert list(result["policy_runs"]) == ["fair-default-threads", "fair"]
     for run in result["policy_runs"].values():
         steps = {job["name"]: job["steps"] for job in run["jobs"] if job["steps"] is not None}
         assert steps, "no scrape has seen the end of any job, though a busy machine may miss that of some"
-        assert (
-            steps.items()
-            <= {
-                "trees-long": 12,
-                "products-longest": 30,
-                "products-short": 10,
-                "trees-short": 6,
-                "products-long": 20,
-                "products-shortest": 8,
-            }.items()
-        )
+        assert steps.items() <= THREADS_STEPS.items()
         assert {job["state"] for job in run["jobs"]} == {"finished"}
         assert run["cpu_seconds_per_1000_steps_mean"] > 1
     assert "CPU-seconds of 1,000 steps" in report.read_text()
@@ -121,7 +109,7 @@ def test_scripts_with_default_threads_run_as_they_are_and_then_with_threads_that
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two nodes need two cores")
 def test_a_placing_policy_says_on_which_of_two_nodes_each_job_starts(tmp_path: Path) -> None:
     # Long enough that both still run when the first pass places them, also on a busy machine.
-    jobs = jobs_file(tmp_path, ("a", 4, ""), ("b", 4, ""))
+    jobs = jobs_file(tmp_path, tiny("a", 4), tiny("b", 4))
     code, out, err = finish(start("demo", "--policy", "draps", "--jobs", str(jobs), "-o", "json"))
     assert code == 0, err
     result = json.loads(out)
@@ -169,72 +157,60 @@ def test_what_cannot_be_run_here_is_one_sentence_and_exit_code_2(arguments: tupl
     assert "Traceback" not in refused.stderr
 
 
-def test_without_the_right_to_make_cgroups_it_stops_and_continues_and_says_so(two_jobs: Path) -> None:
-    report = two_jobs.with_name("report.html")
-    arguments = [
-        "--policy",
-        "flowcon",
-        "--jobs",
-        str(two_jobs),
-        "--actuator",
-        "duty-cycle",
-        "--report",
-        str(report),
-        "-o",
-        "json",
-    ]
-    code, out, err = finish(start("demo", *arguments))
-    assert code == 0, err
-    assert "stop and continue" in json.loads(out)["actuator"]
-    assert "stop and continue" in err
-    assert "stop and continue" in report.read_text()
-
-
-def test_a_failed_job_makes_the_exit_code_1_and_is_in_the_result_of_every_round_which_compares_nothing(
+def test_a_job_that_fails_under_a_policy_of_the_users_is_in_every_round_which_compares_nothing_and_exits_1(
     tmp_path: Path,
 ) -> None:
-    jobs = jobs_file(tmp_path, ("bad", 0.4, "crash"), ("good", 1, ""))
-    code, out, err = finish(start("demo", "--policy", "flowcon", "--jobs", str(jobs), "--repeat", "2", "-o", "json"))
+    jobs = jobs_file(tmp_path, tiny("bad", 0.4, "crash"), tiny("good", 1))
+    mine = a_file(tmp_path, name="newest-first")
+    code, out, err = finish(start("demo", "--policy", str(mine), "--jobs", str(jobs), "--repeat", "2", "-o", "json"))
     assert code == 1, err
     result = json.loads(out)
     for of_round in result["rounds"]:
         states = {job["name"]: job["state"] for job in of_round["fair"]["jobs"]}
         assert states == {"bad": "failed", "good": "finished"}
     assert "fair: bad failed with status 1: RuntimeError: the data ran out of the window" in err
-    said = result["comparison"]["flowcon"]
+    said = result["comparison"]["newest-first"]
     assert (said["rounds"], said["rounds_compared"], said["rounds_not_compared"]) == (2, 0, [1, 2])
     assert {each.split(":")[0] for each in said["not_compared_because"]} == {"Round 1 of 2", "Round 2 of 2"}
     assert set(said["measures"].values()) == {None}
     order = [line for line in err.splitlines() if line.startswith("Round ")]
-    assert [line.split()[-1] for line in order] == ["fair", "flowcon", "flowcon", "fair"]
+    assert [line.split()[-1] for line in order] == ["fair", "newest-first", "newest-first", "fair"]
 
 
-def test_run_local_with_json_logs_writes_nothing_but_json_and_changes_nothing_in_mode_recommend(
-    two_busy_jobs: Path, tmp_path: Path
+def test_run_local_with_json_logs_writes_nothing_but_json_and_a_policy_of_the_users_only_recommends(
+    busy_and_idle: Path, tmp_path: Path
 ) -> None:
-    policy = tmp_path / "policy.yaml"
-    # A scrape each second: of a job of 4 s the first loss and the last are two.
-    policy.write_text("spec: {mode: Recommend, behaviour: {intervalSeconds: 4}}")
-    command = ("run", "--local", "--jobs", str(two_busy_jobs), "--policy-file", str(policy), "--port", "0")
+    mine, policy = a_file(tmp_path, name="newest-first"), tmp_path / "policy.yaml"
+    # A scrape each second: of a job of 2 s the first loss and the last are two.
+    policy.write_text(f"spec: {{mode: Recommend, policy: {{name: {mine}}}, behaviour: {{intervalSeconds: 4}}}}")
+    command = ("run", "--local", "--jobs", str(busy_and_idle), "--policy-file", str(policy), "--port", "0")
     code, out, err = finish(start(*command, "--json-logs"))
     assert code == 0, err
     lines = [json.loads(line) for line in err.splitlines()]
     passes = [line for line in lines if line["event"] == "pass completed"]
     assert passes
-    assert {line["applied"] for line in passes} == {0}
+    assert {(line["policy"], line["applied"]) for line in passes} == {("newest-first", 0)}
     assert any(line["event"] == "notice given" and "mode is Recommend" in line["message"] for line in lines)
     ended = lines[-1]
     assert (ended["event"], ended["mode"], ended["resizes_applied"]) == ("run ended", "Recommend", 0)
     for job in ended["jobs"]:
-        assert (job["state"], job["exit_status"], job["steps"]) == ("finished", 0, 200)
+        assert (job["state"], job["exit_status"], job["steps"]) == ("finished", 0, 100)
         assert job["loss_last"] < 0.5 * job["loss_first"]
-        assert job["cpu_seconds"] > 3.3
+        assert job["cpu_seconds"] > (1.6 if job["name"] == "busy" else 0)
     assert out == ""
 
 
-def test_run_local_where_no_terminal_listens_is_short_lines_and_a_table_at_the_end(tmp_path: Path) -> None:
-    jobs = jobs_file(tmp_path, ("bad", 0.4, "crash"), ("good", 1, ""))
-    code, out, err = finish(start("run", "--local", "--jobs", str(jobs), "--port", "0"))
+def test_run_local_under_nohup_outlives_its_terminal_and_prints_short_lines_and_a_table_at_the_end(
+    tmp_path: Path,
+) -> None:
+    jobs = jobs_file(tmp_path, tiny("bad", 0.4, "crash"), tiny("good", 4))
+    process = start(
+        "run", "--local", "--jobs", str(jobs), "--port", "0",
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )  # fmt: skip
+    eventually(tiny_trainings)
+    process.send_signal(signal.SIGHUP)
+    code, out, err = finish(process)
     assert code == 1, err
     assert [line.split()[:2] for line in out.splitlines()[:3]] == [
         ["JOB", "STATE"],
@@ -250,32 +226,23 @@ def test_run_local_where_no_terminal_listens_is_short_lines_and_a_table_at_the_e
 
 def test_run_local_on_a_terminal_shows_the_live_table_with_the_names_in_full(tmp_path: Path) -> None:
     name = "a-job-with-a-long-name"[:20]
-    jobs = jobs_file(tmp_path, (name, 4, ""))
-    terminal, ours = pty.openpty()
-    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
-    command = ("run", "--local", "--jobs", str(jobs), "--port", "0", "-o", "json")
-    process = start(*command, stderr=ours, env={**os.environ, "TERM": "xterm"})
-    os.close(ours)
-    shown = bytearray()
-    with suppress(OSError):  # the terminal's other end is closed
-        while part := os.read(terminal, 65_536):
-            shown += part
-    os.close(terminal)
-    out, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, shown
-    assert json.loads(out)["jobs"][0]["state"] == "finished"
-    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
-    lines = [line.split() for line in text.replace("\r", "\n").splitlines()]
+    jobs = jobs_file(tmp_path, tiny(name, 4))
+    code, shown = on_a_terminal(("run", "--local", "--jobs", str(jobs), "--port", "0", "-o", "json"), width=60)
+    assert code == 0, shown
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown).replace("\r", "\n")
+    table, brace, rest = text.partition("{")
+    assert json.loads(brace + rest)["jobs"][0]["state"] == "finished"
+    lines = [line.split() for line in table.splitlines()]
     assert ["JOB", "STATE"] in [line[:2] for line in lines]
     assert name in [line[0] for line in lines if line]
-    assert "marginal, mode Recommend" in text
-    assert "job started" not in text
+    assert "marginal, mode Recommend" in table
+    assert "job started" not in table
 
 
 def test_run_local_uses_a_prometheus_that_runs_already_and_leaves_it_running(
     tmp_path: Path, prometheus_binaries: PrometheusBinaries
 ) -> None:
-    jobs = jobs_file(tmp_path, ("a", 6, ""), ("b", 6, ""))
+    jobs = jobs_file(tmp_path, tiny("a", 6), tiny("b", 6))
     policy = tmp_path / "p.yaml"
     policy.write_text("spec: {mode: Auto, behaviour: {intervalSeconds: 4}}")
     with PrometheusServer(prometheus_binaries, tmp_path / "data") as theirs:
@@ -292,34 +259,25 @@ def test_run_local_uses_a_prometheus_that_runs_already_and_leaves_it_running(
     assert all(job["loss_first"] > 5 * job["loss_last"] for job in ended["jobs"]), err
 
 
-def test_a_policy_of_the_users_runs_for_real_and_one_that_fails_ends_the_demo_with_its_sentence(
-    two_jobs: Path,
-) -> None:
-    good = a_file(two_jobs.parent, name="newest-first")
+def test_a_policy_of_the_users_that_fails_ends_the_demo_with_its_sentence(two_jobs: Path) -> None:
     bad = a_file(two_jobs.parent, deciding("return 1 / 0 if snapshot.jobs else fair"), name="raises")
-    options = ("--policy", str(good), "--compare", str(bad), "-o", "json")
-    code, out, err = finish(start("demo", "--jobs", str(two_jobs), *options))
+    code, out, err = finish(start("demo", "--jobs", str(two_jobs), "--policy", str(bad), "-o", "json"))
     assert (code, out) == (1, ""), err
     assert err.splitlines()[-1].startswith(
         "slopewise: policy raises failed: ZeroDivisionError: division by zero (line "
     )
-    run = ("run", "--local", "--jobs", str(two_jobs), "--policy", str(good), "--port", "0", "--json-logs")
-    code, out, err = finish(start(*run))
-    passes = [
-        json.loads(line) for line in err.splitlines() if line.startswith('{"') and '"event": "pass completed"' in line
-    ]
-    assert (code, {line["policy"] for line in passes}) == (0, {"newest-first"}), err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("after_seconds", [0.4, 0.9, 1.6, 2.5, "it trains"])
+@pytest.mark.parametrize(
+    ("after_seconds", "number"),
+    [(0.4, signal.SIGINT), (0.9, signal.SIGTERM), (1.6, signal.SIGINT), (2.5, signal.SIGTERM), (None, signal.SIGTERM)],
+)
 def test_stopped_at_any_moment_it_leaves_nothing_behind(
-    tmp_path: Path, after_seconds: float | str, number: signal.Signals
+    tmp_path: Path, after_seconds: float | None, number: signal.Signals
 ) -> None:
-    jobs = jobs_file(tmp_path, *((f"job-{i}", 600, "") for i in range(4)))
-    process = start("demo", "--jobs", str(jobs))
-    if isinstance(after_seconds, str):
-        eventually(tiny_trainings, seconds=90)
+    process = start("demo", "--jobs", str(jobs_file(tmp_path, tiny("a", 600), tiny("b", 600))))
+    if after_seconds is None:  # it trains
+        eventually(tiny_trainings)
         after_seconds = 1.0
     time.sleep(after_seconds * random.uniform(0.8, 1.2))
     process.send_signal(number)
@@ -333,7 +291,7 @@ def test_stopped_at_any_moment_it_leaves_nothing_behind(
 
 
 def test_a_second_ctrl_c_does_not_disturb_the_tidying_up(tmp_path: Path) -> None:
-    jobs = jobs_file(tmp_path, ("a", 600, ""), ("b", 600, ""))
+    jobs = jobs_file(tmp_path, tiny("a", 600), tiny("b", 600))
     process = start("demo", "--jobs", str(jobs))
     eventually(lambda: len(tiny_trainings()) >= 2)
     for _ in range(3):
@@ -342,18 +300,6 @@ def test_a_second_ctrl_c_does_not_disturb_the_tidying_up(tmp_path: Path) -> None
     code, _, err = finish(process)
     assert code == 130, err
     assert "Traceback" not in err
-
-
-def test_under_nohup_a_closed_terminal_does_not_end_the_trainings(tmp_path: Path) -> None:
-    jobs = jobs_file(tmp_path, ("a", 4, ""))
-    process = start(
-        "run", "--local", "--jobs", str(jobs), "--port", "0",
-        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
-    )  # fmt: skip
-    eventually(lambda: len(tiny_trainings()) >= 1)
-    process.send_signal(signal.SIGHUP)
-    code, _, err = finish(process)
-    assert code == 0, err
 
 
 def test_flags_that_a_policy_file_contradicts_are_refused(tmp_path: Path, two_jobs: Path) -> None:
@@ -369,7 +315,7 @@ def test_what_a_killed_controller_left_the_next_start_cleans_up_and_users_comman
     tmp_path: Path, actuator: str
 ) -> None:
     before = leaked_cgroups(), leaked_folders()
-    jobs = jobs_file(tmp_path, ("a", 600, ""), ("b", 600, ""))
+    jobs = jobs_file(tmp_path, tiny("a", 600), tiny("b", 600))
     process = start("demo", "--jobs", str(jobs), "--actuator", actuator)
     eventually(lambda: len(tiny_trainings()) >= 2)
     time.sleep(2)
@@ -378,7 +324,7 @@ def test_what_a_killed_controller_left_the_next_start_cleans_up_and_users_comman
     left = marked_processes()
     assert len(tiny_trainings()) == 2
     try:
-        short = jobs_file(tmp_path, ("c", 0.5, ""))
+        short = jobs_file(tmp_path, tiny("c", 0.5))
         code, _, err = finish(start("run", "--local", "--jobs", str(short), "--port", "0"))
         assert code == 0, err
         assert (leaked_cgroups(), leaked_folders()) == before

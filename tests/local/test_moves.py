@@ -1,4 +1,4 @@
-"""Jobs that are really moved between two nodes of this machine, and trainers that do not do their part."""
+"""Jobs that are really moved between two nodes of this machine, by tests and by passes, also to the bit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from slopewise.config.jobs_file import JobSpec
 from slopewise.config.pass_settings import pass_settings
 from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
-from slopewise.model import Decision, Migrate, MoveUnderWay, Outcome, Place
+from slopewise.model import Decision, Migrate, Outcome, Place
 from slopewise.policies import Setting
 from slopewise.reconcile import reconcile
 
@@ -48,6 +48,7 @@ pytestmark = [
 ]
 
 STEPS_A_SECOND = 50
+OTHER_NODE = {"node-1": "node-2", "node-2": "node-1"}
 
 
 def movable(name: str, seconds: float, way: str = "", *, busy: bool = False) -> JobSpec:
@@ -68,15 +69,14 @@ def steps_done(session: Session, name: str = "a") -> list[int]:
     return [int(line) for line in path.read_text().splitlines() if line.isdecimal()] if path.exists() else []
 
 
-def is_at_work(session: Session, steps: int = 10) -> None:
-    eventually(lambda: len(steps_done(session)) >= steps)
+def is_at_work(session: Session, steps: int = 10, name: str = "a") -> None:
+    eventually(lambda: len(steps_done(session, name)) >= steps)
 
 
-def move(session: Session) -> Outcome[Decision]:
+def move(session: Session, name: str = "a", here: str | None = None) -> Outcome[Decision]:
     """As a pass would."""
-    here = nodes(session)["a"]
-    there = {"node-1": "node-2", "node-2": "node-1"}[here]
-    return session.ports.actuator.carry_out(Migrate("a", here, there, "the test says so"))
+    here = here or nodes(session)[name]
+    return session.ports.actuator.carry_out(Migrate(name, here, OTHER_NODE[here], "the test says so"))
 
 
 @pytest.mark.parametrize("actuator", ["auto", "duty-cycle"])
@@ -85,7 +85,7 @@ def test_a_moved_job_does_each_of_its_steps_once_and_is_held_to_the_other_nodes_
 ) -> None:
     with (
         Workshop(actuator=actuator, announce=lambda _: None) as workshop,
-        running(workshop, a_policy("fair"), movable("a", 4, busy=True), nodes=2) as session,
+        running(workshop, a_policy("fair"), movable("a", 2, busy=True), nodes=2) as session,
     ):
         is_at_work(session)
         workshop.limiter.set_limit("a", 50)  # squeezed, it would need 0.4 s of its grace for a step
@@ -97,33 +97,14 @@ def test_a_moved_job_does_each_of_its_steps_once_and_is_held_to_the_other_nodes_
         assert affinity(session, "a") == cores[nodes(session)["a"]]
         eventually(session.supervisor.all_ended)
         assert record(session).state == "finished", record(session).last_output_lines
-        assert steps_done(session) == list(range(4 * STEPS_A_SECOND))
-        assert (record(session).cpu_seconds or 0.0) > 3.9
-
-
-def test_a_job_that_moves_is_reported_as_moving_and_then_as_a_job_of_its_new_node(workshop: Workshop) -> None:
-    with running(workshop, a_policy("fair"), movable("a", 60, "deaf"), nodes=2) as session:
-        is_at_work(session)
-        move(session)
-        snapshot = session.ports.observer.observe().snapshot
-        assert [each.name for each in snapshot.jobs] == []
-        (found,) = snapshot.moving
-        assert found == MoveUnderWay("a", "node-1", "node-2", found.since_seconds, "saving and ending")
-        again = move_again(session)
-        assert (again.result, again.detail) == ("deferred", "it is on its way from node-1 to node-2")
-        eventually(lambda: nodes(session).get("a") == "node-2")
-        snapshot = session.ports.observer.observe().snapshot
-        assert ([each.node for each in snapshot.jobs], snapshot.moving) == (["node-2"], ())
-
-
-def move_again(session: Session) -> Outcome[Decision]:
-    return session.ports.actuator.carry_out(Migrate("a", "node-1", "node-2", "asked for twice"))
+        assert steps_done(session) == list(range(2 * STEPS_A_SECOND))
+        assert (record(session).cpu_seconds or 0.0) > 1.9
 
 
 def test_the_training_of_a_job_that_was_moved_twice_is_to_the_bit_that_of_one_that_was_not(
     workshop: Workshop, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-P", "-m", "slopewise.demo.trainings", "digits-lr-drop", "--steps", "600"]
+    command = [sys.executable, "-P", "-m", "slopewise.demo.trainings", "stdlib-chars", "--steps", "200"]
     environment = {**os.environ, **BUILT_IN_ENVIRONMENT, "SLOPEWISE_EXPORTER_PORT": "0"}
     job = JobSpec("a", command, 0.0, migratable=True)
     with (
@@ -137,7 +118,7 @@ def test_the_training_of_a_job_that_was_moved_twice_is_to_the_bit_that_of_one_th
         eventually(session.supervisor.all_ended)
         assert record(session).state == "finished", record(session).last_output_lines
         assert len(record(session).moves) == 2
-        assert log_lines(session) == alone.communicate(timeout=120)[0].splitlines()
+        assert log_lines(session) == alone.communicate(timeout=180)[0].splitlines()
     assert alone.returncode == 0
 
 
@@ -179,44 +160,6 @@ def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_show_what_it_has_c
         assert steps_done(session) == list(range(len(steps_done(session))))
 
 
-def test_a_trainer_that_ignores_sigterm_is_killed_after_its_grace_and_loses_only_what_it_had_not_saved(
-    workshop: Workshop,
-) -> None:
-    with running(workshop, a_policy("fair"), movable("a", 8, "deaf"), nodes=2) as session:
-        is_at_work(session, 60)
-        move(session)
-        eventually(session.supervisor.all_ended)
-        assert record(session).state == "finished", record(session).last_output_lines
-        steps = steps_done(session)
-        again = [place for place in range(1, len(steps)) if steps[place] <= steps[place - 1]]
-        assert len(again) <= 1  # killed in the moment of a save, it does none twice
-        at = again[0] if again else 0
-        if again:
-            assert steps[at] == steps[at - 1] // 25 * 25 or steps[at] == (steps[at - 1] + 1) // 25 * 25
-        assert len(record(session).moves) == 1
-        assert steps[at:] == list(range(steps[at], 8 * STEPS_A_SECOND))
-        assert steps[0] == 0
-
-
-def test_a_trainer_that_exits_0_when_it_is_signalled_to_end_has_finished(workshop: Workshop) -> None:
-    with running(workshop, a_policy("fair"), movable("a", 60, "exits-0"), nodes=2) as session:
-        is_at_work(session)
-        move(session)
-        eventually(session.supervisor.all_ended)
-        assert (record(session).state, record(session).moves) == ("finished", [])
-
-
-def test_a_trainer_that_cannot_resume_fails_after_two_tries_with_its_last_words(workshop: Workshop) -> None:
-    with running(workshop, a_policy("fair"), movable("a", 60, "cannot-resume"), nodes=2) as session:
-        is_at_work(session)
-        move(session)
-        eventually(session.supervisor.all_ended)
-        assert record(session).state == "failed"
-        assert record(session).last_output_lines.endswith("RuntimeError: the checkpoint makes no sense to me")
-        complaints = log(session).read_text().count("RuntimeError: the checkpoint makes no sense to me")
-        assert complaints == 2
-
-
 def test_a_run_that_is_stopped_in_the_middle_of_a_move_ends_at_once_and_leaves_nothing(workshop: Workshop) -> None:
     with running(workshop, a_policy("fair"), movable("a", 600), movable("b", 600), nodes=2) as session:
         is_at_work(session)
@@ -241,14 +184,17 @@ with Workshop(actuator="auto", announce=print) as workshop:
 """
 
 
-@pytest.mark.parametrize(("way", "seconds"), [("deaf", 1.0), ("", 0.0), ("", 0.15), ("", 0.3)])
+@pytest.mark.parametrize(
+    ("way", "seconds"),
+    [("deaf", 1.0), ("", 0.15), *(pytest.param("", each, marks=pytest.mark.long) for each in (0.0, 0.3))],
+)
 def test_a_controller_that_is_killed_in_the_middle_of_a_move_leaves_nothing_that_is_not_cleaned_up(
     prometheus_binaries: object, state_home: object, way: str, seconds: float
 ) -> None:
     before = leaked_cgroups(), leaked_folders()
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     killed = start_python("-c", KILLED_IN_MID_MOVE, way, str(seconds), env=environment, stderr=subprocess.PIPE)
-    _, complaints = killed.communicate(timeout=120)
+    _, complaints = killed.communicate(timeout=180)
     assert killed.returncode == -signal.SIGKILL, complaints
     found: Sequence[str] = clean_up_after_killed(default_state_dir())
     assert any("removed the folder" in message for message in found)

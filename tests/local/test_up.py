@@ -16,13 +16,14 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from local.conftest import start_python, tiny_command, tiny_trainings
+from local.conftest import start_python, tiny, tiny_trainings
 from support.command_line import slopewise
 from support.waiting import eventually, runs
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]
 
 FOREVER = "600.0"
+FOREVER_RUNS = tiny("forever", float(FOREVER)).command
 POLICY = {
     "apiVersion": "slopewise.dev/v1alpha1",
     "kind": "TrainingPolicy",
@@ -101,9 +102,9 @@ def test_jobs_are_taken_at_any_time_and_run_in_their_order_with_their_terminals_
     with up(tmp_path, "--max-running", "1") as session:
         monkeypatch.setenv("GREETING", "hello")
         assert submit("--name", "first", command=["sh", "-c", "echo $GREETING from $PWD"]) == ["first"]
-        assert submit("--after", "first", "--name", "second", command=tiny_command(1)) == ["second"]
-        assert submit(command=tiny_command(float(FOREVER))) == ["tiny-training"]
-        assert submit(command=tiny_command(float(FOREVER))) == ["tiny-training-2"]
+        assert submit("--after", "first", "--name", "second", command=tiny("a", 1).command) == ["second"]
+        assert submit(command=FOREVER_RUNS) == ["tiny-training"]
+        assert submit(command=FOREVER_RUNS) == ["tiny-training-2"]
         come_to({"first": "finished", "second": "finished"})
         assert eventually(lambda: len(trainings()) == 1)
         assert jobs()["tiny-training-2"]["reason"] == "waits for a place: 1 of 1 run"
@@ -123,7 +124,7 @@ def test_jobs_are_taken_at_any_time_and_run_in_their_order_with_their_terminals_
 
 def test_after_a_kill_nothing_is_forgotten_and_nothing_runs_twice(tmp_path: Path) -> None:
     with up(tmp_path, "--max-running", "2") as first:
-        submit("--name", "runs", command=tiny_command(float(FOREVER)))
+        submit("--name", "runs", command=FOREVER_RUNS)
         submit("--name", "done", command=["true"])
         submit("--name", "later", "--after", "runs", command=["true"])
         come_to({"done": "finished"})
@@ -143,7 +144,7 @@ def test_after_a_kill_nothing_is_forgotten_and_nothing_runs_twice(tmp_path: Path
 
 def test_a_stopped_session_leaves_its_jobs_to_the_next_one_and_the_mode_too(tmp_path: Path) -> None:
     with up(tmp_path) as first:
-        submit("--name", "runs", command=tiny_command(float(FOREVER)))
+        submit("--name", "runs", command=FOREVER_RUNS)
         assert slopewise("mode", "auto").stdout == "mode is Auto\n"
         assert eventually(lambda: len(trainings()) == 1)
         assert first.stop() == 128 + signal.SIGTERM
@@ -191,7 +192,7 @@ def test_the_jobs_of_a_file_are_waited_for_and_ctrl_c_ends_the_waiting_alone(tmp
             "sweep-1": "finished",
             "sweep-2": "failed",
         }
-        command = ["submit", "--name", "long", "--wait", "--", *tiny_command(float(FOREVER))]
+        command = ["submit", "--name", "long", "--wait", "--", *FOREVER_RUNS]
         waiting = subprocess.Popen([sys.executable, "-m", "slopewise", *command], stderr=subprocess.PIPE, text=True)
         come_to({"long": "training"})
         waiting.send_signal(signal.SIGINT)

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from support.rendering import MANIFESTS, only, render, render_mine
+import pytest
+from support.rendering import Documents, mounted, only, render_mine
 
 COMPONENT = "slopewise/manifests/components/alerts"
 
 
-def test_the_token_is_where_the_controller_reads_it(tmp_path: Path) -> None:
-    documents = render_mine(tmp_path, "minimal", components=[COMPONENT])
-    pod = only(documents, "Deployment")["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    mount = next(mount for mount in container["volumeMounts"] if mount["name"] == "alerts")
-    volume = next(volume for volume in pod["volumes"] if volume["name"] == "alerts")
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Documents:
+    return render_mine(tmp_path_factory.mktemp("alerts"), "minimal", components=[COMPONENT])
+
+
+def test_the_token_is_where_the_controller_reads_it(documents: Documents) -> None:
+    container, mount, volume = mounted(documents, "alerts")
 
     assert f"--alert-token-file={mount['mountPath']}/token" in container["args"]
     assert (mount["readOnly"], "subPath" in mount) == (True, False)
     assert volume["secret"] == {"secretName": "slopewise-alerts"}
 
 
-def test_it_adds_the_rights_to_freezes_and_nothing_else(tmp_path: Path) -> None:
-    documents = render_mine(tmp_path, "minimal", components=[COMPONENT])
-    minimal = render(MANIFESTS / "overlays/minimal")
+def test_it_adds_the_rights_to_freezes_and_nothing_else(documents: Documents, minimal: Documents) -> None:
     kinds = ("Role", "ClusterRole")
     before = {d["metadata"]["name"]: d["rules"] for d in minimal if d["kind"] in kinds}
     after = {d["metadata"]["name"]: d["rules"] for d in documents if d["kind"] in kinds}
@@ -35,8 +33,7 @@ def test_it_adds_the_rights_to_freezes_and_nothing_else(tmp_path: Path) -> None:
     }
 
 
-def test_its_service_leads_to_replicas_that_are_ready(tmp_path: Path) -> None:
-    documents = render_mine(tmp_path, "minimal", components=[COMPONENT])
+def test_its_service_leads_to_replicas_that_are_ready(documents: Documents) -> None:
     service = only(documents, "Service", "slopewise-alerts")["spec"]
     pod = only(documents, "Deployment")["spec"]["template"]
 

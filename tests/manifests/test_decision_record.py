@@ -6,18 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from support.rendering import OVERLAYS, only, render_mine
+from support.rendering import OVERLAYS, mounted, render_mine
 
 COMPONENT = "slopewise/manifests/components/decision-record"
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_records_are_written_into_a_volume_that_is_large_enough(overlay: str, tmp_path: Path) -> None:
-    documents = render_mine(tmp_path, overlay, components=[COMPONENT])
-    pod = only(documents, "Deployment")["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    mount = next(mount for mount in container["volumeMounts"] if mount["name"] == "records")
-    volume = next(volume for volume in pod["volumes"] if volume["name"] == "records")
+    container, mount, volume = mounted(render_mine(tmp_path, overlay, components=[COMPONENT]), "records")
     mebibytes = next(
         int(found[1]) for arg in container["args"] if (found := re.fullmatch(r"--record-max-mib=(\d+)", arg))
     )

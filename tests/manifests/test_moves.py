@@ -27,11 +27,6 @@ from slopewise.commands.app import app
 
 
 @pytest.fixture
-def moves() -> Documents:
-    return render(MANIFESTS / "overlays/moves")
-
-
-@pytest.fixture
 def sweeper(moves: Documents) -> dict[str, Any]:
     spec: dict[str, Any] = only(moves, "CronJob")["spec"]
     return spec

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.rendering import MANIFESTS, OVERLAYS, ROOT, Documents, only, render, render_mine
+from support.rendering import MANIFESTS, OVERLAYS, ROOT, Documents, mounted, only, render, render_mine
 from typer.main import get_command
 
 from slopewise import __version__
@@ -47,11 +47,6 @@ OF_THE_CLUSTER = {
 @pytest.fixture(params=OVERLAYS)
 def overlay(request: pytest.FixtureRequest) -> Documents:
     return render(MANIFESTS / "overlays" / str(request.param))
-
-
-@pytest.fixture
-def minimal() -> Documents:
-    return render(MANIFESTS / "overlays/minimal")
 
 
 @pytest.fixture
@@ -232,11 +227,8 @@ def test_the_operators_alerts_are_those_of_the_rule_file() -> None:
 
 def test_the_namespaced_variant_reads_its_policy_from_the_file_that_is_mounted() -> None:
     documents = render(MANIFESTS / "overlays/namespaced")
-    pod = only(documents, "Deployment")["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
+    container, mount, volume = mounted(documents, "policy")
     policy = only(documents, "ConfigMap", "slopewise-policy")
-    mount = next(mount for mount in container["volumeMounts"] if mount["name"] == "policy")
-    volume = next(volume for volume in pod["volumes"] if volume["name"] == "policy")
     (key,) = policy["data"]
 
     assert f"--policy-file={mount['mountPath']}/{key}" in container["args"]
@@ -315,15 +307,14 @@ def nowhere(documents: Documents) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
-def test_every_object_lies_beside_the_controller_and_every_service_selects_it(name: str) -> None:
-    assert nowhere(render(MANIFESTS / "overlays" / name)) == []
+def test_every_object_lies_beside_the_controller_and_every_service_selects_it(overlay: Documents) -> None:
+    assert nowhere(overlay) == []
 
 
 @pytest.mark.parametrize("namespace", [None, "elsewhere"])
-@pytest.mark.parametrize("name", [name for name in COMPONENTS if name != "policies"])
-def test_so_do_those_of_a_component(tmp_path: Path, name: str, namespace: str | None) -> None:
+def test_so_do_those_of_all_components(tmp_path: Path, namespace: str | None) -> None:
     where = {} if namespace is None else {"namespace": namespace}
-    documents = render_mine(tmp_path, "minimal", components=[f"slopewise/manifests/components/{name}"], **where)
+    components = [f"slopewise/manifests/components/{name}" for name in COMPONENTS if name != "policies"]
+    documents = render_mine(tmp_path, "minimal", components=components, **where)
     assert only(documents, "Deployment")["metadata"]["namespace"] == (namespace or "slopewise-system")
     assert nowhere(documents) == []

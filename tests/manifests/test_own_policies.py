@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.own_policy import a_file
-from support.rendering import Documents, only, render_in
+from support.rendering import Documents, mounted, only, render_in
 
 from slopewise.crds.schema.definitions import training_policies
 from slopewise.own_policies.catalogue import FOLDERS_VARIABLE
@@ -29,18 +28,11 @@ def rendered(folder: Path, overlay: str, text: str | None = None) -> Documents:
     )
 
 
-def the_pod(documents: Documents) -> dict[str, Any]:
-    pod: dict[str, Any] = only(documents, "Deployment")["spec"]["template"]["spec"]
-    return pod
-
-
 @pytest.mark.parametrize("overlay", ["minimal", "namespaced", "high-availability"])
 def test_the_files_are_mounted_where_the_controller_looks_for_policies(tmp_path: Path, overlay: str) -> None:
     documents = rendered(tmp_path, overlay)
-    pod, config = the_pod(documents), only(documents, "ConfigMap", "slopewise-policies")
-    (container,) = pod["containers"]
-    (mount,) = [mount for mount in container["volumeMounts"] if mount["name"] == "policies"]
-    (volume,) = [volume for volume in pod["volumes"] if volume["name"] == "policies"]
+    config = only(documents, "ConfigMap", "slopewise-policies")
+    container, mount, volume = mounted(documents, "policies")
 
     assert list(config["data"]) == ["newest_first.py"]
     assert config["metadata"]["namespace"] == only(documents, "Deployment")["metadata"]["namespace"]
@@ -56,7 +48,7 @@ def test_a_changed_file_rolls_the_deployment(tmp_path: Path) -> None:
         folder.mkdir()
         documents = rendered(folder, "minimal", text)
         names.append(only(documents, "ConfigMap", "slopewise-policies")["metadata"]["name"])
-        (volume,) = [volume for volume in the_pod(documents)["volumes"] if volume["name"] == "policies"]
+        _, _, volume = mounted(documents, "policies")
         assert volume["configMap"]["name"] == names[-1]
     assert names[0] != names[1]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from support.rendering import OVERLAYS, ROOT, only, render_mine
+from support.rendering import OVERLAYS, ROOT, mounted, render_mine
 
 from slopewise.adapters.http.config import load_http_config
 
@@ -17,18 +16,9 @@ PAGE = (ROOT / "docs/prometheus.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## Credentials")[2].partition("\n## ")[0]
 
 
-def pod_of(folder: Path, overlay: str, **more: Any) -> dict[str, Any]:
-    documents = render_mine(folder, overlay, components=[COMPONENT], **more)
-    pod: dict[str, Any] = only(documents, "Deployment")["spec"]["template"]["spec"]
-    return pod
-
-
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_the_secret_is_mounted_where_the_controller_looks_for_its_http_config(overlay: str, tmp_path: Path) -> None:
-    pod = pod_of(tmp_path, overlay)
-    (container,) = pod["containers"]
-    mount = next(mount for mount in container["volumeMounts"] if mount["name"] == "prometheus")
-    volume = next(volume for volume in pod["volumes"] if volume["name"] == "prometheus")
+    container, mount, volume = mounted(render_mine(tmp_path, overlay, components=[COMPONENT]), "prometheus")
 
     assert f"--prometheus-config={mount['mountPath']}/http_config.yaml" in container["args"]
     assert (mount["readOnly"], "subPath" in mount) == (True, False)
@@ -37,8 +27,8 @@ def test_the_secret_is_mounted_where_the_controller_looks_for_its_http_config(ov
 
 def test_a_generated_secret_rolls_the_deployment(tmp_path: Path) -> None:
     secret = {"name": "slopewise-prometheus", "namespace": "slopewise-system", "literals": ["http_config.yaml={}"]}
-    pod = pod_of(tmp_path, "minimal", secretGenerator=[secret])
-    volume = next(volume for volume in pod["volumes"] if volume["name"] == "prometheus")
+    documents = render_mine(tmp_path, "minimal", components=[COMPONENT], secretGenerator=[secret])
+    _, _, volume = mounted(documents, "prometheus")
 
     assert re.fullmatch(r"slopewise-prometheus-[a-z0-9]{10}", volume["secret"]["secretName"])
 

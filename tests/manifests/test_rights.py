@@ -25,16 +25,6 @@ def rights(role: dict[str, Any]) -> set[Right]:
     }
 
 
-@pytest.fixture
-def minimal() -> Documents:
-    return render(MANIFESTS / "overlays/minimal")
-
-
-@pytest.fixture
-def moves() -> Documents:
-    return render(MANIFESTS / "overlays/moves")
-
-
 def test_the_roles_allow_what_the_controller_sends(minimal: Documents) -> None:
     roles = only(minimal, "ClusterRole", "slopewise-controller"), only(minimal, "Role", "slopewise-lease")
 

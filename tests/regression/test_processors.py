@@ -20,7 +20,7 @@ from slopewise.model import Migrate, Place, Resize
 TESTS = Path(__file__).parents[1]
 FEATURES = np.show_config(mode="dicts")["SIMD Extensions"]["found"]
 """What this processor has of what numpy dispatches to."""
-KERNELS = {"Haswell": "X86_V3", "Zen": "X86_V3", "SkylakeX": "X86_V4"}
+KERNELS = {"Haswell": "X86_V3", "SkylakeX": "X86_V4"}
 """Each kernel of OpenBLAS with what a processor must have for it; where it is missing, OpenBLAS takes another one."""
 
 

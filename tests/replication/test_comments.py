@@ -25,13 +25,9 @@ def test_every_comment_belongs_to_a_setting() -> None:
 
 
 @pytest.mark.parametrize("comment", COMMENTED)
-def test_a_comment_that_names_a_cause_names_the_run_that_shows_it(comment: Comment) -> None:
+def test_a_comment_that_names_a_cause_names_the_run_that_shows_it_and_that_is_on_the_page(comment: Comment) -> None:
     if CAUSAL.search(comment.text) and not any(words in comment.text for words in BY_CONSTRUCTION):
         assert comment.shown_by
-
-
-@pytest.mark.parametrize("comment", COMMENTED)
-def test_what_shows_a_comment_is_on_the_page(comment: Comment) -> None:
     for shown_by in comment.shown_by:
         setting = SETTINGS[shown_by.setting]
         assert set(shown_by.rows) <= {claim.what for claim in setting.claims}

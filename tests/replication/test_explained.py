@@ -22,15 +22,12 @@ def test_pictures_of_the_arithmetic_are_those_of_today(draw: object, tmp_path: P
     assert show_the_same(tmp_path / name, FOLDER / name), AGAIN
 
 
-def test_pictures_of_runs_are_those_of_today(tmp_path: Path) -> None:
+def test_pictures_of_runs_are_those_of_today_and_jobs_end_sooner_in_them_and_the_whole_no_later(tmp_path: Path) -> None:
+    """What the page says beside them."""
     few, all_of_them = outcomes(FEW), outcomes({})
     for name in (draw_turns(*few, tmp_path), draw_ends(*all_of_them, tmp_path)):
         assert show_the_same(tmp_path / name, FOLDER / name), AGAIN
-
-
-def test_in_the_runs_that_are_drawn_jobs_end_sooner_and_the_whole_no_later() -> None:
-    """What the page says beside them."""
-    fair, ours = outcomes(FEW)
+    fair, ours = few
     fair_seconds, our_seconds = (sum(job.jct_seconds or 0.0 for job in run.jobs) for run in (fair, ours))
     assert our_seconds < 0.9 * fair_seconds
     assert ours.ended_seconds < 1.02 * fair.ended_seconds

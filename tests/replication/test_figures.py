@@ -37,11 +37,8 @@ def test_winners_are_averaged_without_the_losers_and_without_jobs_that_ended_onc
     pair = a_pair(ending(a=100.0, b=200.0, c=50.0, d=None), ending(a=80.0, b=100.0, c=60.0, d=1.0))
     assert winners_mean_reduction_seconds(pair) == pytest.approx((20 + 100) / 2)
     assert winners_mean_reduction(pair) == pytest.approx((20 + 50) / 2)
-
-
-def test_without_a_winner_there_is_no_mean() -> None:
-    pair = a_pair(ending(a=100.0), ending(a=100.0))
-    assert (winners_mean_reduction_seconds(pair), winners_mean_reduction(pair)) == (None, None)
+    none = a_pair(ending(a=100.0), ending(a=100.0))
+    assert (winners_mean_reduction_seconds(none), winners_mean_reduction(none)) == (None, None)
 
 
 MOVED = a_run_outcome(
@@ -107,11 +104,8 @@ def reaching(**targets: float | None) -> RunOutcome:
 def test_times_to_a_target_count_from_arrival_and_over_jobs_that_reached_it() -> None:
     assert time_to_target_seconds(reaching(a=150.0, b=250.0, c=None)) == 100.0
     assert time_to_target_seconds(reaching(a=None)) is None
-
-
-def test_the_best_target_is_of_a_job_that_reached_it_twice() -> None:
     pair = a_pair(reaching(a=200.0, b=300.0, c=None), reaching(a=175.0, b=200.0, c=101.0))
-    assert best_target_reduction(pair) == pytest.approx(50.0)
+    assert best_target_reduction(pair) == pytest.approx(50.0), "of a job that reached it twice"
     assert best_target_reduction(a_pair(reaching(a=None), reaching(a=150.0))) is None
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
-from support.past_jobs import Curve, fast, straight
+from support.past_jobs import Curve, fast
 from typer.testing import CliRunner
 
 from replication.flat_runs import (
@@ -16,8 +16,6 @@ from replication.flat_runs import (
     at_any_moment,
     at_the_end,
     calls,
-    formerly,
-    found_ratio,
     main,
     read_runs,
     within_the_plan,
@@ -67,22 +65,10 @@ def test_a_flat_run_is_called_so_by_each_measure_but_not_within_its_plan(folder:
     assert calls([missed], "train_loss", within_the_plan).at == ()
 
 
-def test_the_former_rule_called_a_power_law_flat() -> None:
-    part = np.linspace(0.0, 1.0, 200)
-    losses = np.column_stack((part, 1 + (1 + 100 * part) ** -1.0))
-    assert formerly(losses, [1.0]) is not None
-    assert at_the_end(losses, [1.0]) is None
-
-
 def test_calls_have_an_interval() -> None:
     assert str(Calls(40, ())) == "0 of 40 (0.0%, 0.0% to 8.8%)"
     assert str(Calls(4, (0.25,))) == "1 of 4 (25.0%, 0.6% to 80.6%), from 25% of its time on in the median"
     assert str(Calls(0, ())) == "no run"
-
-
-def test_how_many_made_up_curves_are_found() -> None:
-    assert found_ratio(lambda x: np.maximum(1 - 2 * x, 0.0) + 1, 60, 0.001) == 1.0
-    assert found_ratio(lambda x: np.array([straight(each) for each in x]), 60, 0.001) == 0.0
 
 
 def test_the_command_prints_and_writes_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from replication import marginal_published, marginal_runs
+from replication import marginal_published
 from replication.marginal import NAMES, PAGE, main, rendered
 from replication.marginal_page import section
 from replication.marginal_published import Row
@@ -81,18 +81,22 @@ def test_every_published_setting_is_beside_its_papers_policy() -> None:
 
 
 class TestRuns:
-    def test_figures_are_those_that_the_simulator_gives(self, tmp_path: Path) -> None:
-        setting, seeds = BY_NAME["one-node"], range(1, 4)
-        kept = run(setting, seeds, 1, policies=[MARGINAL])
-        save("one-node", kept, tmp_path)
-        again = load("one-node", tmp_path)
+    def test_figures_are_those_that_the_simulator_gives_and_of_liars_the_worst_job_is_an_honest_one(
+        self, tmp_path: Path
+    ) -> None:
+        setting, seeds = BY_NAME["liars"], range(1, 3)
+        kept = run(setting, seeds, 1, policies=["las"])
+        save("liars", kept, tmp_path)
+        again = load("liars", tmp_path)
         assert again is not None
-        assert (list(again.seeds), again.policies) == ([1, 2, 3], kept.policies)
-        result = simulate(load_scenarios(setting)[0], seeds, 1, policies=[MARGINAL])
+        assert (list(again.seeds), again.policies) == ([1, 2], kept.policies)
+        result = simulate(load_scenarios(setting)[0], seeds, 1, policies=["las"])
         for measure in RATIOS:
-            expected = result.ratio_to_fair()[MARGINAL][measure].mean
-            assert again.of(MARGINAL, measure).mean == pytest.approx(expected, abs=1e-4)
-        assert again.of(MARGINAL, WORST).mean == pytest.approx(result.summary()[MARGINAL][WORST].mean, abs=1e-4)
+            assert again.of("las", measure).mean == pytest.approx(result.ratio_to_fair()["las"][measure].mean, abs=1e-4)
+        for place, figures in enumerate(result.figures["las"]):
+            both = [kept.policies["las"][measure][place] or 0.0 for measure in (WORST, LIARS_WORST)]
+            assert max(both) == pytest.approx(figures.values[WORST], abs=1e-3)
+        assert set(kept.policies["fair"][WORST]) == {1.0}
 
     def test_contention_is_measured_as_cpu_that_did_no_work(self) -> None:
         """Two jobs nearly all of the time, 5 % lost to each."""
@@ -101,30 +105,12 @@ class TestRuns:
         assert 0.02 < (lost["fair"]["cpu_lost_ratio"][0] or 0) < 0.1
         assert lost[FIFO]["cpu_lost_ratio"] == [0.0]  # one job after another
 
-    def test_of_liars_the_worst_job_is_that_of_the_honest_ones(self) -> None:
-        kept = run(BY_NAME["liars"], [1, 2], 1, policies=["las"])
-        result = simulate(load_scenarios(BY_NAME["liars"])[0], [1, 2], 1, policies=["las"])
-        for place, figures in enumerate(result.figures["las"]):
-            both = [kept.policies["las"][measure][place] or 0.0 for measure in (WORST, LIARS_WORST)]
-            assert max(both) == pytest.approx(figures.values[WORST], abs=1e-3)
-        assert set(kept.policies["fair"][WORST]) == {1.0}
-
     def test_a_policy_can_be_run_again_alone_on_the_same_seeds_only(self) -> None:
         before = Kept(["a"], [1, 2], {"fair": {}, "x": {"m": [1.0, 2.0]}, "y": {"m": [1.0, 2.0]}})
         after = before.merged(Kept(["a"], [1, 2], {"fair": {}, "x": {"m": [3.0, 4.0]}}))
         assert after.policies == {"fair": {}, "x": {"m": [3.0, 4.0]}, "y": {"m": [1.0, 2.0]}}
         with pytest.raises(ValueError, match="is of a, seeds 1 to 2, and the new figures are of a, seeds 1 to 3"):
             before.merged(Kept(["a"], [1, 2, 3], {}))
-
-    def test_the_gap_is_taken_run_by_run(self) -> None:
-        kept = Kept(["a"], [1, 2], {"x": {"m": [1.0, None]}, "y": {"m": [0.4, 2.0]}})
-        assert kept.gap("x", "y", "m").mean == pytest.approx(0.6)
-
-    def test_the_command_keeps_one_section_and_leaves_the_page(self, tmp_path: Path) -> None:
-        before = PAGE.stat().st_mtime_ns
-        code, output = command("--section", "plans-too-long", "--seeds", "2", "--out", str(tmp_path))
-        assert (code, [path.name for path in tmp_path.iterdir()]) == (0, ["plans-too-long.json"]), output
-        assert PAGE.stat().st_mtime_ns == before
 
     def test_a_mistake_is_answered_in_one_sentence(self, tmp_path: Path) -> None:
         code, output = command("--section", "nonsense")
@@ -156,14 +142,12 @@ class TestPage:
         cells = self.row(self.shown([0.7, 0.8]))
         assert cells[0] == "0.75 [0.11, 1.39] (+0.10)"
         assert cells[5:] == ["4.5", "–", "–"]
+        assert "Scenario `flowcon-10` with `planRatio: [0.5, 1.5]`; seeds 1 to 2." in self.shown([0.7, 0.8])
 
     def test_a_mean_above_its_aim_is_marked_as_is_a_worst_job_above_fair_sharings_own(self) -> None:
         assert self.row(self.shown([0.76, 0.78]))[0].startswith("*0.77 ")
         assert not self.row(self.shown([0.7, 0.7], [1.15, 1.15]))[4].startswith("*")
         assert self.row(self.shown([0.7, 0.7], [1.16, 1.16]))[4].startswith("*")
-
-    def test_what_replaces_the_scenarios_keys_and_the_seeds_are_named(self) -> None:
-        assert "Scenario `flowcon-10` with `planRatio: [0.5, 1.5]`; seeds 1 to 2." in self.shown([0.7, 0.7])
 
 
 class TestPublished:
@@ -191,7 +175,3 @@ class TestPublished:
         mnist = values[1]
         assert mnist[1] is not None
         assert mnist[1] > 20  # the shortest job of three, which has a plan
-
-
-def test_folders_are_as_documented() -> None:
-    assert marginal_runs.KEPT.name == "marginal_figures"

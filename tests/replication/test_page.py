@@ -28,56 +28,40 @@ def ours(mean: float | None, half: float | None = None, count: int = 24) -> Esti
     return Estimate(mean, mean - half, mean + half, count)
 
 
+OF_JOBS, OF_RANGE = a_claim(9, 5, "jobs"), a_claim((1.0, 5.0))
+IN_WORDS, NO_GAIN = a_claim("a gain"), a_claim(neutral=None)
+
+
 @pytest.mark.parametrize(
-    ("mean", "half", "message"),
+    ("claim", "mean", "half", "message"),
     [
-        (12.0, 3.0, "agrees"),  # 10 lies in [9, 15]
-        (9.1, 0.1, "agrees"),  # within a tenth of 10
-        (5.0, 2.0, "same direction"),
-        (3.0, 4.0, "no effect"),
-        (8.0, 9.0, "no effect"),  # 10 lies in [-1, 17], and so does none
-        (0.3, 0.1, "no effect"),  # a gain, of less than half a per cent
-        (-0.3, 0.1, "no effect"),
-        (-5.0, 2.0, "contradicts"),
-        (20.0, 2.0, "same direction"),
+        (a_claim(), 12.0, 3.0, "agrees"),  # 10 lies in [9, 15]
+        (a_claim(), 9.1, 0.1, "agrees"),  # within a tenth of 10
+        (a_claim(), 5.0, 2.0, "same direction"),
+        (a_claim(), 3.0, 4.0, "no effect"),
+        (a_claim(), 8.0, 9.0, "no effect"),  # 10 lies in [-1, 17], and so does none
+        (a_claim(), 0.3, 0.1, "no effect"),  # a gain, of less than half a per cent
+        (a_claim(), -0.3, 0.1, "no effect"),
+        (a_claim(), -5.0, 2.0, "contradicts"),
+        (a_claim(), 20.0, 2.0, "same direction"),
+        *((OF_JOBS, mean, 0.2, said) for mean, said in (
+            (5.1, "no effect"), (5.3, "same direction"), (4.7, "contradicts"), (9.0, "agrees"))),
+        (NO_GAIN, 11.0, 0.1, "agrees"),
+        (NO_GAIN, 20.0, 1.0, "differs"),
+        *((OF_RANGE, mean, 0.2, said) for mean, said in (
+            (0.9, "agrees"), (3.0, "agrees"), (5.1, "agrees"), (8.0, "same direction"), (-3.0, "contradicts"))),
+        *((IN_WORDS, mean, 1.0, said) for mean, said in (
+            (4.0, "same direction"), (0.6, "no effect"), (-4.0, "contradicts"))),
+        (a_claim(None), 10.0, 1.0, ""),
+        (a_claim(), None, None, ""),
+        *((a_claim(), mean, None, said) for mean, said in (
+            (10.0, "agrees"), (4.0, "same direction"), (-4.0, "contradicts"))),  # a single seed
     ],
-)
-def test_a_gain_is_judged_by_its_interval(mean: float, half: float, message: Verdict) -> None:
-    assert verdict(a_claim(), ours(mean, half)) == message
-
-
-def test_jobs_faster_are_judged_by_half_of_them() -> None:
-    claim = a_claim(printed=9, neutral=5, unit="jobs")
-    assert [verdict(claim, ours(mean, 0.2)) for mean in (5.1, 5.3, 4.7, 9.0)] == [
-        "no effect", "same direction", "contradicts", "agrees",
-    ]  # fmt: skip
-
-
-def test_what_is_no_gain_agrees_or_differs() -> None:
-    claim = a_claim(neutral=None)
-    assert (verdict(claim, ours(11.0, 0.1)), verdict(claim, ours(20.0, 1.0))) == ("agrees", "differs")
-
-
-def test_a_printed_range_is_met_by_any_part_of_it() -> None:
-    claim = a_claim(printed=(1.0, 5.0))
-    reported = [verdict(claim, ours(mean, 0.2)) for mean in (0.9, 3.0, 5.1, 8.0, -3.0)]
-    assert reported == ["agrees", "agrees", "agrees", "same direction", "contradicts"]
-
-
-def test_a_gain_in_words_alone_is_judged_by_its_direction() -> None:
-    claim = a_claim(printed="a gain")
-    assert [verdict(claim, ours(mean, 1.0)) for mean in (4.0, 0.6, -4.0)] == [
-        "same direction", "no effect", "contradicts",
-    ]  # fmt: skip
-
-
-def test_nothing_is_said_where_nothing_is_printed_or_known() -> None:
-    assert verdict(a_claim(printed=None), ours(10.0, 1.0)) == ""
-    assert verdict(a_claim(), ours(None)) == ""
-
-
-def test_a_single_seed_is_judged_by_its_value() -> None:
-    assert [verdict(a_claim(), ours(mean)) for mean in (10.0, 4.0, -4.0)] == ["agrees", "same direction", "contradicts"]
+)  # fmt: skip
+def test_a_figure_is_judged_by_its_interval(
+    claim: Claim, mean: float | None, half: float | None, message: Verdict
+) -> None:
+    assert verdict(claim, ours(mean, half)) == message
 
 
 @pytest.mark.parametrize(

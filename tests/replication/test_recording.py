@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +17,8 @@ from typer.testing import CliRunner
 from replication.recording import trainings
 from replication.recording.__main__ import DIGITS, PAIRED, Cores, each, main
 from replication.recording.catalogue import PAIRS, STEPS
-from replication.recording.data import TAGS, WORDS, Sequences, batches, digits, ramps, sentences, waves
-from replication.recording.training import record, scraped, text_of
+from replication.recording.data import TAGS, WORDS, Sequences, digits, ramps, sentences, waves
+from replication.recording.training import record, text_of
 from slopewise.simulator.scenario.recorded_losses import recorded_loss, shipped
 
 
@@ -51,27 +50,12 @@ def test_a_scrape_after_each_kept_step_is_what_is_recorded(tmp_path: Path) -> No
     assert (curve.first, curve.best, curve.xs) == (4.0, 0.5, (0.25, 0.5, 0.75, 1.0))
 
 
-def test_about_300_steps_of_a_long_training_are_kept_with_the_first_and_the_last() -> None:
-    kept = [x for x, _, _ in record(Halving(), "halving", 1000).points]
-    assert len(kept) == 251
-    assert (kept[0], kept[-1]) == (0.001, 1.0)
-
-
-def test_a_scrape_of_nothing_is_an_error() -> None:
-    with pytest.raises(OSError, match="refused"):
-        scraped(1)
-
-
 class TestTheData:
     def test_digits_are_images_of_28_pixels_a_side(self) -> None:
         images, labels = digits(DIGITS)
         assert (images.shape, labels.shape) == ((1797, 28, 28), (1797,))
         assert (float(images.min()), float(images.max())) == (0.0, 1.0)
         assert not images[:, :2].any()
-
-    def test_waves_go_on_after_their_last_value(self) -> None:
-        inputs, targets = waves(1, rows=100)
-        assert (inputs.shape, targets.shape) == ((100, 40, 1), (100, 1))
 
     def test_ramps_of_class_0_rise_until_they_end(self) -> None:
         inputs, labels = ramps(1, rows=100)
@@ -91,12 +75,6 @@ class TestTheData:
         one, again, other = make(1), make(1), make(2)
         assert (one.inputs == again.inputs).all()
         assert (one.inputs != other.inputs).any()
-
-    def test_an_epoch_has_each_row_at_most_once_and_the_next_one_another_order(self) -> None:
-        rows = batches(1, 10, 3)
-        first, second = (np.concatenate(list(islice(rows, 3))) for _ in range(2))
-        assert len(set(first)) == len(set(second)) == 9
-        assert list(first) != list(second)
 
 
 def test_no_core_is_lent_twice_at_a_time() -> None:

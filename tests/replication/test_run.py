@@ -8,8 +8,6 @@ import pytest
 
 from replication.claims import Candidate, Claim, Setting, Variant, jct_mean_seconds, of_base, reduction
 from replication.run import SETTINGS, Runs, run_settings, values_of, values_of_seed, variants_of, with_variant
-from slopewise.simulator.scenario.builtin_models import RECORDED
-from slopewise.simulator.scenario.recorded_losses import recorded_loss
 from slopewise.simulator.world.model import RunOutcome
 
 SMALL = "flowcon-fixed"
@@ -30,30 +28,25 @@ def test_figures_do_not_depend_on_the_number_of_workers() -> None:
     assert alone[0].seeds == 2
 
 
-def test_every_claim_has_a_figure_under_every_reading_and_the_baseline_under_one() -> None:
+def test_every_claim_has_a_figure_and_the_fixed_run_under_the_baseline_is_the_printed_one() -> None:
+    """The works were solved for it: this holds the scenario, the world and the figures together."""
     setting, values = SETTINGS[SMALL], values_of_seed(SMALL, 1)
     assert values.keys() == {
         (place, variant.name) for place, claim in enumerate(setting.claims) for variant in variants_of(claim, setting)
     }
     assert all(value is not None for value in values.values())
-
-
-def test_the_fixed_run_under_the_baseline_is_the_printed_one() -> None:
-    """The works were solved for it: this holds the scenario, the world and the figures together."""
     reported = {
-        claim.what: value
-        for place, claim in enumerate(SETTINGS[SMALL].claims)
-        if claim.candidate is None and (value := values_of_seed(SMALL, 1)[place, SETTINGS[SMALL].variants[0].name])
+        claim.what: values[place, setting.variants[0].name]
+        for place, claim in enumerate(setting.claims)
+        if claim.candidate is None
     }
-    assert reported == pytest.approx(
-        {
-            "makespan, NA": 394.0,
-            "MNIST-TF's completion, NA": 84.7,
-            "two jobs or more overlap, NA": 240.5,
-            "three jobs overlap, NA": 84.7,
-        },
-        abs=0.1,
-    )
+    printed = {
+        "makespan, NA": 394.0,
+        "MNIST-TF's completion, NA": 84.7,
+        "two jobs or more overlap, NA": 240.5,
+        "three jobs overlap, NA": 84.7,
+    }
+    assert {what: reported[what] for what in printed} == pytest.approx(printed, abs=0.1)
 
 
 def test_a_reading_is_laid_over_the_parameters_of_a_candidate() -> None:
@@ -67,12 +60,6 @@ def test_a_column_may_have_an_interval_and_a_world_of_its_own() -> None:
     slow = with_variant(Candidate("flowcon", {}, 30.0), Variant("v", interval_seconds=60.0))
     assert slow.interval_seconds == 60.0
     assert Runs(SMALL, 1, {"contentionRatio": 0.2}).instance.physics.contention_ratio == 0.2
-
-
-def test_a_column_may_measure_growth_in_another_way() -> None:
-    flowcon, first = Candidate("flowcon", {"alpha": 0.05}), {"evaluation": {"normaliser": "first"}, "scrapeSeconds": 1}
-    as_shipped, as_printed = (Runs(SMALL, 1, spec).of(flowcon) for spec in ({}, first))
-    assert [job.finished_seconds for job in as_shipped.jobs] != [job.finished_seconds for job in as_printed.jobs]
 
 
 def test_a_figure_of_the_baseline_stands_again_where_the_world_is_another() -> None:
@@ -91,31 +78,16 @@ def test_both_default_schedulers_have_figures_of_the_baseline_and_of_the_policy(
     assert (values[1, least_used], values[1, fewest_jobs]) == (0.0, 0.0)
 
 
-class TestRuns:
-    def test_a_candidate_is_run_once_a_seed(self) -> None:
-        runs = Runs(SMALL, 1)
-        assert runs.of(Candidate("fair")) is runs.of(Candidate("fair"))
-
-    def test_with_recorded_losses_only_what_the_jobs_report_differs(self) -> None:
-        runs, recorded = Runs(SMALL, 1), Runs(SMALL, 1, {"recordedLosses": "train"})
-        for job, other in zip(runs.instance.jobs, recorded.instance.jobs, strict=True):
-            assert other == replace(
-                job, curve=other.curve, loss_first=other.loss_first, loss_best=other.loss_best, noise=0.0
-            )
-            assert other.curve == recorded_loss(RECORDED[job.model], "train")
-        assert (
-            recorded.of(Candidate("fair")).jobs[0].finished_seconds
-            == runs.of(Candidate("fair")).jobs[0].finished_seconds
-        )
-
-    def test_candidates_that_differ_in_anything_have_runs_of_their_own(self) -> None:
-        runs = Runs(SMALL, 1)
-        candidates = [
-            Candidate("flowcon", {"alpha": 0.05}),
-            Candidate("flowcon", {"alpha": 0.4}),
-            Candidate("flowcon", {"alpha": 0.05}, 30.0),
-            Candidate("flowcon", {"alpha": 0.05}, control="limits"),
-        ]
-        outcomes: list[RunOutcome] = [runs.of(candidate) for candidate in candidates]
-        assert len({outcome.policy for outcome in outcomes}) == len(candidates)
-        assert len({outcome.jobs for outcome in outcomes}) == len(candidates)
+def test_candidates_that_differ_in_anything_have_runs_of_their_own_and_others_share_one() -> None:
+    runs = Runs(SMALL, 1)
+    assert runs.of(Candidate("fair")) is runs.of(Candidate("fair"))
+    candidates = [
+        Candidate("flowcon", {"alpha": 0.05}),
+        Candidate("flowcon", {"alpha": 0.4}),
+        Candidate("flowcon", {"alpha": 0.05}, 30.0),
+        Candidate("flowcon", {"alpha": 0.05}, control="limits"),
+    ]
+    outcomes: list[RunOutcome] = [runs.of(candidate) for candidate in candidates]
+    other = Runs(SMALL, 1, {"evaluation": {"normaliser": "first"}, "scrapeSeconds": 1}).of(candidates[0])
+    assert len({outcome.policy for outcome in outcomes}) == len(candidates)
+    assert len({outcome.jobs for outcome in (*outcomes, other)}) == len(candidates) + 1

@@ -8,7 +8,7 @@ import pytest
 
 from replication.claims import NOT_PRINTED, Setting
 from replication.page import anchor
-from replication.plots import GANTT_SETTING, SWEEPS, Sweep, points_of
+from replication.plots import SWEEPS, Sweep, points_of
 from replication.run import SETTINGS, with_variant
 from replication.settings_causes import SETTINGS as CAUSES
 from replication.settings_causes import again
@@ -27,40 +27,18 @@ def test_names_and_anchors_are_unique() -> None:
 
 
 @every_setting
-def test_every_setting_names_a_shipped_scenario(setting: Setting) -> None:
+def test_a_setting_is_of_a_shipped_scenario_of_policies_that_know_its_parameters_and_of_worlds_that_can_be_drawn(
+    setting: Setting,
+) -> None:
     assert setting.scenario in shipped()
-
-
-@every_setting
-def test_every_candidate_is_a_policy_with_parameters_that_it_knows(setting: Setting) -> None:
-    candidates = [setting.baseline, *(claim.candidate for claim in setting.claims if claim.candidate is not None)]
-    for candidate in candidates:
+    for claim_of in [setting.baseline, *(claim.candidate for claim in setting.claims if claim.candidate is not None)]:
         for variant in setting.variants:
-            ours = candidate if candidate is setting.baseline else with_variant(candidate, variant)
+            ours = claim_of if claim_of is setting.baseline else with_variant(claim_of, variant)
             choice = PolicyChoice(name=ours.policy, parameters=dict(ours.parameters))
             assert policy_parameters(choice, where=setting.name)
             assert ours.interval_seconds >= 1
-
-
-@every_setting
-def test_no_figure_of_a_setting_stands_twice(setting: Setting) -> None:
-    assert {what for what, times in Counter(claim.what for claim in setting.claims).items() if times > 1} == set()
-
-
-@every_setting
-def test_what_is_judged_is_printed_and_what_is_printed_names_its_unit(setting: Setting) -> None:
-    for claim in setting.claims:
-        if claim.printed_value == "a gain":
-            assert claim.printed != NOT_PRINTED[0]
-            assert claim.neutral is not None
-        elif claim.printed_value is not None:
-            assert any(letter.isdigit() for letter in claim.printed) or claim.printed == "all"
-            assert claim.unit == "jobs" or claim.unit in claim.printed
-
-
-@every_setting
-def test_a_table_that_counts_jobs_names_as_many_as_there_are(setting: Setting) -> None:
-    jobs = len(draw(load_scenario(setting.scenario), 1).jobs)
+    worlds = {repr(variant.scenario): variant.scenario for variant in setting.variants}
+    (jobs,) = {len(draw(load_scenario(setting.scenario, spec), 1).jobs) for spec in worlds.values()}
     for claim in setting.claims:
         if " of " in claim.what and claim.unit == "jobs":
             assert f" of {jobs}" in claim.what
@@ -68,9 +46,15 @@ def test_a_table_that_counts_jobs_names_as_many_as_there_are(setting: Setting) -
 
 
 @every_setting
-def test_the_world_of_every_column_can_be_drawn(setting: Setting) -> None:
-    jobs = [len(draw(load_scenario(setting.scenario, variant.scenario), 1).jobs) for variant in setting.variants]
-    assert set(jobs) == {jobs[0]}
+def test_what_is_judged_is_printed_once_and_what_is_printed_names_its_unit(setting: Setting) -> None:
+    assert {what for what, times in Counter(claim.what for claim in setting.claims).items() if times > 1} == set()
+    for claim in setting.claims:
+        if claim.printed_value == "a gain":
+            assert claim.printed != NOT_PRINTED[0]
+            assert claim.neutral is not None
+        elif claim.printed_value is not None:
+            assert any(letter.isdigit() for letter in claim.printed) or claim.printed == "all"
+            assert claim.unit == "jobs" or claim.unit in claim.printed
 
 
 def test_a_row_that_a_cause_is_tried_on_must_exist() -> None:
@@ -100,7 +84,3 @@ SWEPT = {
 @pytest.mark.parametrize("sweep", SWEEPS, ids=lambda sweep: sweep.file)
 def test_a_picture_of_a_sweep_has_every_printed_point_once(sweep: Sweep) -> None:
     assert [x for x, _, _ in points_of(SETTINGS[sweep.setting], sweep)] == pytest.approx(SWEPT[sweep.file])
-
-
-def test_the_gantt_chart_is_of_a_setting_that_there_is() -> None:
-    assert GANTT_SETTING in SETTINGS

@@ -30,12 +30,6 @@ def test_from_the_newcomers_first_loss_on_vae_has_a_quarter_beside_three_quarter
     assert shares == pytest.approx([25.0, 75.0], abs=0.1)
 
 
-def test_the_shipped_default_does_that_later() -> None:
-    run = Runs(FIXED.scenario, 1, trace=True).of(Candidate("flowcon", {"alpha": 0.05}, 20.0))
-    assert cpu_percent(run, "vae", 50.5, 60.0) == pytest.approx(50.0, abs=0.1)
-    assert cpu_percent(run, "vae", 60.5, 80.0) == pytest.approx(25.0, abs=0.1)
-
-
 def test_cpu_between_two_times_is_the_mean_of_its_rates() -> None:
     rates = ((10.0, 0.5), (20.0, 1.0), (30.0, 0.0))
     events = [TraceEvent(at, "cpu", "a", "n1", {"cores": cores, "speed": cores}) for at, cores in rates]

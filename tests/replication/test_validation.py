@@ -24,19 +24,12 @@ def alone(name: str, jct: float, cpu: float, arrive: float = 0.0) -> dict[str, A
     return {"name": name, "arrive_seconds": arrive, "jct_seconds": jct, "cpu_seconds": cpu, "loss": FALLING}
 
 
-def test_a_job_that_stays_alone_takes_as_long_as_it_did_alone() -> None:
-    reported = predicted(measured(2.0, alone("a", 30.0, 29.0)))
-    assert reported == {name: {"a": pytest.approx(30.0, abs=0.01)} for name in POLICIES}
-
-
-def test_two_jobs_with_a_core_each_lose_only_what_contention_takes() -> None:
-    reported = predicted(measured(2.0, alone("a", 30.0, 29.0), alone("b", 30.0, 29.0)))
-    assert reported["fair"] == pytest.approx({"a": 29.0 / 0.99 + 1.0, "b": 29.0 / 0.99 + 1.0}, abs=0.01)
-
-
-def test_two_jobs_on_one_core_take_twice_as_long_and_their_idle_time_once() -> None:
-    reported = predicted(measured(1.0, alone("a", 30.0, 29.0), alone("b", 30.0, 29.0)))
-    assert reported["fair"] == pytest.approx({"a": 2 * 29.0 / 0.99 + 1.0, "b": 2 * 29.0 / 0.99 + 1.0}, abs=0.01)
+def test_jobs_take_as_long_as_alone_with_a_core_each_but_for_contention_and_twice_as_long_on_one_core() -> None:
+    a, b = alone("a", 30.0, 29.0), alone("b", 30.0, 29.0)
+    assert predicted(measured(2.0, a)) == {name: {"a": pytest.approx(30.0, abs=0.01)} for name in POLICIES}
+    for cores, times in ((2.0, 1), (1.0, 2)):
+        expected = times * 29.0 / 0.99 + 1.0  # its idle time is there once
+        assert predicted(measured(cores, a, b))["fair"] == pytest.approx({"a": expected, "b": expected}, abs=0.01)
 
 
 def test_a_job_that_waits_for_its_data_leaves_its_core_to_others() -> None:
@@ -62,7 +55,4 @@ def test_the_section_sets_each_simulated_time_beside_the_real_one(tmp_path: Path
     (means,) = [[cell.strip() for cell in line.split("|")] for line in lines if "mean error" in line]
     assert means == ["", "**mean error**", "", "", "0.0%", "", "", "25.0%", ""]
     assert "Mean error over both: 12.5%; the aim is at most 10 %." in lines
-
-
-def test_the_section_says_so_when_nothing_was_measured(tmp_path: Path) -> None:
     assert "Nothing was measured yet" in section(tmp_path / "missing.json")

@@ -17,10 +17,8 @@ from replication.which_policy import (
     WANTS,
     Want,
     first_seed,
-    kept_of,
     page,
     real_figures,
-    run_scenario,
     scenarios_of,
 )
 from slopewise.policies import names
@@ -57,11 +55,6 @@ def test_figures_are_those_that_the_command_gives(scenario: str, policies: Seque
     for policy, figures in first_seed(scenario, policies).items():
         kept = FIGURES[scenario]["firstSeed"][policy]
         assert kept == pytest.approx(figures, rel=1e-3), f"{policy}: {AGAIN}"
-
-
-def test_the_kept_figures_of_one_scenario_are_those_of_all_its_seeds() -> None:
-    policies = scenarios_of(WANTS)["qoe-scarce"]
-    assert kept_of(run_scenario("qoe-scarce", policies, 1), policies)["policies"] == FIGURES["qoe-scarce"]["policies"]
 
 
 def test_the_page_is_written_from_the_kept_figures() -> None:

@@ -112,6 +112,18 @@ class Objects:
         """What was resized is in effect, and reported so, a moment after the answer."""
         self._objects: dict[Address, Json] = {}
 
+    def saved(self) -> dict[Address, Json]:
+        """A copy of all objects, which another one may begin with."""
+        with self.changed:
+            return copy.deepcopy(self._objects)
+
+    def begin_with(self, saved: Mapping[Address, Json]) -> None:
+        """These objects in the place of all others, and no history."""
+        with self.changed:
+            self._objects = copy.deepcopy(dict(saved))
+            self.version = max(int(obj["metadata"]["resourceVersion"]) for obj in saved.values())
+            self.forget()
+
     def get(self, at: Address) -> Json:
         with self.changed:
             obj = self._objects.get(Address(at.group, at.resource, at.namespace, at.name))

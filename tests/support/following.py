@@ -1,10 +1,12 @@
-"""What the tests of the log reader share: a reporter that keeps what it is given, and lines fed to a tracker."""
+"""What the tests of the log reader share: a reporter that keeps what it is given, lines fed to it, files that grow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
-from slopewise_exporter.logs import LineParser, Tracker
+from slopewise_exporter.logs import Found, LineParser, Tracker
 
 
 class Kept:
@@ -42,6 +44,11 @@ class Kept:
         self.ended = "failed" if failed else "finished"
 
 
+def found_in(line: str, **names: list[str]) -> dict[str, Any]:
+    """What a line says, by the fields of `Found`."""
+    return (LineParser(names=names).parse(line) or Found()).said
+
+
 def read(lines: Iterable[str], parser: LineParser | None = None) -> Kept:
     """What a training with these lines has reported."""
     kept = Kept()
@@ -52,3 +59,8 @@ def read(lines: Iterable[str], parser: LineParser | None = None) -> Kept:
         if found is not None:
             tracker.take(found)
     return kept
+
+
+def append(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.instances import a_sim_job, a_sim_node, an_instance
 
 from slopewise.config.pass_settings import pass_settings, policy_of, reads_points
 from slopewise.config.training_policy import TrainingPolicy, as_json
@@ -33,6 +34,20 @@ def a_document(policy: str, interval_seconds: float = 20.0, **spec: Any) -> Trai
             | spec,
         }
     )
+
+
+def three_jobs() -> Instance:
+    """One that ends early, one with a plan, and one that arrives later."""
+    jobs = [a_sim_job("short", 60.0), a_sim_job("long", 300.0, steps_planned=1000), a_sim_job("late", 200.0, 60.0)]
+    return an_instance(jobs, [a_sim_node()], seed=5)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run's decision record, and the reports of its passes."""
+
+    path: Path
+    reports: list[PassReport]
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import subprocess
 from functools import cache
@@ -21,7 +22,8 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the resource definiti
 
 def render(folder: Path) -> Documents:
     """All objects of a kustomization; skipped where no kubectl renders it."""
-    return _parsed(_rendered(folder))
+    documents: Documents = pickle.loads(_rendered(folder))
+    return documents
 
 
 def render_mine(folder: Path, overlay: str, **customisation: Any) -> Documents:
@@ -43,13 +45,23 @@ def only(documents: Documents, kind: str, name: str = "") -> dict[str, Any]:
     return found[0]
 
 
+def mounted(documents: Documents, name: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The container of the Deployment, its mount of this name, and the volume."""
+    pod = only(documents, "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    (mount,) = [each for each in container["volumeMounts"] if each["name"] == name]
+    (volume,) = [each for each in pod["volumes"] if each["name"] == name]
+    return container, mount, volume
+
+
 def _parsed(text: str) -> Documents:
     return list(yaml.load_all(text, _LOADER))
 
 
 @cache
-def _rendered(folder: Path) -> str:
-    return _kustomize(folder)
+def _rendered(folder: Path) -> bytes:
+    """Pickled, since parsing takes far longer, and a test may change what it gets."""
+    return pickle.dumps(_parsed(_kustomize(folder)))
 
 
 def _kustomize(folder: Path) -> str:

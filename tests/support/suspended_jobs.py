@@ -40,6 +40,15 @@ NODES = "/api/v1/nodes"
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
 NAME = "train"
 UID = "uid-of-train"
+_SSD = {"key": "disk", "operator": "In", "values": ["ssd"]}
+WISH: Json = {
+    "podAntiAffinity": {"x": []},
+    "nodeAffinity": {
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {"matchExpressions": [_SSD]}}],
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [_SSD]}]},
+    },
+}
+"""What an owner may have written."""
 
 Parsed = TypeVar("Parsed")
 
@@ -341,15 +350,13 @@ class CrashError(BaseException):
 
 
 class Killed:
-    """An API whose process is killed at its `nth` write, before or after that has arrived."""
+    """An API whose process is killed once its `nth` write has arrived."""
 
-    def __init__(self, api: Api, nth: int, *, after: bool) -> None:
-        self._api, self._left, self._after = api, nth, after
+    def __init__(self, api: Api, nth: int) -> None:
+        self._api, self._left = api, nth
 
     def patch(self, path: str, body: Any, content_type: str, params: Any = None) -> Json:
         self._left -= 1
-        if self._left == 0 and not self._after:
-            raise CrashError
         answer = self._api.patch(path, body, content_type, params)
         if self._left == 0:
             raise CrashError

@@ -10,7 +10,13 @@ from testbed.identities import ADMINISTRATOR, PROMETHEUS, Identities
 from testbed.settings import API_ADDRESS, NODES, Settings
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    folder = tmp_path_factory.mktemp("identities")
+    return Settings(run_folder=folder / "run", cache_folder=folder / "cache")
+
+
+@pytest.fixture(scope="module")
 def identities(settings: Settings) -> Identities:
     made = Identities(settings)
     made.make()

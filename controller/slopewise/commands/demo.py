@@ -22,7 +22,6 @@ from slopewise.commands.options import (
     complete_runnable_policy,
     refuse,
 )
-from slopewise.extras import require
 from slopewise.signals import orderly_stop
 
 if TYPE_CHECKING:
@@ -96,7 +95,6 @@ def demo(
         refuse(call, ("--scale",), "is for the built-in jobs; leave it or --jobs out")
     if policy_file is not None:
         refuse(call, ("--compare",), f"and --policy-file contradict each other; write it into {policy_file}")
-    require("pandas", "demo", "slopewise demo needs pandas")
     from slopewise.demo.command import DemoOptions, run_demo  # heavy imports only where they are needed
 
     options = DemoOptions(

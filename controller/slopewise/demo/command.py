@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from slopewise.adapters.local.crashed_runs import refuse_running
-from slopewise.adapters.local.nodes import LocalNode, split_machine
+from slopewise.adapters.local.nodes import split_machine
 from slopewise.composition import composed_name, parts_of
 from slopewise.config.jobs_file import JobSpec, identity_of, load_jobs, shown
 from slopewise.config.pass_settings import runnable_name, with_interval
@@ -29,7 +29,7 @@ from slopewise.config.training_policy import (
 )
 from slopewise.demo.report.results import DemoResult, RunResult
 from slopewise.demo.requirements import Surroundings, refuse_idle_policies, refuse_migration, refuse_mode
-from slopewise.demo.runner import run_policy, with_times_to_quality_over
+from slopewise.demo.runner import run_policy, with_times_to_quality
 from slopewise.demo.workloads import (
     WorkloadName,
     build_workload,
@@ -103,19 +103,22 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
     base = _base(options)
     names = run_names(options, base)
     asked = names[1:] or names
-    nodes = split_machine(options.nodes or fitting_nodes(asked, len(split_machine()[0].cpus)))
+    machine_cores = len(split_machine()[0].cpus)
+    nodes = split_machine(options.nodes or fitting_nodes(asked, machine_cores))
+    cores = sum(each.node.cpu_cores for each in nodes)
     if options.report is not None:
         require("jinja2", "report", "--report needs jinja2")
         check_writable(options.report)
-    _quiet_logs()
+    configure_logging(level=logging.ERROR)  # the table shows what the log lines would
     interval = (base.spec.behaviour.interval_seconds if base else options.interval_seconds) or DEMO_INTERVAL_SECONDS
-    jobs = _jobs(options, asked, sum(each.node.cpu_cores for each in nodes), announce)
-    threads = options.jobs_file is None and _workload(options, asked) == "threads"
-    if threads and len(nodes) > 1:
+    jobs, workload = _jobs(options, asked, cores, announce)
+    if workload == "threads" and len(nodes) > 1:
         raise UsageError(
             "--workload threads compares threads on one node; leave out --nodes and policies that place jobs."
         )
-    refuse_idle_policies(names[1:], _surroundings(options, asked, jobs, nodes, interval))
+    longest = None if workload is None else longest_seconds(workload, options.scale, jobs, cores)
+    surroundings = Surroundings(jobs, len(nodes), machine_cores, interval, longest, options.jobs_file)
+    refuse_idle_policies(names[1:], surroundings)
     calm_garbage_collector()
     identity = identity_of(options.jobs_file, jobs) if options.jobs_file else None
     with Workshop(actuator=options.actuator, announce=announce, jobs_identity=identity) as workshop:
@@ -124,24 +127,23 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
         control = options.control or workshop.best_control
         written = None if base is None else workshop.controlled(base)
         documents = {name: document(name, control, options, written) for name in names}
-        if threads:
+        if workload == "threads":
             documents = {DEFAULT_THREADS: documents[BASELINE], **documents}
         announce(f"CPU is given by {workshop.limiter.description}; Prometheus {workshop.binaries.version}.")
         if len(nodes) > 1:
             announce(f"{len(nodes)} nodes, each with cores of its own; a policy says where a job starts.")
-        ours = options.jobs_file is None
-        if ours:
+        if workload is not None:
             _warm_up()
         announce("Each run begins once Prometheus scrapes, about 5 s after its start.")
 
         def make(name: str, namespace: str) -> RunResult:
-            theirs = with_threads(jobs, "off" if name == DEFAULT_THREADS else "follow") if threads else jobs
+            setting = "off" if name == DEFAULT_THREADS else "follow"
             with Screen(console) as screen:
                 run = run_policy(
                     workshop,
                     documents[name],
-                    theirs,
-                    ours=ours,
+                    with_threads(jobs, setting) if workload == "threads" else jobs,
+                    ours=workload is not None,
                     nodes=len(nodes),
                     show=screen.show,
                     namespace=namespace,
@@ -149,7 +151,8 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
             return replace(run, policy=name)
 
         rounds, stopped = run_rounds(list(documents), options.repeat, make, announce)
-        first, *others = with_times_to_quality_over(rounds)
+        every = iter(with_times_to_quality([run for of_round in rounds for run in of_round]))
+        first, *others = [[next(every) for _ in of_round] for of_round in rounds]
         result = DemoResult(
             first,
             prometheus_version=workshop.binaries.version,
@@ -157,7 +160,7 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
             node_cores=first[0].node_cores,
             interval_seconds=interval,
             nodes=len(nodes),
-            workload=_workload(options, asked) if ours else "own",
+            workload=workload or "own",
             repeats=others,
             rounds_asked=options.repeat,
             stopped=stopped,
@@ -195,15 +198,6 @@ def run_rounds(
     return rounds, None
 
 
-def _surroundings(
-    options: DemoOptions, asked: Sequence[str], jobs: Sequence[JobSpec], nodes: Sequence[LocalNode], interval: float
-) -> Surroundings:
-    cores = sum(each.node.cpu_cores for each in nodes)
-    longest = None if options.jobs_file else longest_seconds(_workload(options, asked), options.scale, jobs, cores)
-    machine_cores = len(split_machine()[0].cpus)
-    return Surroundings(jobs, len(nodes), machine_cores, interval, longest, options.jobs_file)
-
-
 def _base(options: DemoOptions) -> TrainingPolicy | None:
     """The user's policy document; UsageError when flags contradict it, or when it would change nothing."""
     if options.policy_file is None:
@@ -230,20 +224,18 @@ def _warm_up() -> None:
     subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
 
 
-def _jobs(options: DemoOptions, asked: Sequence[str], cores: float, announce: Callable[[str], None]) -> list[JobSpec]:
-    """The user's jobs, or the built-in list that fits; UsageError when both were chosen."""
+def _jobs(
+    options: DemoOptions, asked: Sequence[str], cores: float, announce: Callable[[str], None]
+) -> tuple[list[JobSpec], WorkloadName | None]:
+    """The user's jobs, or the built-in list that fits and its name; UsageError when both were chosen."""
     if options.jobs_file is not None:
         if options.workload is not None:
             raise UsageError("--workload and --jobs contradict each other; leave one of them out.")
-        return load_jobs(options.jobs_file)
-    workload = _workload(options, asked)
+        return load_jobs(options.jobs_file), None
+    workload = options.workload or fitting_workload(asked)
     if options.workload is None and (reason := reason_for(asked, workload)):
         announce(reason)
-    return build_workload(workload, options.scale, cores)
-
-
-def _workload(options: DemoOptions, asked: Sequence[str]) -> WorkloadName:
-    return options.workload or fitting_workload(asked)
+    return build_workload(workload, options.scale, cores), workload
 
 
 def run_names(options: DemoOptions, base: TrainingPolicy | None) -> list[str]:
@@ -281,8 +273,3 @@ def document(name: str, control: CpuControl, options: DemoOptions, base: Trainin
         "migration": DEMO_MIGRATION,
     }
     return TrainingPolicy.model_validate({"metadata": {"name": f"demo-{name}"}, "spec": spec})
-
-
-def _quiet_logs() -> None:
-    """The table shows what the log lines would; only trouble is worth a line beside it."""
-    configure_logging(level=logging.ERROR)

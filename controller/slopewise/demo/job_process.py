@@ -1,4 +1,4 @@
-"""Entry code of the demo's job processes: one thread, argument errors, exit codes.
+"""What the demo's job processes have in common: one thread, and exit codes.
 
 `trainings/__main__.py` and `serving/__main__.py` are such processes; `supervisor.py` starts them as it starts a
 user's commands, and they know nothing of the controller.
@@ -6,47 +6,14 @@ user's commands, and they know nothing of the controller.
 
 from __future__ import annotations
 
-import argparse
-import math
 import os
 import sys
 from collections.abc import Callable
-from typing import NoReturn
 
-from slopewise.errors import SlopewiseError, UsageError
+from slopewise.errors import SlopewiseError
 
 _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-
-
-class Parser(argparse.ArgumentParser):
-    """Raises `UsageError` for a wrong argument, instead of printing the usage and exiting."""
-
-    def error(self, message: str) -> NoReturn:
-        """One sentence."""
-        raise UsageError(f"{message}; --help shows what can be given.")
-
-
-def number_above_0(text: str) -> float:
-    """Of an argument; `ArgumentTypeError` for any other text."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return number
-
-
-def whole_number(least: int) -> Callable[[str], int]:
-    """Reads an argument; `ArgumentTypeError` for any other text."""
-
-    def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
-        return int(text)
-
-    return parse
 
 
 def use_one_thread() -> None:

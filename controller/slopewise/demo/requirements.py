@@ -91,30 +91,25 @@ def _no_job_may_move(given: Surroundings) -> str | None:
     )
 
 
-def _no_deadline(given: Surroundings) -> str | None:
-    if any(job.deadline_seconds is not None for job in given.jobs):
-        return None
-    return _without("a deadline", "deadlineSeconds", "deadlines", given)
+def _without(what: str, key: str, workload: WorkloadName, has: Callable[[JobSpec], bool]) -> _Check:
+    def check(given: Surroundings) -> str | None:
+        if any(map(has, given.jobs)):
+            return None
+        if given.jobs_file is not None:
+            return f"no job has {what}; write `{key}` beside those that do, {given.where}"
+        return f"none of these jobs has {what}; add --workload {workload} ({DESCRIPTIONS[workload]})"
+
+    return check
 
 
-def _no_objective(given: Surroundings) -> str | None:
-    if any(job.objectives.qoe_seconds is not None for job in given.jobs):
-        return None
-    return _without("an objective", "qoeSeconds", "served", given)
-
-
-def _no_target(given: Surroundings) -> str | None:
-    if any(
-        job.objectives.target_level is not None or job.objectives.deliverable_level is not None for job in given.jobs
-    ):
-        return None
-    return _without("a target", "targetLoss", "targets", given)
-
-
-def _without(what: str, key: str, workload: WorkloadName, given: Surroundings) -> str:
-    if given.jobs_file is not None:
-        return f"no job has {what}; write `{key}` beside those that do, {given.where}"
-    return f"none of these jobs has {what}; add --workload {workload} ({DESCRIPTIONS[workload]})"
+_NO_DEADLINE = _without("a deadline", "deadlineSeconds", "deadlines", lambda job: job.deadline_seconds is not None)
+_NO_OBJECTIVE = _without("an objective", "qoeSeconds", "served", lambda job: job.objectives.qoe_seconds is not None)
+_NO_TARGET = _without(
+    "a target",
+    "targetLoss",
+    "targets",
+    lambda job: (job.objectives.target_level, job.objectives.deliverable_level) != (None, None),
+)
 
 
 def _too_short(given: Surroundings) -> str | None:
@@ -140,8 +135,8 @@ _CHECKS: Mapping[str, Sequence[_Check]] = {
     "specon": (_one_node, _no_job_may_move, _too_short),
     "draps": (_one_node,),
     "procon": (_one_node,),
-    "deadline": (_no_deadline, _too_short),
-    "dqoes": (_no_objective, _too_short),
-    "tradl": (_no_target, _too_short),
+    "deadline": (_NO_DEADLINE, _too_short),
+    "dqoes": (_NO_OBJECTIVE, _too_short),
+    "tradl": (_NO_TARGET, _too_short),
 }
 """By policy; of the others nothing is known that would leave them nothing to do."""

@@ -7,20 +7,18 @@ from Prometheus.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import TrainingPolicy
-from slopewise.demo.report.decisions import decision_rows
-from slopewise.demo.report.job_moves import job_moves
-from slopewise.demo.report.results import Curves, JobMove, JobResult, RunResult
+from slopewise.demo.report.history import decision_rows, job_moves
+from slopewise.demo.report.results import Curves, JobResult, RunResult
 from slopewise.demo.sampler import CpuSampler, OtherCpuSampler, Points
 from slopewise.errors import DataSourceError, SlopewiseError
 from slopewise.local.live import Progress
 from slopewise.local.plan import SessionPlan
 from slopewise.local.session import Session
-from slopewise.local.tally import JobTally
 from slopewise.local.workshop import Workshop
 from slopewise.model import Migrate, Objective, PassReport, Place, Resize
 
@@ -55,10 +53,8 @@ def run_policy(
 
     plan = SessionPlan(policy, jobs, namespace=namespace or name, ours=ours, nodes=nodes)
     with Session(workshop, plan, [end_when_it_fails]) as session:
-        sampler, others = (
-            CpuSampler(session, session.control),
-            OtherCpuSampler(session.machine_cpu(frozenset().union(*(node.cpus for node in session.nodes)))),
-        )
+        sampler = CpuSampler(session)
+        others = OtherCpuSampler(session.machine_cpu(frozenset().union(*(node.cpus for node in session.nodes))))
 
         def elapsed_seconds() -> float:
             return session.clock.now() - session.supervisor.started_at_seconds
@@ -80,23 +76,23 @@ def _gather(session: Session, sampler: CpuSampler, others: OtherCpuSampler, poli
     start, end = session.supervisor.started_at_seconds, session.clock.now()
     records = session.supervisor.records
     reports = session.all_reports()
-    measured, note = _measured(session, start, end)
-    objectives = _objectives(reports)
-    used, allotted = sampler.cpu_cores(), sampler.allotted()
+    losses, steps, note = _measured(session, start, end)
+    improving: dict[str, Objective] = {}  # which way, as the last pass that saw the job knew
+    for report in reports:
+        for job in report.snapshot.jobs if report.snapshot else ():
+            if job.evaluation is not None:
+                improving[job.name] = job.evaluation.objective
+    used = sampler.cpu_cores()
     curves = {
         name: Curves(
-            objectives.get(name, "min"), measured.losses.get(name, []), used.get(name, []), allotted.get(name, [])
+            improving.get(name, "min"), losses.get(name, []), used.get(name, []), sampler.allotted.get(name, [])
         )
         for name in records
     }
+    jobs = [_job_result(record, session, curves[name], steps.get(name)) for name, record in records.items()]
     return RunResult(
         policy=policy,
-        jobs=[
-            _job_result(
-                record, start, curves[name], measured, job_moves(record, reports, start), session.tally.of(name)
-            )
-            for name, record in records.items()
-        ],
+        jobs=[replace(job, moves=job_moves(records[job.name], reports, start)) for job in jobs],
         curves=curves,
         decisions=decision_rows(reports, start, session.control),
         passes=session.loop.passes,
@@ -110,7 +106,7 @@ def _gather(session: Session, sampler: CpuSampler, others: OtherCpuSampler, poli
         other_cpu_cores=others.use.other_cores if others.use else None,
         stolen_cpu_cores=others.use.stolen_cores if others.use else None,
         other_cpu_curve=others.curve,
-        note="; ".join([note] * bool(note) + [message for each in records.values() if (message := trouble(each))]),
+        note="; ".join(filter(None, [note, *map(trouble, records.values())])),
     )
 
 
@@ -125,54 +121,25 @@ def trouble(record: JobRecord) -> str:
     return f"{record.spec.name} failed with status {record.exit_status}: {last_line}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """The series of a run's jobs, by name; empty where Prometheus has none."""
-
-    losses: dict[str, Points]
-    steps: dict[str, float]
-
-
-def _measured(session: Session, start: float, end: float) -> tuple[_Measured, str]:
-    """The series at the end of a run, and a note when they cannot be read.
+def _measured(session: Session, start: float, end: float) -> tuple[dict[str, Points], dict[str, float], str]:
+    """Losses and steps of a run's jobs by name, and a note when they cannot be read.
 
     Completion times come from the processes: a Prometheus that died at the end must not cost the whole comparison.
     """
     step = max(session.plan.scrape_interval_seconds, (end - start) / MAX_POINTS)
     try:
-        losses = _relative(session.reader.range_curve(start, end, step), start)
+        curves = session.reader.range_curve(start, end, step)
         steps = session.reader.last_values("training_steps_total", end, end - start)
-        return _Measured(losses, steps), ""
     except DataSourceError as error:
-        return _Measured({}, {}), f"no losses: {error}"
+        return {}, {}, f"no losses: {error}"
+    return {name: [(at - start, value) for at, value in points] for name, points in curves.items()}, steps, ""
 
 
-def _relative(curves: dict[str, Points], start_seconds: float) -> dict[str, Points]:
-    return {name: [(at - start_seconds, value) for at, value in points] for name, points in curves.items()}
-
-
-def _objectives(reports: Sequence[PassReport]) -> dict[str, Objective]:
-    """Which way each job's evaluation improves, as the last pass that saw it knew."""
-    found: dict[str, Objective] = {}
-    for report in reports:
-        for job in report.snapshot.jobs if report.snapshot else ():
-            if job.evaluation is not None:
-                found[job.name] = job.evaluation.objective
-    return found
-
-
-def _job_result(
-    record: JobRecord,
-    start: float,
-    curves: Curves,
-    measured: _Measured,
-    moves: tuple[JobMove, ...],
-    tally: JobTally,
-) -> JobResult:
+def _job_result(record: JobRecord, session: Session, curves: Curves, steps: float | None) -> JobResult:
     spec, objectives, losses = record.spec, record.spec.objectives, curves.loss
+    start, tally = session.supervisor.started_at_seconds, session.tally.of(spec.name)
     arrived = (record.arrived_at_seconds or start + spec.arrive_seconds) - start
     finished = None if record.finished_at_seconds is None else record.finished_at_seconds - start
-    steps = measured.steps.get(spec.name)
     return JobResult(
         name=spec.name,
         arrived_seconds=arrived,
@@ -185,7 +152,6 @@ def _job_result(
         cpu_seconds=record.cpu_seconds,
         state=record.state,
         node=record.node,
-        moves=moves,
         deadline_seconds=spec.deadline_seconds,
         qoe_seconds=objectives.qoe_seconds,
         pace_seconds=tally.pace_seconds,
@@ -199,11 +165,10 @@ def _job_result(
 
 def time_to_level(curves: Curves, level: float | None, arrived_seconds: float) -> float | None:
     """Seconds from a job's arrival until its evaluation was first seen at the level or better; None: never."""
-    if level is None:
-        return None
-    sign = _sign(curves)
-    reached = next((at for at, value in curves.loss if sign * value <= sign * level), None)
-    return None if reached is None else reached - arrived_seconds
+    sign = -1.0 if curves.objective == "max" else 1.0
+    reached = (at for at, value in curves.loss if level is not None and sign * value <= sign * level)
+    first = next(reached, None)
+    return None if first is None else first - arrived_seconds
 
 
 def with_times_to_quality(runs: Sequence[RunResult]) -> list[RunResult]:
@@ -212,38 +177,22 @@ def with_times_to_quality(runs: Sequence[RunResult]) -> list[RunResult]:
     The same work gives the same losses whatever the policy, but each run is scraped at other moments: measured
     against its own first sample, a run that was first scraped a second later would have another target.
     """
-    targets = {name: _target(name, runs) for run in runs for name in run.curves}
-    return [
-        replace(run, jobs=[_with_time(job, run.curves[job.name], targets[job.name]) for job in run.jobs])
-        for run in runs
-    ]
+    levels = {
+        name: _level([run.curves[name] for run in runs if name in run.curves]) for run in runs for name in run.curves
+    }
+
+    def timed(job: JobResult, curves: Curves) -> JobResult:
+        return replace(job, time_to_90_seconds=time_to_level(curves, levels[job.name], job.arrived_seconds))
+
+    return [replace(run, jobs=[timed(job, run.curves[job.name]) for job in run.jobs]) for run in runs]
 
 
-def with_times_to_quality_over(rounds: Sequence[Sequence[RunResult]]) -> list[list[RunResult]]:
-    """The same for the runs of several rounds: one target for each job in all of them."""
-    every = iter(with_times_to_quality([run for of_round in rounds for run in of_round]))
-    return [[next(every) for _ in of_round] for of_round in rounds]
-
-
-def _target(name: str, runs: Sequence[RunResult]) -> float | None:
-    """The value that is 90 % of the way, counted downwards; None when the job never improved."""
-    curves = [falling for run in runs if name in run.curves and (falling := _falling(run.curves[name]))]
+def _level(of_runs: Sequence[Curves]) -> float | None:
+    """The value that is 90 % of the way; None when the job never improved."""
+    curves = [curve for curve in of_runs if curve.loss]
     if not curves:
         return None
-    first = max(points[0][1] for points in curves)
-    best = min(value for points in curves for _, value in points)
-    return first - GOOD_ENOUGH_RATIO * (first - best) if best < first else None
-
-
-def _falling(curves: Curves) -> Points:
-    """The evaluation over time, turned over where it is to rise."""
-    return [(at, _sign(curves) * value) for at, value in curves.loss]
-
-
-def _sign(curves: Curves) -> float:
-    return -1.0 if curves.objective == "max" else 1.0
-
-
-def _with_time(job: JobResult, curves: Curves, target: float | None) -> JobResult:
-    reached = next((at for at, value in _falling(curves) if target is not None and value <= target), None)
-    return job if reached is None else replace(job, time_to_90_seconds=reached - job.arrived_seconds)
+    worst, best = (min, max) if curves[0].objective == "max" else (max, min)
+    first = worst(curve.loss[0][1] for curve in curves)
+    last = best(value for curve in curves for _, value in curve.loss)
+    return None if first == last else first - GOOD_ENOUGH_RATIO * (first - last)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
-
-import pandas as pd
 
 from slopewise.adapters.local.machine_cpu import CpuCount, MachineCpu, OtherUse
 from slopewise.adapters.local.ports import LocalJob
@@ -24,43 +21,38 @@ OTHER_SAMPLE_SECONDS = 5.0
 Points = list[tuple[float, float]]
 
 
-@dataclass(slots=True)
 class CpuSampler:
     """Reads each running job's CPU counter and allotment once a second."""
 
-    session: Session
-    control: CpuControl
-    rows: list[tuple[float, str, float, float]] = field(default_factory=list)
-    _next_seconds: float = 0.0
+    def __init__(self, session: Session) -> None:
+        self.allotted: dict[str, Points] = {}
+        """CPU allotted per job in cores."""
+        self._session = session
+        self._used: dict[str, Points] = {}
+        self._next_seconds = 0.0
 
     def sample(self, elapsed_seconds: float) -> None:
         """Take a sample when a second has passed since the last one."""
         if elapsed_seconds < self._next_seconds:
             return
         self._next_seconds = elapsed_seconds + SAMPLE_SECONDS
-        limiter = self.session.workshop.limiter
-        jobs = self.session.supervisor.running()
+        limiter, jobs = self._session.workshop.limiter, self._session.supervisor.running()
         try:
-            used = {job.name: limiter.usage(job.name).cpu_seconds_total for job in jobs}
+            used = {job.name: limiter.usage(job.name).cpu_seconds_total or 0.0 for job in jobs}
             held = {job.name: limiter.read(job.name) for job in jobs}
         except ActuationError:  # one of them ended in between: the next second has the rest
             return
-        allotted = allotted_cores(jobs, held, self.session.node_cores, self.control)
-        self.rows += [(elapsed_seconds, name, used[name] or 0.0, allotted[name]) for name in used]
+        allotted = allotted_cores(jobs, held, self._session.node_cores, self._session.control)
+        for name, seconds in used.items():
+            self._used.setdefault(name, []).append((elapsed_seconds, seconds))
+            self.allotted.setdefault(name, []).append((elapsed_seconds, allotted[name]))
 
     def cpu_cores(self) -> dict[str, Points]:
         """CPU used per job in cores, each point the mean since the one before."""
-        frame = self._frame()
-        by_job = frame.groupby("job")
-        frame["cores"] = by_job["cpu"].diff() / by_job["at"].diff()
-        return _points(frame.dropna(subset="cores"), "cores")
-
-    def allotted(self) -> dict[str, Points]:
-        """CPU allotted per job in cores."""
-        return _points(self._frame(), "allotted")
-
-    def _frame(self) -> pd.DataFrame:
-        return pd.DataFrame(self.rows, columns=["at", "job", "cpu", "allotted"])
+        return {
+            name: [(at, (seconds - before) / (at - since)) for (since, before), (at, seconds) in pairwise(points)]
+            for name, points in self._used.items()
+        }
 
 
 class OtherCpuSampler:
@@ -111,11 +103,4 @@ def allotted_cores(
         weights[job.node] += held[job.name].request_millicores
     return {
         job.name: held[job.name].request_millicores / (weights[job.node] or 1) * node_cores[job.node] for job in jobs
-    }
-
-
-def _points(frame: pd.DataFrame, column: str) -> dict[str, Points]:
-    return {
-        str(job): list(zip(rows["at"].tolist(), rows[column].tolist(), strict=True))
-        for job, rows in frame.groupby("job")
     }

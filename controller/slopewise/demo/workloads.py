@@ -6,6 +6,7 @@ and not job by job: none was chosen by how a policy fares.
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from collections.abc import Mapping, Sequence
@@ -106,8 +107,6 @@ THREADS_SECONDS = 20.0
 STEP_PATTERN = r"(?P<step>\d+)/(?P<steps_planned>\d+).*?loss[:=] ?(?P<loss>[^,\s]+)"
 """Of `[3/600] 1 tree, …, train loss: 0.41, val loss: 0.5, …` and `step 20/1500 loss=0.41`."""
 
-_ROUNDING_SECONDS = 1e-9
-
 UNEVEN_ARRIVAL_SECONDS = 1.5
 """Between two of them: all are there within 11 s, before the first has ended."""
 
@@ -156,7 +155,7 @@ def build_workload(workload: WorkloadName, scale: float, cores: float) -> list[J
 
 
 def longest_seconds(workload: WorkloadName, scale: float, jobs: Sequence[JobSpec], cores: float) -> float:
-    """How long the longest of these built-in jobs takes, with fair shares of so many cores; about, in seconds."""
+    """About how long the longest of these built-in jobs takes: alone, or until all are done on the cores; seconds."""
     if workload == "served":
         return SERVING_SECONDS * scale
     if workload == "threads":
@@ -166,28 +165,7 @@ def longest_seconds(workload: WorkloadName, scale: float, jobs: Sequence[JobSpec
         START_SECONDS + scale * lengths[place % len(lengths)] * (SOLO_RUNS[job.name].seconds - START_SECONDS)
         for place, job in enumerate(jobs)
     ]
-    return max(fair_stays([(job.arrive_seconds, work) for job, work in zip(jobs, works, strict=True)], cores))
-
-
-def fair_stays(jobs: Sequence[tuple[float, float]], cores: float) -> list[float]:
-    """How long each of (arrival, CPU-seconds), jobs of one thread, stays when all share so many cores evenly; seconds.
-
-    Worked example: two jobs of 10 CPU-seconds at 0 s on one core stay 20 s each, on two cores 10 s.
-    """
-    left = {place: work for place, (_, work) in enumerate(jobs)}
-    ends: dict[int, float] = {}
-    now = 0.0
-    while left:
-        present = [place for place in left if jobs[place][0] <= now]
-        rate = min(1.0, cores / len(present)) if present else 0.0
-        moments = [jobs[place][0] for place in left if jobs[place][0] > now]
-        moments += [now + left[place] / rate for place in present]
-        then = min(moments)
-        left = {place: work - rate * (then - now) if place in present else work for place, work in left.items()}
-        now = then
-        ends |= {place: now for place, work in left.items() if work <= _ROUNDING_SECONDS}
-        left = {place: work for place, work in left.items() if work > _ROUNDING_SECONDS}
-    return [ends[place] - jobs[place][0] for place in range(len(jobs))]
+    return max(*works, math.fsum(works) / cores)
 
 
 def with_threads(jobs: Sequence[JobSpec], setting: str) -> list[JobSpec]:
@@ -221,18 +199,13 @@ def _with_deadlines(jobs: Sequence[JobSpec], scale: float) -> list[JobSpec]:
 
 
 def _with_targets(jobs: Sequence[JobSpec]) -> list[JobSpec]:
-    return [
-        replace(
-            job,
-            objectives=Objectives(
-                deliverable_level=_improved(SOLO_RUNS[job.name], DELIVERABLE_RATIO),
-                target_level=_improved(SOLO_RUNS[job.name], TARGET_RATIO),
-            ),
-        )
-        for job in jobs
-    ]
-
-
-def _improved(solo: SoloRun, ratio: float) -> float:
     """Worked example: 90 % of the way from 2.303 to 0.0885 is 0.31."""
-    return round(solo.first_loss - ratio * (solo.first_loss - solo.best_loss), 4)
+    found = []
+    for job in jobs:
+        solo = SOLO_RUNS[job.name]
+        deliverable, target = (
+            round(solo.first_loss - ratio * (solo.first_loss - solo.best_loss), 4)
+            for ratio in (DELIVERABLE_RATIO, TARGET_RATIO)
+        )
+        found.append(replace(job, objectives=Objectives(deliverable_level=deliverable, target_level=target)))
+    return found

@@ -19,6 +19,7 @@ from slopewise.adapters.kube.events import About, Event
 from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
 from slopewise.adapters.kube.restorer import Restorer
 from slopewise.adapters.kube.state.training_policies import PolicyRecord, remove_finalizer
+from slopewise.adapters.pauses import FINALIZER_SECONDS
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.errors import SlopewiseError
 from slopewise.feedback.restore import RestoreReport
@@ -90,9 +91,6 @@ class RestoreReporter:
         self._metrics.forget_policy(self._policy)
 
 
-TRY_AGAIN_SECONDS = 3.0
-"""Between two tries, while a policy waits for them."""
-
 CONFIRM_SECONDS = 0.5
 """From an accepted restore to the check whether it is in effect: most kubelets need no longer."""
 
@@ -110,7 +108,7 @@ class Finalization:
         self._shared = shared
         self._name = name
         self._record = record
-        self._pause_seconds = ORPHANS_SECONDS if record is None else TRY_AGAIN_SECONDS
+        self._pause_seconds = ORPHANS_SECONDS if record is None else FINALIZER_SECONDS
         self._give_up_at = time.monotonic() + shared.options.restore_deadline_seconds
         document = record.document if record is not None and record.document is not None else TrainingPolicy()
         self._restorer = Restorer(

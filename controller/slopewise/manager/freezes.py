@@ -20,6 +20,7 @@ from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import Api
 from slopewise.adapters.kube.events import About, Event
 from slopewise.adapters.kube.state.freezes import FreezeDocument, FreezeRecord, freeze_path, is_stored, store
+from slopewise.adapters.pauses import FREEZE_SECONDS
 from slopewise.config.alerts import KEPT_SECONDS, Alert, AlertFreeze, asks, freeze_of, read_notification
 from slopewise.crds.freezes import FreezeState
 from slopewise.errors import UsageError
@@ -33,8 +34,6 @@ MAX_ENDED = 1000
 DELETES_A_TICK = 20
 """Two ticks a second: a thousand are gone after half a minute, at 40 requests a second."""
 
-TRY_AGAIN_SECONDS = 10.0
-
 
 class FreezeController:
     """Called by the leader's thread, twice a second."""
@@ -43,7 +42,7 @@ class FreezeController:
         self._shared = shared
         self._shown = OncePerChange[str, FreezeState]()
         """By uid: what was reported."""
-        self._deleted = TtlMap[str, None](TRY_AGAIN_SECONDS, time.monotonic)
+        self._deleted = TtlMap[str, None](FREEZE_SECONDS, time.monotonic)
         self._log = structlog.get_logger("slopewise")
 
     def tick(self) -> None:

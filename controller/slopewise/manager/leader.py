@@ -17,6 +17,7 @@ from slopewise.adapters.kube.client.meanings import LimitKind
 from slopewise.adapters.kube.reporting.pass_reporter import emit_invalid
 from slopewise.adapters.kube.state.freezes import FreezeRecord
 from slopewise.adapters.kube.state.training_policies import PolicyDocument, PolicyRecord
+from slopewise.adapters.pauses import FINALIZER_SECONDS
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.crds.policy_status import PolicyFacts
 from slopewise.errors import SlopewiseError
@@ -27,9 +28,6 @@ from slopewise.manager.policy_runner import PolicyRunner
 from slopewise.manager.shared import SharedState
 from slopewise.model import acts
 from slopewise.tracking import OncePerChange, TtlMap
-
-TRY_AGAIN_SECONDS = 3.0
-"""Between two tries to set or remove a finalizer."""
 
 
 class PolicyManager:
@@ -42,7 +40,7 @@ class PolicyManager:
         self._documents: dict[str, PolicyDocument] = {}
         self._reported = OncePerChange[str, tuple[int, str]]()
         """Of each policy that is not applied: its generation, and the reason."""
-        self._finalizer_tried = TtlMap[str, None](TRY_AGAIN_SECONDS, time.monotonic)
+        self._finalizer_tried = TtlMap[str, None](FINALIZER_SECONDS, time.monotonic)
         self._finalizations = finalizations
         self._moves = MoveController(shared)
         self._freezes = FreezeController(shared)

@@ -27,6 +27,7 @@ from slopewise.adapters.kube.state.job_memory import ORIGINALS_A_PASS
 from slopewise.adapters.kube.state.training_policies import Claims, PolicyDocument, PolicyRecord
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
 from slopewise.adapters.kube.workloads.owners import WatchedJobIndex
+from slopewise.adapters.pauses import RESTORE
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.adapters.prometheus.reader import PrometheusReader
 from slopewise.config.pass_settings import pass_settings, points_seconds, policy_of
@@ -56,10 +57,7 @@ _FEW_NAMES = 3
 MIN_READING_SECONDS, MAX_READING_SECONDS = 5.0, 15.0
 
 CONFIRM_SECONDS = 1.0
-TRY_AGAIN_SECONDS = 5.0
-MAX_RETRY_AFTER_SECONDS = 80.0
-"""Bound of the time between two tries of a restore; each try without success doubles it. The first check whether an
-accepted restore is in effect comes sooner."""
+"""The first check whether an accepted restore is in effect."""
 
 MIN_LIVENESS_SECONDS = 60.0
 """A pass whose queries all time out takes some 20 s, and ends then."""
@@ -362,9 +360,9 @@ class Retry:
     def after(cls, last: Retry | None, given_back: RestoreReport) -> Retry:
         """After a try that restored something, the next pause is the first one again."""
         if last is None or given_back.restored:
-            pause = CONFIRM_SECONDS if given_back.accepted else TRY_AGAIN_SECONDS
+            pause = CONFIRM_SECONDS if given_back.accepted else RESTORE.first_seconds
         else:
-            pause = min(2 * last.pause_seconds, MAX_RETRY_AFTER_SECONDS)
+            pause = min(2 * last.pause_seconds, RESTORE.most_seconds)
         return cls(pause, time.monotonic() + pause)
 
     def is_due(self) -> bool:

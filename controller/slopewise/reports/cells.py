@@ -140,8 +140,3 @@ class Block:
     rows: tuple[Row, ...]
     name: str = ""
     """Of the measure in JSON."""
-
-    def cells(self, label: str, runs: int) -> tuple[Cell | None, ...]:
-        """The cells of one row by its label, one for each run; all None where it does not apply to that job."""
-        found = next((row for row in self.rows if row.label == label), None)
-        return (None,) * runs if found is None else found.cells

@@ -67,7 +67,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """What one of several stacked curves adds to those below it."""
+    """What one of several stacked curves adds to those below it; each value holds until the next."""
 
     name: str
     at: Sequence[float]
@@ -75,7 +75,6 @@ class Area:
     high: Sequence[float]
     colour: str
     place: int | None = None
-    stepped: bool = False
 
     @property
     def values(self) -> list[float]:
@@ -191,8 +190,7 @@ class Plot:
         at, low, high = area.at, area.low, area.high
         if not at:
             return ""
-        upper = self._edge(at, high, stepped=area.stepped)
-        lower = self._edge(at, low, stepped=area.stepped)
+        upper, lower = self._edge(at, high), self._edge(at, low)
         return f"M{'L'.join([*upper, *reversed(lower)])}Z"
 
     def hover(self) -> dict[str, Any]:
@@ -207,9 +205,7 @@ class Plot:
     def _point(self, at: float, value: float) -> str:
         return f"{_short(self.x.share(at) * CURVE_WIDTH)} {self.pixel(value)}"
 
-    def _edge(self, at: Sequence[float], values: Sequence[float], *, stepped: bool) -> list[str]:
-        if not stepped:
-            return [self._point(moment, value) for moment, value in zip(at, values, strict=True)]
+    def _edge(self, at: Sequence[float], values: Sequence[float]) -> list[str]:
         found = [self._point(at[0], values[0])]
         for moment, before, value in zip(at[1:], values, values[1:], strict=False):
             found += [self._point(moment, before), self._point(moment, value)] if value != before else []

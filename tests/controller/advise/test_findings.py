@@ -19,27 +19,26 @@ def flat_hours(loss: Curve) -> float | None:
 
 
 def test_a_job_is_flat_once_3_percent_of_its_fall_after_a_tenth_is_left() -> None:
+    """An accuracy improves as it rises, and noise is no improvement."""
     left = 0.03 * (fast(0.1) - 0.3)  # of the curve 0.3 + 2 e^(-20 x)
-    assert flat_hours(fast) == pytest.approx(10 * (1 - math.log(2 / left) / 20), abs=0.1)
-
-
-def test_noise_is_no_improvement() -> None:
+    flat = 10 * (1 - math.log(2 / left) / 20)
     noise = random.Random(1)
-    assert flat_hours(lambda part: fast(part) + noise.gauss(0, 0.01)) == pytest.approx(flat_hours(fast), abs=0.8)
+    accuracy = finding(past(loss=lambda part: 1 - fast(part) / 2.3, objective="max"))
+    assert flat_hours(fast) == pytest.approx(flat, abs=0.1)
+    assert accuracy.flat_hours == pytest.approx(flat, abs=0.2)
+    assert accuracy.loss is not None
+    assert accuracy.loss.level == pytest.approx(1 - 0.3 / 2.3, abs=0.001)
+    assert flat_hours(lambda part: fast(part) + noise.gauss(0, 0.01)) == pytest.approx(flat, abs=0.9)
+    assert flat_hours(lambda part: 2.0 if part < 0.5 else 0.5) == pytest.approx(5.0, abs=0.2), "since its late drop"
+    assert flat_hours(straight) == 0.0
+    once = finding(replace(past(), loss=past().loss[:1]))
+    assert (once.reports_loss, once.flat_hours) == (True, None)
 
 
 @pytest.mark.parametrize("spike", [1e6, -1e6, 3.0])
 def test_a_spike_moves_nothing(spike: float) -> None:
     found = flat_hours(lambda part: spike if abs(part - 0.6) < 0.0005 else fast(part))
     assert found == pytest.approx(flat_hours(fast), abs=0.01)
-
-
-def test_a_job_that_improves_to_its_end_has_held_nothing_after_it() -> None:
-    assert flat_hours(straight) == 0.0
-
-
-def test_a_plateau_before_a_late_drop_is_not_flat() -> None:
-    assert flat_hours(lambda part: 2.0 if part < 0.5 else 0.5) == pytest.approx(5.0, abs=0.2)
 
 
 def noisy_constant(part: float) -> float:
@@ -73,20 +72,6 @@ def test_the_word_converged_is_for_a_plan_that_is_done() -> None:
     within = finding(past(steps_total=600.0, steps_planned=1000.0))
     assert done.messages[0].startswith("converged, flat at 0.3 for the last 7h")
     assert (within.flat_hours, within.messages[0].split(" (")[0]) == (0.0, "flat so far, within its plan")
-
-
-def test_a_loss_that_came_once_says_nothing() -> None:
-    job = past()
-    once = finding(replace(job, loss=job.loss[:1]))
-    assert (once.reports_loss, once.flat_hours) == (True, None)
-
-
-def test_an_accuracy_improves_as_it_rises() -> None:
-    job = past(loss=lambda part: 1 - fast(part) / 2.3, objective="max")
-    found = finding(job)
-    assert found.flat_hours == pytest.approx(flat_hours(fast), abs=0.1)
-    assert found.loss is not None
-    assert found.loss.level == pytest.approx(1 - 0.3 / 2.3, abs=0.001)
 
 
 def test_what_it_held_after_that_is_its_requests_and_gpus() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.past_jobs import Curve, constant, fast, past, straight
 
-from slopewise.advise.flatness import MIN_POINTS, falling_loss, flatness, of_job
+from slopewise.advise.flatness import MIN_POINTS, flatness, of_job
 
 
 def state_of(curve: Curve, points: int = 200, noise: float = 0.0, plan: float | None = None) -> str | None:
@@ -26,18 +26,27 @@ def half(part: float) -> float:
     return 0.3 + 2 * max(0.0, 1 - 2 * part)
 
 
-@pytest.mark.parametrize(("points", "noise"), [(MIN_POINTS, 0.0), (30, 0.005), (200, 0.01), (500, 0.02)])
-def test_a_loss_that_is_flat_for_its_last_half_is_found(points: int, noise: float) -> None:
-    assert state_of(half, points, noise) == "flat"
+@pytest.mark.parametrize(
+    ("curve", "points", "noise", "state"),
+    [
+        *((half, points, noise, "flat") for points, noise in ((MIN_POINTS, 0.0), (30, 0.005), (500, 0.02))),
+        *((at_once, points, noise, "flat") for points, noise in ((30, 0.0), (500, 0.02))),
+        (lambda part: max(0.0, 1 - 4 * part), 200, 0.0, "flat"),  # exactly zero
+        (fast, 30, 0.1, "unclear"),  # noise that hides a fall
+        (lambda part: half(part) + max(0.0, part - 0.5), 200, 0.0, "rises"),
+        (constant, 200, 0.0, "stalled"),
+        (straight, 200, 0.0, "falls"),
+        (fast, MIN_POINTS - 1, 0.0, None),
+    ],
+)
+def test_a_loss_that_is_flat_at_its_end_is_told_from_others(
+    curve: Curve, points: int, noise: float, state: str | None
+) -> None:
+    assert state_of(curve, points, noise) == state
 
 
-@pytest.mark.parametrize(("points", "noise"), [(30, 0.0), (200, 0.01), (500, 0.02)])
-def test_a_loss_without_a_fall_after_its_first_tenth_is_found(points: int, noise: float) -> None:
-    assert state_of(at_once, points, noise) == "flat"
-
-
-@pytest.mark.parametrize("exponent", [0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0])
-@pytest.mark.parametrize("offset", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("exponent", [0.05, 0.2, 0.5, 1.0])
+@pytest.mark.parametrize("offset", [0.0, 3.0])
 @pytest.mark.parametrize("points", [30, 500])
 def test_a_power_law_still_falls_at_its_end(exponent: float, offset: float, points: int) -> None:
     assert state_of(lambda part: offset + (1 + 100 * part) ** -exponent, points) == "falls"
@@ -54,29 +63,9 @@ def test_it_is_flat_only_since_its_last_fall() -> None:
     assert found.since == pytest.approx(past().from_seconds + 6 * 3600, abs=360)
 
 
-def test_noise_that_hides_a_fall_is_said_to_hide_it() -> None:
-    assert state_of(fast, 30, 0.1) == "unclear"
-
-
 @pytest.mark.parametrize(("plan", "state"), [(None, "flat"), (0.6, "planned"), (0.95, "converged"), (2.0, "converged")])
 def test_only_a_plan_that_is_done_makes_it_converged(plan: float | None, state: str) -> None:
     assert state_of(fast, plan=plan) == state
-
-
-def test_a_plan_is_that_of_the_job() -> None:
-    found = of_job(past(steps_total=600.0, steps_planned=1000.0))
-    assert found is not None
-    assert (found.state, found.is_flat) == ("planned", False)
-
-
-def test_a_loss_that_rises_or_never_falls_is_no_flat_one() -> None:
-    assert state_of(lambda part: half(part) + max(0.0, part - 0.5)) == "rises"
-    assert state_of(constant) == "stalled"
-    assert state_of(straight) == "falls"
-
-
-def test_a_loss_that_is_exactly_zero_is_flat() -> None:
-    assert state_of(lambda part: max(0.0, 1 - 4 * part)) == "flat"
 
 
 def test_since_when_and_what_it_gained_since() -> None:
@@ -88,7 +77,6 @@ def test_since_when_and_what_it_gained_since() -> None:
 
 
 def test_too_few_points_say_nothing() -> None:
-    assert state_of(fast, MIN_POINTS - 1) is None
     gap = np.column_stack((np.append(np.arange(30.0), 1000.0), np.linspace(2, 1, 31)))
     assert flatness(gap) is None
     assert flatness(np.ones((30, 2))) is None
@@ -100,8 +88,3 @@ def test_a_unit_changes_nothing() -> None:
         values = np.array([curve(each) for each in x])
         states = {flatness(np.column_stack((a * x + b, c * values))).state for a, b, c in [(1, 0, 1), (60, 1e9, 1e-6)]}  # type: ignore[union-attr]
         assert len(states) == 1
-
-
-def test_an_accuracy_is_what_it_lacks_of_one() -> None:
-    job = past(loss=lambda part: 1 - fast(part) / 2.3, objective="max")
-    assert falling_loss(job)[0, 1] > falling_loss(job)[-1, 1]

@@ -15,10 +15,11 @@ from support.api_server import ApiServer, refusal
 from support.backfilled_prometheus import KUBELET, Series, Value, backfilled
 from support.command_line import slopewise
 from support.gated_pods import Stage
+from support.managed_pods import PODS
+from support.stored import condition, put_growth, put_lease
 
 from slopewise.adapters.kube.cache.records import API_VERSION
 from slopewise.adapters.kube.client.protocol import path_of
-from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.adapters.local.crash_journal import default_state_dir
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries
 
@@ -27,17 +28,14 @@ Found = Mapping[str, list[tuple[str, str]]]
 """Verdict and line of each finding, by its check."""
 
 
-def put_healthy(server: ApiServer) -> Stage:
+def put_healthy(server: ApiServer) -> None:
     """A leader, a policy, three nodes and a pod: nothing is wrong."""
-    renewed = datetime.now(UTC).isoformat()
-    spec = {"holderIdentity": "controller-0", "leaseDurationSeconds": 15, "renewTime": renewed}
-    lease = {"metadata": {"name": "slopewise-controller", "namespace": "slopewise-system"}, "spec": spec}
-    server.put(path_of("coordination.k8s.io/v1", "leases", "slopewise-system"), lease)
+    put_lease(server)
     put_policy(server)
     stage = Stage(server)
     for name in ("node-a", "node-b", "node-c"):
         put_node_lease(server, name, 0.0)
-    return stage
+    stage.put_pod("train-0")
 
 
 def put_policy(server: ApiServer, **spec: Any) -> None:
@@ -45,12 +43,9 @@ def put_policy(server: ApiServer, **spec: Any) -> None:
     server.put(f"/apis/{API_VERSION}/trainingpolicies", {"metadata": {"name": "default"}, "spec": spec})
 
 
-def put_growth(server: ApiServer, name: str, oversubscribes: str, message: str) -> None:
-    told = {"type": "Oversubscribes", "status": oversubscribes, "reason": "StepsCostMore", "message": message}
-    status = {"state": "Training", "conditions": [{**told, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
-    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u"}
-    metadata = {"name": name, "namespace": NAMESPACE}
-    server.put(growth_path(NAMESPACE), {"metadata": metadata, "spec": {"workload": workload}, "status": status})
+def put_oversubscribing(server: ApiServer, name: str, oversubscribes: str, message: str) -> None:
+    reported = condition("Oversubscribes", oversubscribes, "StepsCostMore", message)
+    put_growth(server, name, state="Training", conditions=[reported])
 
 
 def put_node_lease(server: ApiServer, name: str, ahead_seconds: float) -> None:
@@ -91,6 +86,12 @@ def put_alerts(server: ApiServer, *, option: bool = True, service: bool = True, 
     server.put(path_of("discovery.k8s.io/v1", "endpointslices", "slopewise-system"), {"metadata": metadata, **slices})
 
 
+@pytest.fixture
+def server(server: ApiServer) -> ApiServer:
+    put_healthy(server)
+    return server
+
+
 class TestTheWayOfAlerts:
     READY = {"conditions": {"ready": True}}
     PORT = {"name": "alerts", "port": 8080}
@@ -98,7 +99,6 @@ class TestTheWayOfAlerts:
     def test_leads_over_the_service_to_the_port_of_pods_that_are_ready(
         self, server: ApiServer, reach: tuple[str, str]
     ) -> None:
-        put_healthy(server).put_pod("train-0")
         put_alerts(server, endpoints=[self.READY, {"conditions": {"ready": False}}], ports=[self.PORT])
         [(verdict, line)] = found(reach)["alerts"]
         expected = "http://slopewise-alerts.slopewise-system.svc:8080/alerts leads to 1 ready pod"
@@ -117,7 +117,6 @@ class TestTheWayOfAlerts:
     def test_where_it_ends_is_a_failure_with_a_remedy(
         self, server: ApiServer, reach: tuple[str, str], world: dict[str, Any], expected: str
     ) -> None:
-        put_healthy(server).put_pod("train-0")
         put_alerts(server, **world)
         [(verdict, line)] = found(reach, code=1)["alerts"]
         assert verdict == "failed"
@@ -126,14 +125,12 @@ class TestTheWayOfAlerts:
     def test_says_nothing_where_no_alert_is_taken_and_services_may_not_be_read(
         self, server: ApiServer, reach: tuple[str, str]
     ) -> None:
-        put_healthy(server).put_pod("train-0")
         server.fault(refusal(403, "Forbidden", "no right"), path="/services/")
         assert "alerts" not in found(reach)
 
 
 class TestCluster:
     def test_of_a_healthy_cluster_every_line_is_ok(self, server: ApiServer, reach: tuple[str, str]) -> None:
-        put_healthy(server).put_pod("train-0")
         ended = slopewise("doctor", *reach)
         lines = ended.stdout.splitlines()
         assert ended.returncode == 0, ended.stdout
@@ -156,7 +153,6 @@ class TestCluster:
         server.restart()
 
     def test_an_old_server_and_an_old_kubelet_cannot_resize(self, server: ApiServer, reach: tuple[str, str]) -> None:
-        put_healthy(server)
         server.minor_version = "34+"
         put_kubelet(server, "node-b", "v1.33.2")
         put_kubelet(server, "node-c", "v1.36.0")
@@ -169,7 +165,6 @@ class TestCluster:
         ]
 
     def test_a_server_without_the_subresource_is_named(self, server: ApiServer, reach: tuple[str, str]) -> None:
-        put_healthy(server)
         server.resources = [{"name": "pods", "verbs": ["get"]}]
         assert "switch the feature gate InPlacePodVerticalScaling on" in found(reach, code=1)["resize"][0][1]
 
@@ -184,7 +179,6 @@ class TestCluster:
     def test_the_clock_of_the_server(
         self, ahead: float, verdict: str, code: int, text: str, server: ApiServer, reach: tuple[str, str]
     ) -> None:
-        put_healthy(server)
         server.clock_ahead_seconds = ahead
         line = found(reach, code=code)["clocks"][0]
         assert line[0] == verdict
@@ -192,7 +186,6 @@ class TestCluster:
         assert re.sub(r"\b(19|21|299|301) s", f"{abs(ahead):.0f} s", line[1]).startswith(text)
 
     def test_the_clocks_of_nodes(self, server: ApiServer, reach: tuple[str, str]) -> None:
-        put_healthy(server)
         put_node_lease(server, "node-b", 90.0)
         put_node_lease(server, "node-c", -200.0)
         lines = found(reach, code=1)["clocks"][1:]
@@ -203,7 +196,6 @@ class TestCluster:
         assert len(lines) == 2
 
     def test_rights_that_are_missing_are_named_with_the_remedy(self, server: ApiServer, reach: tuple[str, str]) -> None:
-        put_healthy(server)
         server.denied = {("patch", "", "pods/resize"), ("watch", "", "limitranges"), ("update", *LEASES)}
         account = "system:serviceaccount:slopewise-system:slopewise-controller"
         apply = "apply manifests/cluster and manifests/base"
@@ -216,7 +208,6 @@ class TestCluster:
         ]
 
     def test_rights_of_moves_count_where_a_policy_moves(self, server: ApiServer, reach: tuple[str, str]) -> None:
-        put_healthy(server)
         server.denied = {("create", "", "pods/eviction")}
         assert [verdict for verdict, _ in found(reach)["rights"]] == ["ok"]
         put_policy(server, migration={"enabled": True})
@@ -227,7 +218,6 @@ class TestCluster:
     def test_who_may_review_no_others_has_their_own_account_reviewed(
         self, server: ApiServer, reach: tuple[str, str]
     ) -> None:
-        put_healthy(server)
         server.fault(refusal(403, "Forbidden", "cannot create"), path="/subjectaccessreviews$")
         assert found(reach)["rights"][0][1].startswith("your own account has all ")
         assert len(server.asked("POST", "/subjectaccessreviews$")) == 1, "it is refused once"
@@ -235,17 +225,16 @@ class TestCluster:
     def test_in_one_namespace_nothing_of_the_cluster_is_asked_for(
         self, server: ApiServer, reach: tuple[str, str]
     ) -> None:
-        put_healthy(server).put_pod("train-0")
         lines = found((*reach, "--namespace", NAMESPACE, "--lease-namespace", "slopewise-system"))
         assert "kubelets" not in lines
         assert not server.asked("GET", "/nodes")
         reviewed = [each.body["spec"]["resourceAttributes"] for each in server.asked("POST")]
         assert {each["namespace"] for each in reviewed} == {NAMESPACE, "slopewise-system"}
 
-    def test_without_policy_leader_and_pods_each_line_has_its_remedy(
-        self, server: ApiServer, reach: tuple[str, str]
-    ) -> None:
-        lines = found(reach, code=1)
+    def test_without_policy_leader_and_pods_each_line_has_its_remedy(self, tmp_path: Path) -> None:
+        with ApiServer() as empty:
+            (tmp_path / "empty").write_text(empty.kubeconfig)
+            lines = found(("--kubeconfig", str(tmp_path / "empty")), code=1)
         assert lines["policies"] == [("failed", "there is no TrainingPolicy; apply one (examples/cluster)")]
         assert lines["leader"][0][0] == "failed"
         assert lines["pods"] == [
@@ -255,7 +244,6 @@ class TestCluster:
     def test_resources_that_are_not_installed_and_a_policy_that_is_wrong(
         self, server: ApiServer, reach: tuple[str, str]
     ) -> None:
-        put_healthy(server)
         put_policy(server, policy={"name": "flowcom"})
         verdict, text = found(reach, code=1)["policies"][0]
         assert verdict == "failed"
@@ -268,19 +256,17 @@ class TestCluster:
     def test_a_workload_that_oversubscribes_its_cpu_is_named_with_what_a_step_costs(
         self, server: ApiServer, reach: tuple[str, str]
     ) -> None:
-        put_healthy(server)
         assert "threads" not in found(reach)
         costs = "8 threads on 1.00 cores: a step costs 4 CPU-seconds, 2 at best; set OMP_WAIT_POLICY=passive"
-        put_growth(server, "train", "True", costs)
-        put_growth(server, "other", "False", "")
+        put_oversubscribing(server, "train", "True", costs)
+        put_oversubscribing(server, "other", "False", "")
         assert found(reach)["threads"] == [("note", f"{NAMESPACE}/train: {costs}")]
-        put_growth(server, "train", "False", "")
+        put_oversubscribing(server, "train", "False", "")
         assert found(reach)["threads"] == [("ok", "2 workloads: none is known to oversubscribe its CPU")]
         server.fault(refusal(403, "Forbidden", "cannot list"), path="/jobgrowths$")
         assert found(reach)["threads"][0][0] == "unchecked"
 
     def test_what_may_not_be_read_is_said_not_to_be_checked(self, server: ApiServer, reach: tuple[str, str]) -> None:
-        put_healthy(server)
         for what in ("nodes", "pods", "leases", "trainingpolicies"):
             server.fault(refusal(403, "Forbidden", f"{what} is forbidden"), path=f"/{what}", times=9)
         lines = found(reach)
@@ -294,21 +280,19 @@ LEASES = ("coordination.k8s.io", "leases")
 
 
 @pytest.fixture(scope="module")
-def url(
-    prometheus_binaries: PrometheusBinaries, promtool: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    with backfilled(prometheus_binaries, tmp_path_factory.mktemp("prometheus"), list(series())) as running:
-        yield running
+def lines(prometheus_binaries: PrometheusBinaries, promtool: Path, tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What is found right after the last sample: a minute later all of them would be old."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    with ApiServer() as server, backfilled(prometheus_binaries, folder, list(series())) as url:
+        put_healthy(server)
+        server.remove(f"{PODS}/train-0")
+        for name in ("good", "unsaved", "no-volume", "silent", "absent"):
+            put_pod(server, Stage(server), name, volume=name != "no-volume")
+        (folder / "kubeconfig").write_text(server.kubeconfig)
+        return found(("--kubeconfig", str(folder / "kubeconfig")), "--prometheus", url, code=1)
 
 
 class TestPrometheus:
-    @pytest.fixture
-    def lines(self, url: str, server: ApiServer, reach: tuple[str, str]) -> Found:
-        stage = put_healthy(server)
-        for name in ("good", "unsaved", "no-volume", "silent", "absent"):
-            put_pod(server, stage, name, volume=name != "no-volume")
-        return found(reach, "--prometheus", url, code=1)
-
     def test_jobs_that_report_no_loss_are_named_with_the_cause(self, lines: Found) -> None:
         ok, *failed, unnamed = lines["series"]
         assert ok == ("ok", "3 workloads report a loss or response times")
@@ -338,7 +322,6 @@ class TestPrometheus:
         assert re.fullmatch(r"the newest sample is \d+ s old", text)
 
     def test_a_prometheus_that_does_not_answer_ends_with_4(self, server: ApiServer, reach: tuple[str, str]) -> None:
-        put_healthy(server)
         lines = found(reach, "--prometheus", "http://127.0.0.1:9", code=4)
         verdict, text = lines["Prometheus"][0]
         assert verdict == "unreachable"
@@ -403,27 +386,3 @@ class TestMachine:
         assert found((), "--local", "--actuator", "duty-cycle")["Prometheus"][0][0] in ("ok", "note")
         lines = found((), "--local", "--actuator", "duty-cycle", "--prometheus", "http://127.0.0.1:9", code=4)
         assert lines["Prometheus"][0][0] == "unreachable"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--jobs", "j.yaml"], "--jobs is for this machine; add --local"),
-        (["--local", "--context", "c"], "--context is for a cluster; leave it or --local out"),
-        (["--scrape-interval", "5"], "--scrape-interval is for a Prometheus; add --prometheus"),
-        (["--prometheus", "prometheus:9090"], "is not the URL of a Prometheus"),
-    ],
-)
-def test_a_mistake_is_one_sentence_and_exit_code_2(arguments: list[str], message: str) -> None:
-    ended = slopewise("doctor", *arguments)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert message in ended.stderr
-
-
-def test_a_hostile_message_does_not_reach_the_terminal(server: ApiServer, reach: tuple[str, str]) -> None:
-    put_healthy(server)
-    server.fault(refusal(403, "Forbidden", "x\x1b[31m\u202e[red]y"), path="/nodes")
-    printed = slopewise("doctor", *reach).stdout
-    assert "[red]y" in printed
-    assert "\x1b" not in printed
-    assert "\u202e" not in printed

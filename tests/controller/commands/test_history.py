@@ -8,33 +8,20 @@ import json
 from pathlib import Path
 
 import pytest
-from support.api_server import ApiServer, refusal
+from support.api_server import ApiServer
 from support.command_line import slopewise
 from support.instances import a_sim_job, a_sim_node, an_instance
 from support.recorded_runs import a_document, record_run
-
-from slopewise.adapters.kube.state.job_growth_object import growth_path
+from support.stored import action, put_growth
 
 HOSTILE = "\x1b[2J\u202e<b>n1</b> [red]to n2"
 FORMULA = "=HYPERLINK(1)"
 
 
-def put(server: ApiServer, name: str, change: str, detail: str) -> None:
-    action = {
-        "time": "2026-11-21T15:00:00Z", "slot": "0", "action": "Move", "change": change, "result": "resumed",
-        "detail": detail,
-    }  # fmt: skip
-    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u"}
-    metadata = {"name": name, "namespace": "team-a"}
-    server.put(
-        growth_path("team-a"), {"metadata": metadata, "spec": {"workload": workload}, "status": {"history": [action]}}
-    )
-
-
 def test_csv_has_a_row_for_each_action_and_neither_escape_nor_formula(
     server: ApiServer, reach: tuple[str, str]
 ) -> None:
-    put(server, "train", HOSTILE, FORMULA)
+    put_growth(server, "train", history=[action(HOSTILE, FORMULA)])
     ended = slopewise("history", "-o", "csv", *reach)
     assert ended.returncode == 0, ended.stderr
     (row,) = csv.DictReader(io.StringIO(ended.stdout))
@@ -69,24 +56,3 @@ def test_a_record_is_listed_in_each_format_without_a_cluster(tmp_path: Path, mon
         assert each["change"] in listed["table"].stdout
     of_one = slopewise("history", "one", "--record", str(path), "--withheld", "-o", "json")
     assert {each["workload"] for each in json.loads(of_one.stdout)} == {"one"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--withheld"], "--withheld is for a decision record; add --record FILE"),
-        (["--record", "x.jsonl", "--context", "c"], "--context is for a cluster; leave it or --record out"),
-        (["--record", "x.jsonl"], "there is no such decision record"),
-    ],
-)
-def test_a_mistake_is_one_sentence_and_exit_code_2(arguments: list[str], message: str, tmp_path: Path) -> None:
-    ended = slopewise("history", *arguments, cwd=tmp_path)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert message in ended.stderr
-
-
-def test_a_cluster_that_refuses_ends_with_4(server: ApiServer, reach: tuple[str, str]) -> None:
-    server.fault(refusal(403, "Forbidden", "jobgrowths is forbidden"), path="/jobgrowths")
-    ended = slopewise("history", "-o", "csv", *reach)
-    assert (ended.returncode, ended.stdout) == (4, "")
-    assert "the JobGrowths cannot be read" in ended.stderr

@@ -12,9 +12,9 @@ import structlog
 from rich.console import Console, RenderableType
 from support.api_server import ApiServer, refusal
 from support.command_line import slopewise
+from support.stored import action, condition, put_growth
 
 from slopewise.adapters.kube.state.freezes import freeze_path
-from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.adapters.kube.state.training_policies import policy_path
 from slopewise.commands import console
 from slopewise.operate import restore, sweep
@@ -32,18 +32,11 @@ def reach(tmp_path: Path) -> Iterator[tuple[str, str]]:
     with ApiServer() as server:
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(server.kubeconfig)
-        since = "2026-11-21T15:00:00Z"
-        condition = {"type": "Warned", "status": "True", "reason": "R", "message": HOSTILE, "lastTransitionTime": since}
-        action = {"time": since, "slot": "0", "action": "Move", "change": HOSTILE, "result": "begun", "detail": HOSTILE}
-        status = {
-            "state": HOSTILE, "class": HOSTILE, "reason": HOSTILE, "node": HOSTILE, "conditions": [condition],
-            "history": [action], "policy": HOSTILE, "eta": HOSTILE, "progress": HOSTILE, "cpu": HOSTILE,
-        }  # fmt: skip
-        workload = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u"}
-        metadata = {"name": "train", "namespace": "team-a"}
-        server.put(growth_path("team-a"), {"metadata": metadata, "spec": {"workload": workload}, "status": status})
+        warned = condition("Warned", "True", "R", HOSTILE)
+        shown = dict.fromkeys(("state", "job_class", "reason", "node", "policy", "eta", "progress", "cpu"), HOSTILE)
+        put_growth(server, "train", conditions=[warned], history=[action(HOSTILE, HOSTILE)], **shown)
         spec = {"mode": HOSTILE, "policy": {"name": HOSTILE}}
-        server.put(policy_path(), {"metadata": {"name": "p"}, "spec": spec, "status": {"conditions": [condition]}})
+        server.put(policy_path(), {"metadata": {"name": "p"}, "spec": spec, "status": {"conditions": [warned]}})
         frozen = {"scope": "all", "reason": HOSTILE, "source": HOSTILE}
         server.put(freeze_path(), {"metadata": {"name": "f"}, "spec": frozen})
         server.fault(refusal(403, "Forbidden", HOSTILE), path="/leases", times=99)

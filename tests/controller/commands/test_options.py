@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from support.api_server import ApiServer
+from support.stored import put_growth
 from typer.testing import CliRunner
 
-from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.commands.app import app
 from slopewise.errors import UsageError
 from slopewise.policies import names
@@ -62,6 +62,25 @@ def completed(line: str) -> list[str]:
             (*LOCAL, "--scrape-interval", "15"),
             "--scrape-interval is for a Prometheus of your own; add --prometheus-url, or leave it out.",
         ),
+        (("explain", "a", "--at", "2026-11-23T08:00:00"), "is for a decision record; add --record FILE"),
+        (
+            ("explain", "a", "--record", "x.jsonl", "--at", "yesterday"),
+            "'yesterday' is not a time; write it like 2026-11-23T08:00:00",
+        ),
+        (("explain", "a", "--record", "x.jsonl", "--namespace", "a"), "is for a cluster; leave it or --record out"),
+        (("history", "--withheld"), "--withheld is for a decision record; add --record FILE"),
+        (("history", "--record", "x.jsonl", "--context", "c"), "--context is for a cluster; leave it or --record out"),
+        *(
+            ((*command, "--record", "x.jsonl"), "there is no such decision record")
+            for command in (("explain", "a"), ("history",))
+        ),
+        (("replay", "x.jsonl"), "x.jsonl: there is no such decision record"),
+        (("top", "--local", "--context", "c"), "--context is for a cluster; leave it or --local out"),
+        (("top", "-o", "json", "--count", "2"), "-o json prints one object; leave --count out"),
+        (("doctor", "--jobs", "j.yaml"), "--jobs is for this machine; add --local"),
+        (("doctor", "--local", "--context", "c"), "--context is for a cluster; leave it or --local out"),
+        (("doctor", "--scrape-interval", "5"), "--scrape-interval is for a Prometheus; add --prometheus"),
+        (("doctor", "--prometheus", "prometheus:9090"), "is not the URL of a Prometheus"),
         (("demo", "--jobs", "j.yaml", "--scale", "1"), "--scale is for the built-in jobs; leave it or --jobs out."),
         (("demo", "--jobs", "j.yaml", "--workload", "served"), "--workload and --jobs contradict each other"),
         (("demo", "--policy-file", "p.yaml", "--compare", "las"), "--compare and --policy-file contradict each other"),
@@ -113,9 +132,7 @@ def test_workloads_of_the_cluster_are_completed_and_one_that_is_silent_holds_no_
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(server.kubeconfig)
         for namespace, name in (("team-a", "train"), ("team-b", "tune"), ("team-b", "tr\x1b[2Jap")):
-            workload = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u"}
-            metadata = {"name": name, "namespace": namespace}
-            server.put(growth_path(namespace), {"metadata": metadata, "spec": {"workload": workload}})
+            put_growth(server, name, namespace)
         for command in ("explain", "history"):
             line = f"slopewise {command} --kubeconfig {kubeconfig}"
             assert completed(f"{line} t") == ["team-a/train", "train", "team-b/tune", "tune"]

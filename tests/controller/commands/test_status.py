@@ -4,48 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from support.api_server import ApiServer, refusal
 from support.command_line import slopewise
+from support.stored import condition, put_growth, put_lease
 
-from slopewise.adapters.kube.client.protocol import path_of
-from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.adapters.kube.state.training_policies import policy_path
-
-SINCE = "2026-11-21T15:00:00Z"
-
-
-def condition(kind: str, status: str, reason: str, message: str = "") -> dict[str, str]:
-    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": SINCE}
-
-
-def put_lease(
-    server: ApiServer, seconds_ago: float, holder: str = "controller-0", namespace: str = "slopewise-system"
-) -> None:
-    renewed = datetime.now(UTC) - timedelta(seconds=seconds_ago)
-    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed.isoformat()}
-    lease = {"metadata": {"name": "slopewise-controller", "namespace": namespace}, "spec": spec}
-    server.put(path_of("coordination.k8s.io/v1", "leases", namespace), lease)
 
 
 def put_policy(server: ApiServer, name: str = "default", *conditions: dict[str, str], **jobs: Any) -> None:
     spec = {"mode": "Auto", "policy": {"name": "flowcon"}, "placement": {"name": "specon"}}
     status = {"jobs": {"total": 0, **jobs}, "conditions": conditions}
     server.put(policy_path(), {"metadata": {"name": name}, "spec": spec, "status": status})
-
-
-def put_growth(server: ApiServer, name: str, state: str, job_class: str, *conditions: dict[str, str]) -> None:
-    server.put(
-        growth_path("team-a"),
-        {
-            "metadata": {"name": name, "namespace": "team-a"},
-            "spec": {"workload": {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u"}},
-            "status": {"state": state, "class": job_class, "conditions": conditions},
-        },
-    )
 
 
 def printed(reach: tuple[str, str], *more: str) -> str:
@@ -62,9 +34,10 @@ def test_who_leads_the_policies_the_jobs_and_what_somebody_should_look_at(
     put_policy(server, "default", ready, total=3, byClass={"NL": 2, "CL": 1})
     put_policy(server, "broken", condition("Ready", "False", "InvalidSpec", "spec.policy.name: there is no policy x"))
     no_loss = condition("MetricsAvailable", "False", "NoTarget", "no target \x1b[31mfor it")
-    put_growth(server, "a", "Training", "NL", condition("Managed", "True", "Managed"))
-    put_growth(server, "b", "Training", "NL", no_loss)
-    put_growth(server, "c", "Training", "CL", no_loss, condition("Managed", "False", "ModeRecommend", "mode"))
+    put_growth(server, "a", state="Training", job_class="NL", conditions=[condition("Managed", "True", "Managed")])
+    put_growth(server, "b", state="Training", job_class="NL", conditions=[no_loss])
+    only_recommends = condition("Managed", "False", "ModeRecommend", "mode")
+    put_growth(server, "c", state="Training", job_class="CL", conditions=[no_loss, only_recommends])
     text = printed(reach)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert re.fullmatch(r"leader: controller-0, renewed ([3-9]|[1-5]\d) s ago", lines[0])
@@ -123,7 +96,7 @@ def test_only_the_named_namespace_is_searched_for_the_lease(server: ApiServer, r
 
 def test_one_namespace_is_shown_without_any_right_in_the_cluster(server: ApiServer, reach: tuple[str, str]) -> None:
     put_policy(server)
-    put_growth(server, "a", "Training", "NL")
+    put_growth(server, "a", state="Training", job_class="NL")
     server.fault(refusal(403, "Forbidden", "leases is forbidden"), path="/slopewise-system/leases", times=2)
     server.fault(refusal(403, "Forbidden", "trainingpolicies is forbidden"), path="/trainingpolicies", times=2)
     lines = printed(reach, "--namespace", "team-a").splitlines()
@@ -146,12 +119,21 @@ def test_an_empty_cluster_says_what_to_do(reach: tuple[str, str]) -> None:
     assert 'no workload is managed; label its pods slopewise.dev/managed: "true"' in text
 
 
-@pytest.mark.parametrize("what", ["trainingpolicies", "jobgrowths"])
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (("status",), "trainingpolicies"),
+        (("status",), "jobgrowths"),
+        (("top",), "jobgrowths"),
+        (("explain", "train"), "jobgrowths"),
+        (("history", "-o", "csv"), "jobgrowths"),
+    ],
+)
 def test_what_may_not_be_read_is_named_and_the_exit_code_is_4(
-    what: str, server: ApiServer, reach: tuple[str, str]
+    command: tuple[str, ...], what: str, server: ApiServer, reach: tuple[str, str]
 ) -> None:
-    server.fault(refusal(403, "Forbidden", f"{what} is forbidden"), path=f"/{what}")
-    ended = slopewise("status", *reach)
+    server.fault(refusal(403, "Forbidden", f"{what} is forbidden"), path=f"/{what}", times=9)
+    ended = slopewise(*command, *reach)
     assert ended.returncode == 4
     assert "cannot be read" in ended.stderr
 

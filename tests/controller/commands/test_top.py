@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
 import re
-import signal
-import struct
-import subprocess
-import sys
-import termios
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from datetime import UTC, datetime
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.answering import answering, with_jobs
-from support.api_server import ApiServer, refusal
+from support.api_server import ApiServer
 from support.command_line import slopewise
+from support.stored import put_growth, put_lease
+from support.terminals import on_a_terminal
 from support.waiting import eventually
 
-from slopewise.adapters.kube.client.protocol import path_of
 from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.adapters.local.session_requests import JobAnswer
@@ -34,33 +24,16 @@ HOSTILE = "why\x1b[2J\u202e<b>[red]x"
 
 
 @pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        spec = {
-            "holderIdentity": "controller-0",
-            "leaseDurationSeconds": 15,
-            "renewTime": datetime.now(UTC).isoformat(),
-        }
-        lease = {"metadata": {"name": "slopewise-controller", "namespace": "slopewise-system"}, "spec": spec}
-        running.put(path_of("coordination.k8s.io/v1", "leases", "slopewise-system"), lease)
-        yield running
-
-
-@pytest.fixture
-def reach(server: ApiServer, tmp_path: Path) -> tuple[str, str]:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(server.kubeconfig)
-    return "--kubeconfig", str(kubeconfig)
+def server(server: ApiServer) -> ApiServer:
+    put_lease(server)
+    return server
 
 
 def put(server: ApiServer, name: str, namespace: str = "team-a", loss: float = 0.5, growth: float = 0.1) -> None:
-    status = {
-        "state": "Training", "class": "NL", "loss": loss, "growth": growth, "cpuMillicores": 500,
-        "cpuWantedMillicores": 1000, "reason": HOSTILE,
-    }  # fmt: skip
-    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u"}
-    metadata = {"name": name, "namespace": namespace}
-    server.put(growth_path(namespace), {"metadata": metadata, "spec": {"workload": workload}, "status": status})
+    cpu = {"cpuMillicores": 500, "cpuWantedMillicores": 1000}
+    put_growth(
+        server, name, namespace, state="Training", job_class="NL", loss=loss, growth=growth, reason=HOSTILE, **cpu
+    )
 
 
 class TestCluster:
@@ -101,13 +74,7 @@ class TestCluster:
         found = json.loads(slopewise("top", *reach, "-o", "json").stdout)
         assert [each["name"] for each in found["jobs"]] == ["team-a/train"]
 
-    def test_a_cluster_that_refuses_or_does_not_answer_ends_with_4(
-        self, server: ApiServer, reach: tuple[str, str]
-    ) -> None:
-        server.fault(refusal(403, "Forbidden", "jobgrowths is forbidden"), path="/jobgrowths", times=9)
-        refused = slopewise("top", *reach)
-        assert (refused.returncode, refused.stdout) == (4, "")
-        assert "top: the JobGrowths cannot be read" in refused.stderr
+    def test_a_cluster_that_does_not_answer_ends_with_4(self, server: ApiServer, reach: tuple[str, str]) -> None:
         server.stop()
         assert slopewise("top", *reach).returncode == 4
         server.restart()
@@ -137,7 +104,7 @@ class TestCluster:
             put(server, "train", loss=0.125)
             assert eventually(lambda: "0.125" in shown())
 
-        code, text = on_a_terminal(("top", *reach, "--interval", "1"), change, width=50)
+        code, text = on_a_terminal(("top", *reach, "--interval", "1"), width=50, act=change)
         assert code == 0, text
         assert "\x1b[?1049h" in text, "the screen is put back at the end"
         assert text.rindex("\x1b[?1049l") > text.index("0.125")
@@ -150,47 +117,11 @@ class TestCluster:
     def test_no_color_switches_colours_off(self, server: ApiServer, reach: tuple[str, str]) -> None:
         put(server, "train")
         colour = re.compile(r"\x1b\[[0-9;]*3[0-9]m")
-        _, text = on_a_terminal(("top", *reach, "--count", "1"), lambda _: None, width=120)
+        _, text = on_a_terminal(("top", *reach, "--count", "1"), width=120)
         assert colour.search(text)
-        _, text = on_a_terminal(("top", *reach, "--count", "1"), lambda _: None, width=120, NO_COLOR="1")
+        _, text = on_a_terminal(("top", *reach, "--count", "1"), width=120, NO_COLOR="1")
         assert "team-a/train" in text
         assert not colour.search(text)
-
-
-def on_a_terminal(
-    arguments: tuple[str, ...], act: Callable[[Callable[[], str]], None], width: int = 80, **environment: str
-) -> tuple[int, str]:
-    """Exit code and output of a command on a terminal of 24 lines; `act` gets what was shown so far, then Ctrl-C."""
-    terminal, ours = pty.openpty()
-    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
-    os.set_blocking(terminal, False)
-    without = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS", "LINES")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "slopewise", *arguments], stdin=ours, stdout=ours, stderr=ours,
-        env={**without, "TERM": "xterm", **environment},
-    )  # fmt: skip
-    os.close(ours)
-    shown = bytearray()
-
-    def read() -> str:
-        with suppress(OSError):  # nothing yet, or the other end is closed
-            while part := os.read(terminal, 65_536):
-                shown.extend(part)
-        return shown.decode(errors="replace")
-
-    try:
-        act(read)
-        if "--count" not in arguments:
-            process.send_signal(signal.SIGINT)
-        deadline = time.monotonic() + 60
-        while process.poll() is None and time.monotonic() < deadline:
-            read()
-            time.sleep(0.05)
-        return process.wait(1), read()
-    finally:
-        process.kill()
-        process.wait()
-        os.close(terminal)
 
 
 class TestMachine:

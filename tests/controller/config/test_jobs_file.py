@@ -45,24 +45,13 @@ def test_jobs_are_read_in_the_order_of_the_file(tmp_path: Path) -> None:
 
 
 def test_what_is_asked_for_a_job_is_read_and_its_deadline_counts_from_its_arrival(tmp_path: Path) -> None:
-    file = _jobs_file(
-        tmp_path,
-        "- {name: a, command: x, deadlineSeconds: 60, qoeSeconds: 0.2, targetLoss: 0.1, deliverableLoss: 0.5, "
-        "weight: 2}",
-    )
-
-    (job,) = load_jobs(file)
-
+    keys = "deadlineSeconds: 60, qoeSeconds: 0.2, targetLoss: 0.1, deliverableLoss: 0.5, weight: 2, migratable: true"
+    asking, other = load_jobs(_jobs_file(tmp_path, f"- {{name: a, command: x, {keys}}}\n- {{name: 2-b, command: x}}"))
     asked = Objectives(qoe_seconds=0.2, target_level=0.1, deliverable_level=0.5, weight=2.0)
-    assert (job.objectives, job.deadline_seconds) == (asked, 60.0)
-    assert job.objectives_at(1000.0) == replace(asked, deadline_at_seconds=1060.0)
-
-
-def test_only_a_job_that_says_so_may_be_moved(tmp_path: Path) -> None:
-    file = _jobs_file(tmp_path, "- {name: a, command: x, migratable: true}\n- {name: b, command: x}")
-
-    assert [(job.name, job.migratable) for job in load_jobs(file)] == [("a", True), ("b", False)]
-    assert "job 1: migratable: must be a valid boolean" in _mistake(tmp_path, "[{name: a, command: x, migratable: 7}]")
+    assert (asking.objectives, asking.deadline_seconds) == (asked, 60.0)
+    assert asking.objectives_at(1000.0) == replace(asked, deadline_at_seconds=1060.0)
+    assert other.objectives_at(1000.0) == NO_OBJECTIVES
+    assert (asking.migratable, other.migratable) == (True, False)
 
 
 def test_a_pattern_for_the_loss_is_read_and_one_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -74,16 +63,6 @@ def test_a_pattern_for_the_loss_is_read_and_one_that_is_none_is_refused(tmp_path
         message = _mistake(tmp_path, f"- {{name: a, command: x, lossPattern: {wrong}}}")
         assert message.startswith(f"{tmp_path / 'jobs.yaml'}: job 1: lossPattern: ")
         assert reason in message
-
-
-def test_a_job_without_a_deadline_has_none_whenever_it_arrives() -> None:
-    assert JobSpec("a", ["x"], 0.0).objectives_at(1000.0) == NO_OBJECTIVES
-
-
-def test_a_single_letter_and_a_leading_digit_are_names(tmp_path: Path) -> None:
-    file = _jobs_file(tmp_path, "- {name: a, command: x}\n- {name: 2-towers, command: x}\n")
-
-    assert [job.name for job in load_jobs(file)] == ["a", "2-towers"]
 
 
 @pytest.mark.parametrize(
@@ -101,14 +80,11 @@ def test_a_single_letter_and_a_leading_digit_are_names(tmp_path: Path) -> None:
         ("{name: b}", "job 2: command: is required; add it"),
         ("just text", "job 2: must be a mapping of keys to values, not str"),
         ("{name: My_Job, command: x}", "job 2: name: 'My_Job' cannot be a job's name; use up to 63 lower-case"),
-        ("{name: -b, command: x}", "job 2: name: '-b' cannot be a job's name"),
-        (f"{{name: {'b' * 64}, command: x}}", "cannot be a job's name"),
         ('{name: "b\\n", command: x}', "cannot be a job's name"),
         ("{name: 7, command: x}", "job 2: name: must be a valid string, not 7"),
         ("{name: b, command: x, arriveSeconds: -1}", "job 2: arriveSeconds: must be greater than or equal to 0"),
         ("{name: b, command: x, arriveSeconds: .inf}", "job 2: arriveSeconds: must be a finite number, not inf"),
         ("{name: b, command: ''}", "job 2: command: is empty; write the program to start"),
-        ("{name: b, command: []}", "job 2: command: is empty; write the program to start"),
         ("{name: b, command: 5}", "job 2: command: must be a valid list, not 5"),
         ("{name: b, command: [sleep, 5]}", "job 2: command.1: must be a valid string, not 5"),
         ("{name: b, command: 'echo \"a'}", "cannot be split into words (No closing quotation); close its quotes"),
@@ -120,30 +96,18 @@ def test_a_single_letter_and_a_leading_digit_are_names(tmp_path: Path) -> None:
             "job 2: deadlineSeconds: must be less than or equal to 3162",
         ),
         ("{name: b, command: x, qoeSeconds: -0.2}", "job 2: qoeSeconds: must be greater than 0, not -0.2"),
-        ("{name: b, command: x, qoeSeconds: .nan}", "job 2: qoeSeconds: must be"),
         ("{name: b, command: x, targetLoss: .nan}", "job 2: targetLoss: must be a finite number, not nan"),
         ("{name: b, command: x, deliverableLoss: low}", "job 2: deliverableLoss: must be a valid number"),
-        ("{name: b, command: x, qoeSeconds: 0}", "job 2: qoeSeconds: must be greater than 0, not 0"),
         ("{name: b, command: x, qoeSeconds: 1e9}", "job 2: qoeSeconds: must be less than or equal to 3162"),
-        ("{name: b, command: x, qoeSeconds: 250ms}", "job 2: qoeSeconds: must be a valid number"),
-        ("{name: b, command: x, deadlineSeconds: -1}", "job 2: deadlineSeconds: must be greater than 0, not -1"),
-        ("{name: b, command: x, deadlineSeconds: .nan}", "job 2: deadlineSeconds: must be"),
         ("{name: b, command: x, deadlineSeconds: 2h}", "job 2: deadlineSeconds: must be a valid number"),
-        ("{name: b, command: x, targetLoss: .inf}", "job 2: targetLoss: must be a finite number, not inf"),
         ("{name: b, command: x, atTarget: end}", "job 2: atTarget: must be 'stop' or 'keep', not 'end'"),
         (
             "{name: b, command: x, atTarget: stop}",
             "job 2: atTarget: stop needs a target; state targetLoss, or leave atTarget out",
         ),
-        (
-            "{name: b, command: x, atTarget: stop, deliverableLoss: 1}",
-            "job 2: atTarget: stop needs a target; state targetLoss, or leave atTarget out",
-        ),
         ("{name: b, command: x, weight: 0}", "job 2: weight: must be greater than 0, not 0"),
-        ("{name: b, command: x, weight: 11}", "job 2: weight: must be less than or equal to 10, not 11"),
         ("{name: b, command: x, env: [A]}", "job 2: env: must be a mapping of names to texts, such as {SEED: "),
         ("{name: b, command: x, env: {A: 0.10}}", "job 2: env: A is no text; write it in quotes, as in A: '0.1'"),
-        ("{name: b, command: x, env: {A: true}}", "job 2: env: A is no text; write it in quotes, as in A: 'true'"),
         ("{name: b, command: x, env: {A: }}", "job 2: env: A is no text; write it in quotes, as in A: ''"),
         ("{name: b, command: x, env: {A=B: x}}", "job 2: env: 'A=B' cannot be the name of a variable; use letters"),
         ('{name: b, command: x, env: {A: "\\0"}}', "job 2: env: A holds a zero byte, which no variable can; remove it"),
@@ -153,6 +117,11 @@ def test_a_single_letter_and_a_leading_digit_are_names(tmp_path: Path) -> None:
         ),
         ("{name: b, command: x, workingDirectory: ''}", "job 2: workingDirectory: is empty; write a folder"),
         ("{name: mine, command: x}", "more than one job is named 'mine'; give each a name of its own"),
+        ("{name: b, command: x, migratable: 7}", "job 2: migratable: must be a valid boolean"),
+        (
+            "{name: b, command: x, port: 9500}\n- {name: c, command: x, port: 9500}",
+            "more than one job has port 9500; give each a port of its own",
+        ),
     ],
 )
 def test_a_mistake_in_a_job_is_reported_in_one_sentence_with_its_place(
@@ -169,12 +138,6 @@ def test_a_mistake_in_a_job_is_reported_in_one_sentence_with_its_place(
 @pytest.mark.parametrize("text", ["", "[]", "{jobs: []}", "text"])
 def test_a_file_that_is_no_list_of_jobs_is_reported_with_an_example(tmp_path: Path, text: str) -> None:
     assert "must be a list of at least one job; write for example `- {name:" in _mistake(tmp_path, text)
-
-
-def test_two_jobs_cannot_serve_metrics_on_one_port(tmp_path: Path) -> None:
-    text = "- {name: a, command: x, port: 9500}\n- {name: b, command: x, port: 9500}\n"
-
-    assert "more than one job has port 9500; give each a port of its own" in _mistake(tmp_path, text)
 
 
 def test_a_missing_file_is_reported_with_its_path(tmp_path: Path) -> None:
@@ -195,17 +158,6 @@ def test_a_command_runs_in_the_folder_of_its_file_or_in_one_beside_it(
     assert job.working_directory == tmp_path / folder
 
 
-def test_a_file_that_is_named_by_a_relative_path_has_its_folder_in_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _jobs_file(tmp_path, ONE_JOB)
-    monkeypatch.chdir(tmp_path)
-
-    (job,) = load_jobs(Path("jobs.yaml"))
-
-    assert job.working_directory == tmp_path
-
-
 def test_the_environment_is_texts_and_whole_numbers_are_taken_for_texts(tmp_path: Path) -> None:
     file = _jobs_file(tmp_path, "[{name: a, command: x, env: {OMP_NUM_THREADS: 4, DATA: /srv/data, EMPTY: ''}}]")
 
@@ -215,15 +167,10 @@ def test_the_environment_is_texts_and_whole_numbers_are_taken_for_texts(tmp_path
 
 
 def test_the_jobs_may_come_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("- {name: a, command: x}"))
     monkeypatch.chdir(tmp_path)
-
+    monkeypatch.setattr("sys.stdin", io.StringIO("- {name: a, command: x}"))
     (job,) = load_jobs(Path("-"))
-
     assert (job.name, job.working_directory) == ("a", tmp_path)
-
-
-def test_a_mistake_on_standard_input_is_reported_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("- {name: a"))
     with pytest.raises(UsageError, match=r"standard input: line 1 .*is not valid YAML"):
         load_jobs(Path("-"))
@@ -233,7 +180,6 @@ def test_a_mistake_on_standard_input_is_reported_as_one(monkeypatch: pytest.Monk
     ("command", "expected"),
     [
         ("python a.py > log.txt", "'>' is for a shell, and there is none: what the command prints is kept anyway"),
-        ("python a.py 2>&1", "'>' is for a shell"),
         ("python a.py < in.txt", "'<' is for a shell"),
         ("python a.py && python b.py", "'&&' is for a shell"),
         ("python a.py || true", "'||' is for a shell"),
@@ -242,13 +188,13 @@ def test_a_mistake_on_standard_input_is_reported_as_one(monkeypatch: pytest.Monk
         ("python a.py &", "'&' is for a shell, and there is none: every job runs beside the others"),
         ("(python a.py)", "'(' is for a shell"),
         ("python a.py --data $DATA", "'$DATA' is for a shell, and there is none: write the value itself"),
-        ('python a.py --data "${DATA}/x"', "'${DATA}' is for a shell"),
         ("python a.py $(nproc)", "'$(' is for a shell"),
         ("python a.py `nproc`", "'`' is for a shell"),
         ("OMP_NUM_THREADS=4 python a.py", "'OMP_NUM_THREADS=' is for a shell, and there is none: write it under `env`"),
         ("python ~/a.py", "'~' is for a shell, and there is none: write the whole path"),
         ("python a.py data/*.csv", "'*' is for a shell"),
         ("python a.py # the first", "'#' is for a shell"),
+        ("python a.py\npython b.py", "a new line is for a shell, and there is none: write `>-` instead of `|`"),
     ],
 )
 def test_what_only_a_shell_understands_is_refused_with_what_to_write_instead(
@@ -260,35 +206,23 @@ def test_what_only_a_shell_understands_is_refused_with_what_to_write_instead(
     assert "command: [sh, -c, " in message
 
 
-def test_two_lines_are_two_commands_to_a_shell_and_are_refused(tmp_path: Path) -> None:
-    message = _mistake(tmp_path, "- name: a\n  command: |\n    python a.py\n    python b.py\n")
-
-    assert "job 1: command: a new line is for a shell, and there is none: write `>-` instead of `|`" in message
-
-
 @pytest.mark.parametrize(
     ("command", "words"),
     [
+        (["sh", "-c", "python a.py > $X && echo"], ["sh", "-c", "python a.py > $X && echo"]),
         ("python a.py --note 'a > b && $X *'", ["python", "a.py", "--note", "a > b && $X *"]),
-        ('python a.py --note "a > b; *"', ["python", "a.py", "--note", "a > b; *"]),
         (r"python a.py \> \$X", ["python", "a.py", ">", "$X"]),
         ("python a.py --lr=1e-3 --layers=[1,2] a#b x~", ["python", "a.py", "--lr=1e-3", "--layers=[1,2]", "a#b", "x~"]),
         ("python a.py 5$ A=b", ["python", "a.py", "5$", "A=b"]),
         ("python a.py \\\n  --steps 5\n", ["python", "a.py", "--steps", "5"]),
     ],
 )
-def test_what_is_quoted_or_means_nothing_to_a_shell_is_taken_as_it_is(
-    tmp_path: Path, command: str, words: list[str]
+def test_a_list_and_what_is_quoted_or_means_nothing_to_a_shell_are_taken_as_they_are(
+    tmp_path: Path, command: str | list[str], words: list[str]
 ) -> None:
     (job,) = load_jobs(_jobs_file(tmp_path, json.dumps([{"name": "a", "command": command}])))
 
     assert job.command == words
-
-
-def test_a_list_is_taken_word_for_word(tmp_path: Path) -> None:
-    (job,) = load_jobs(_jobs_file(tmp_path, '[{name: a, command: [sh, -c, "python a.py > $X && echo"]}]'))
-
-    assert job.command == ["sh", "-c", "python a.py > $X && echo"]
 
 
 class TestMatrix:

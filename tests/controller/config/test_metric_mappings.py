@@ -19,7 +19,7 @@ from slopewise.config.metric_mappings import (
     ResponseMapping,
     ResponsePreset,
 )
-from slopewise.config.training_policy import EvaluationSettings, TrainingPolicySpec, load_training_policy
+from slopewise.config.training_policy import EvaluationSettings, load_training_policy
 from slopewise.crds.schema.definitions import training_policies
 from slopewise.errors import UsageError
 
@@ -31,11 +31,6 @@ def spec_of_api_server() -> dict[str, Any]:
     (version,) = training_policies()["spec"]["versions"]
     default: dict[str, Any] = version["schema"]["openAPIV3Schema"]["properties"]["spec"]["default"]
     return default
-
-
-def test_presets_are_complete() -> None:
-    assert set(EVALUATION_PRESETS) == set(get_args(EvaluationPreset))
-    assert set(RESPONSE_PRESETS) == set(get_args(ResponsePreset))
 
 
 @pytest.mark.parametrize("preset", get_args(ResponsePreset))
@@ -80,53 +75,42 @@ def test_a_histogram_is_named_by_its_stem_and_counters_by_both_names() -> None:
 
 
 MISTAKES = [
-    ({"evaluation": {"metric": "loss{}"}}, "evaluation.metric: 'loss{}' is not a metric name; use letters"),
     (
         {"evaluation": {"metric": HOSTILE}},
         "is not a metric name; use letters, digits, _ and : (PromQL is not",
     ),
     ({"evaluation": {"metric": 5}}, "evaluation.metric: must be a valid string, not 5"),
     ({"evaluation": {"labels": {HOSTILE: "a"}}}, "is not a label name; use letters, digits and _"),
-    ({"evaluation": {"labels": {5: "a"}}}, "evaluation.labels: 5 is not a label name"),
     ({"evaluation": {"labels": ["a"]}}, "evaluation.labels: must be a mapping of keys to values, not list"),
     ({"evaluation": {"preset": "primerl"}}, "not 'primerl'; did you mean 'prime-rl'?"),
-    ({"evaluation": {"preset": "ray-train"}}, "must be 'axolotl', 'megatron' or 'prime-rl', not 'ray-train'"),
     ({"evaluation": {"preset": ["vllm"]}}, "evaluation.preset: must be 'axolotl', 'megatron' or 'prime-rl'"),
-    ({"evaluation": {"stepsTotal": "global_step"}}, "evaluation.stepsTotal: must be a mapping of keys to values"),
     ({"evaluation": {"stepsTotal": {"metric": "a b"}}}, "evaluation.stepsTotal.metric: 'a b' is not a metric name"),
     ({"evaluation": {"stepsTotal": {}}}, "evaluation.stepsTotal.metric: is required; add it"),
     ({"evaluation": {"podLabels": {"pod": "k8s.pod.name"}}}, "'k8s.pod.name' is not a label name"),
-    ({"responses": {"preset": "vlm"}}, "not 'vlm'; did you mean 'vllm'?"),
     ({"responses": {"preset": "vllm", "metrics": "a"}}, "responses.metrics: unknown key; did you mean 'metric'?"),
     ({"responses": {"count": "rate(a[5m])"}}, "'rate(a[5m])' is not a metric name"),
     ({"responses": {"inFlight": ["ok", "a-b"]}}, "responses.inFlight.1: 'a-b' is not a metric name"),
     ({"responses": {"unit": "ms"}}, "responses.unit: must be 'seconds', 'milliseconds', 'microseconds' or"),
     ({"responses": {"failed": {"a=b": ["x"]}}}, "'a=b' is not a label name"),
     ({"responses": {"failed": {"code": "5??"}}}, "'5??' is no list of values; write one, such as [error, 5??]"),
-    ({"responses": {"failed": {"code": []}}}, "[] is no list of values; write one, such as [error, 5??]"),
 ]
 
 
 @pytest.mark.parametrize(("spec", "message"), MISTAKES)
-def test_a_mistake_in_a_policy_is_one_sentence(tmp_path: Path, spec: dict[str, Any], message: str) -> None:
-    path = tmp_path / "policy.yaml"
-    path.write_text(yaml.safe_dump({"spec": spec}), encoding="utf-8")
-    with pytest.raises(UsageError) as caught:
-        load_training_policy(path)
-    assert message in str(caught.value)
-    assert str(caught.value).startswith(f"{path}: spec.")
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("spec", "message"), MISTAKES)
-def test_the_same_mistake_in_a_jobs_file_is_the_same_sentence(
+def test_a_mistake_is_the_same_sentence_in_a_policy_and_in_a_jobs_file(
     tmp_path: Path, spec: dict[str, Any], message: str
 ) -> None:
-    path = tmp_path / "jobs.yaml"
-    path.write_text(yaml.safe_dump([{"name": "a", "command": "true", **spec}]), encoding="utf-8")
+    policy, jobs = tmp_path / "policy.yaml", tmp_path / "jobs.yaml"
+    policy.write_text(yaml.safe_dump({"spec": spec}), encoding="utf-8")
+    jobs.write_text(yaml.safe_dump([{"name": "a", "command": "true", **spec}]), encoding="utf-8")
     with pytest.raises(UsageError) as caught:
-        load_jobs(path)
+        load_training_policy(policy)
     assert message in str(caught.value)
+    assert str(caught.value).startswith(f"{policy}: spec.")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError) as of_jobs:
+        load_jobs(jobs)
+    assert message in str(of_jobs.value)
 
 
 def test_a_job_may_have_mappings_of_its_own(tmp_path: Path) -> None:
@@ -148,17 +132,6 @@ def test_a_job_may_have_mappings_of_its_own(tmp_path: Path) -> None:
     )
     assert other.mappings == OwnMappings(evaluation)
     assert model.mappings == OwnMappings(responses=ResponseMapping(preset="vllm"))
-
-
-def test_how_progress_is_measured_is_no_setting_of_one_job(tmp_path: Path) -> None:
-    path = tmp_path / "jobs.yaml"
     path.write_text('[{name: a, command: "true", evaluation: {normaliser: first}}]', encoding="utf-8")
-    with pytest.raises(UsageError, match=r"evaluation.normaliser: unknown key"):
+    with pytest.raises(UsageError, match=r"evaluation.normaliser: unknown key"):  # it is no setting of one job
         load_jobs(path)
-
-
-def test_a_policy_without_mappings_reads_the_names_of_the_contract() -> None:
-    spec = TrainingPolicySpec()
-    assert spec.evaluation.metric == "training_loss"
-    assert spec.responses == ResponseMapping()
-    assert spec.responses.failed == {"outcome": ("failed",), "code": ("4??", "5??")}

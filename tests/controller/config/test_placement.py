@@ -31,49 +31,37 @@ def mistake(**spec: Any) -> str:
     return str(caught.value)
 
 
-def test_two_policies_are_composed_and_reported_under_both_names() -> None:
+def test_two_policies_are_composed_under_both_names_one_is_itself_and_in_mode_observe_none_decides() -> None:
     document = read(policy={"name": "flowcon"}, placement={"name": "specon", "parameters": {"alpha": 0.02}})
     assert isinstance(policy_of(document), Composed)
     assert pass_settings(document).policy_name == "flowcon+specon"
+    alone, observing = read(policy={"name": "flowcon"}), read(mode="Observe", placement={"name": "specon"})
+    assert type(policy_of(alone)).__module__ == "slopewise.policies.flowcon"
+    assert pass_settings(alone).policy_name == "flowcon"
+    assert type(policy_of(observing)).__module__ == "slopewise.policies.fair"
 
 
-def test_without_a_placement_there_is_one_policy_as_ever() -> None:
-    document = read(policy={"name": "flowcon"})
-    assert type(policy_of(document)).__module__ == "slopewise.policies.flowcon"
-    assert pass_settings(document).policy_name == "flowcon"
+KUBE_DEFAULT = "policy kube-default: it is a baseline of the simulator, and Kubernetes itself places alike; "
 
 
-def test_in_mode_observe_neither_decides() -> None:
-    document = read(mode="Observe", placement={"name": "specon"})
-    assert type(policy_of(document)).__module__ == "slopewise.policies.fair"
-
-
-@pytest.mark.parametrize("name", ["flowcon", "fair", "las", "tradl", "srpt-oracle"])
-def test_a_policy_that_chooses_no_nodes_is_refused_as_placement(name: str) -> None:
-    assert mistake(placement={"name": name}) == (
-        f"default: spec.placement.name: policy {name} chooses no nodes; use one that does: {PLACING}, "
-        "or one of yours whose ACTIONS name it."
-    )
-
-
-@pytest.mark.parametrize("name", ["specon", "draps", "procon", "kube-default"])
-def test_a_policy_that_only_chooses_nodes_is_refused_for_cpu_beside_a_placement(name: str) -> None:
-    assert mistake(policy={"name": name}, placement={"name": "specon"}) == (
-        f"default: spec.policy.name: policy {name} only chooses nodes, which the placement specon does here; "
-        "name one that decides CPU, or fair, which changes none."
-    )
-
-
-@pytest.mark.parametrize("part", ["policy", "placement"])
-def test_a_baseline_of_the_simulator_is_refused_in_either_part(part: str) -> None:
-    assert mistake(**{part: {"name": "kube-default"}}) == (
-        "policy kube-default: it is a baseline of the simulator, and Kubernetes itself places alike; "
-        "write fair, and no placement."
-    )
-
-
-def test_the_baseline_without_losses_is_refused() -> None:
-    assert mistake(policy={"name": "las"}) == ("policy las: it is a baseline of the simulator; write fair or marginal.")
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        *(({"placement": {"name": name}},
+           (f"default: spec.placement.name: policy {name} chooses no nodes; use one that does: {PLACING}, "
+            "or one of yours whose ACTIONS name it.")) for name in ("flowcon", "srpt-oracle")),
+        *(({"policy": {"name": name}, "placement": {"name": "specon"}},
+           (f"default: spec.policy.name: policy {name} only chooses nodes, which the placement specon does here; "
+            "name one that decides CPU, or fair, which changes none.")) for name in ("specon", "kube-default")),
+        ({"policy": {"name": "kube-default"}}, KUBE_DEFAULT + "write fair, and no placement."),
+        ({"placement": {"name": "kube-default"}}, KUBE_DEFAULT + "write fair, and no placement."),
+        ({"policy": {"name": "las"}}, "policy las: it is a baseline of the simulator; write fair or marginal."),
+    ],
+)  # fmt: skip
+def test_two_that_do_not_go_together_and_baselines_of_the_simulator_are_refused(
+    spec: dict[str, Any], sentence: str
+) -> None:
+    assert mistake(**spec) == sentence
 
 
 @pytest.mark.parametrize(

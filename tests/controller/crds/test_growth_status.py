@@ -145,22 +145,45 @@ def test_a_kubelet_that_does_not_follow_is_reported_and_its_pods_have_what_it_re
     assert status_of(job, withheld=(Withheld(a_resize(), "cooldown", "cooldown"),)).reason == dead.detail
 
 
+NO_ROOM = "Node didn't have enough resource: cpu"
+WAITS = replace(a_job(UID), pending=PendingResize("deferred", START, NO_ROOM, CpuAllocation(2000, 500)))
+BACKS_OFF = JobMemory(backoff_until_seconds=START + 1, backoff_reason="OOM")
+
+
 @pytest.mark.parametrize(
-    ("job", "status", "reason"),
+    ("job", "more", "kind", "status", "reason"),
     [
-        (replace(a_job(UID), actual=CpuAllocation(None, 1000)), "True", "Reported"),
-        (a_job(UID), "Unknown", "NotReported"),
-        (a_job(UID, state=JobState.FINISHED), "Unknown", "Ended"),
+        (replace(a_job(UID), actual=CpuAllocation(None, 1000)), {}, "InEffect", "True", "Reported"),
+        (a_job(UID), {}, "InEffect", "Unknown", "NotReported"),
+        (a_job(UID, state=JobState.FINISHED), {}, "InEffect", "Unknown", "Ended"),
+        (WAITS, {}, "InEffect", "False", "Deferred"),
+        (WAITS, {}, "ResizePending", "True", "Deferred"),
+        (a_job(UID), {}, "MetricsAvailable", "True", "Fresh"),
+        (a_job(UID, level=None), {"memory": {UID: JobMemory()}}, "MetricsAvailable", "Unknown", "NotSeenYet"),
         (
-            replace(a_job(UID), pending=PendingResize("deferred", START, "no room", CpuAllocation(2000, 500))),
+            replace(a_job(UID, level=None), missing_evaluation=SILENT),
+            {"memory": {UID: JobMemory()}},
+            "MetricsAvailable",
             "False",
-            "Deferred",
+            "ScrapeFails",
         ),
+        (a_job(UID, level=None), {}, "MetricsAvailable", "False", "Missing"),
+        (a_job(UID, age=100.0), {}, "MetricsAvailable", "False", "Stale"),
+        (a_job(UID, finite=False), {}, "MetricsAvailable", "False", "NotFinite"),
+        (a_job(UID, samples=1), {}, "MetricsAvailable", "Unknown", "TooFewSamples"),
+        (a_job(UID), {}, "Managed", "True", "Managed"),
+        (a_job(UID, state=JobState.FINISHED), {}, "Managed", "False", "Ended"),
+        (replace(a_job(UID), ineligible_reason="it has a GPU"), {}, "Managed", "False", "Ineligible"),
+        (a_job(UID), {"memory": {UID: BACKS_OFF}}, "Managed", "False", "BackingOff"),
+        (a_job(UID), {"mode": "Recommend"}, "Managed", "False", "ModeRecommend"),
+        (a_job(UID), {"withheld": (Withheld(a_resize(), "canary", "not chosen"),)}, "Managed", "False", "NotInCanary"),
     ],
 )
-def test_whether_what_was_accepted_is_in_effect(job: Job, status: str, reason: str) -> None:
-    condition = of(status_of(job), "InEffect")
+def test_conditions_of_a_job(job: Job, more: dict[str, Any], kind: str, status: str, reason: str) -> None:
+    condition = of(status_of(job, **more), kind)
     assert (condition.status, condition.reason) == (status, reason)
+    if kind == "ResizePending":
+        assert condition.message == NO_ROOM
 
 
 def test_that_a_kubelet_begins_to_follow_is_a_transition() -> None:
@@ -190,49 +213,6 @@ def test_a_workload_of_several_pods_is_reported_as_one() -> None:
     assert of(running_status(ended, a_view(*ended), NEW), "Finished").reason == "Succeeded"
     failed = [jobs[0], replace(jobs[1], state=JobState.FAILED)]
     assert running_status(failed, a_view(*failed), NEW).state == "Failed"
-
-
-@pytest.mark.parametrize(
-    ("job", "memory", "status", "reason"),
-    [
-        (a_job(UID), known(), "True", "Fresh"),
-        (a_job(UID, level=None), JobMemory(), "Unknown", "NotSeenYet"),
-        (replace(a_job(UID, level=None), missing_evaluation=SILENT), JobMemory(), "False", "ScrapeFails"),
-        (a_job(UID, level=None), known(), "False", "Missing"),
-        (a_job(UID, age=100.0), known(), "False", "Stale"),
-        (a_job(UID, finite=False), known(), "False", "NotFinite"),
-        (a_job(UID, samples=1), known(), "Unknown", "TooFewSamples"),
-    ],
-)
-def test_whether_metrics_can_be_decided_on(job: Job, memory: JobMemory, status: str, reason: str) -> None:
-    condition = of(status_of(job, memory={UID: memory}), "MetricsAvailable")
-    assert (condition.status, condition.reason) == (status, reason)
-
-
-@pytest.mark.parametrize(
-    ("job", "more", "reason"),
-    [
-        (a_job(UID, state=JobState.FINISHED), {}, "Ended"),
-        (replace(a_job(UID), ineligible_reason="it has a GPU"), {}, "Ineligible"),
-        (a_job(UID), {"memory": {UID: JobMemory(backoff_until_seconds=START + 1, backoff_reason="OOM")}}, "BackingOff"),
-        (a_job(UID), {"mode": "Recommend"}, "ModeRecommend"),
-        (a_job(UID), {"withheld": (Withheld(a_resize(), "canary", "not chosen"),)}, "NotInCanary"),
-    ],
-)
-def test_why_a_job_is_not_changed(job: Job, more: dict[str, Any], reason: str) -> None:
-    condition = of(status_of(job, **more), "Managed")
-    assert (condition.status, condition.reason) == ("False", reason)
-
-
-def test_a_job_in_auto_is_managed() -> None:
-    assert of(status_of(a_job(UID)), "Managed").status == "True"
-
-
-def test_a_resize_that_waits_is_reported_with_the_kubelets_words() -> None:
-    pending = PendingResize("deferred", START, "Node didn't have enough resource: cpu", CpuAllocation(2000, 500))
-    condition = of(status_of(replace(a_job(UID), pending=pending)), "ResizePending")
-    assert (condition.status, condition.reason) == ("True", "Deferred")
-    assert condition.message == "Node didn't have enough resource: cpu"
 
 
 def test_steps_that_cost_more_than_they_did_are_a_condition_until_they_cost_less() -> None:
@@ -294,14 +274,19 @@ def test_eta_is_the_steps_left_at_the_pace_measured_last() -> None:
     assert eta(replace(job, state=JobState.FINISHED), memory, START, carried_out=True) == "-"
 
 
-def test_eta_is_the_end_that_a_policy_expects_and_how_sure_it_is() -> None:
-    job = a_job("a")
+@pytest.mark.parametrize(
+    ("after", "state", "shown"),
+    [
+        (0.0, JobState.TRAINING, "12m00s (8m20s-20m00s)"),
+        (600.0, JobState.TRAINING, "2m00s (0s-10m00s)"),
+        (719.0, JobState.TRAINING, "1s (0s-8m01s)"),
+        (720.0, JobState.TRAINING, "-"),  # it has not ended, so it was wrong
+        (0.0, JobState.FINISHED, "-"),
+    ],
+)
+def test_eta_is_the_end_that_a_policy_expects_and_how_sure_it_is(after: float, state: JobState, shown: str) -> None:
     memory = JobMemory(ends=Ends(START + 720.0, START + 500.0, START + 1200.0))
-    assert eta(job, memory, START, carried_out=True) == "12m00s (8m20s-20m00s)"
-    assert eta(job, memory, START + 600.0, carried_out=True) == "2m00s (0s-10m00s)"
-    assert eta(job, memory, START + 719.0, carried_out=True) == "1s (0s-8m01s)"
-    assert eta(job, memory, START + 720.0, carried_out=True) == "-", "it has not ended, so it was wrong"
-    assert eta(replace(job, state=JobState.FINISHED), memory, START, carried_out=True) == "-"
+    assert eta(a_job("a", state=state), memory, START + after, carried_out=True) == shown
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from io import StringIO
 
+import pytest
 from rich.console import Console
 from support.worlds import START
 
@@ -22,7 +23,7 @@ from slopewise.crds.history import (
     restored,
 )
 from slopewise.crds.job_growth import HISTORY_KEPT, Action
-from slopewise.model import Migrate, MoveEvent, MoveRecord, Outcome, Place, Resize
+from slopewise.model import Migrate, MoveEvent, MoveRecord, MoveStage, Outcome, Place, Resize
 
 
 def a_resize(result: str = "applied", to: int = 500, detail: str = "") -> Action:
@@ -41,6 +42,7 @@ def test_a_resize_is_reported_with_its_reason_until_something_better_is_known() 
     assert (action.slot, action.action, action.change) == ("0", "Resize", "limits 2 to 500m")
     assert (action.result, action.detail) == ("applied", "class CL")
     assert a_resize(detail="cgroup read back").detail == "cgroup read back"
+    assert len(a_resize(detail="x" * 500).detail) == MAX_DETAIL
 
 
 def test_moves_are_reported_by_where_they_lead() -> None:
@@ -50,22 +52,17 @@ def test_moves_are_reported_by_where_they_lead() -> None:
     assert (migrate.action, migrate.change, migrate.result) == ("Move", "n1 to n2", "infeasible")
 
 
-def test_a_job_that_resumed_elsewhere_is_reported_by_where_it_is() -> None:
-    record = MoveRecord(START, "n1", "n2", resumed_on="n3")
-    action = move_event(MoveEvent("job-1:0", "resumed", record, "resumed on n3 after 4 s"), START)
-    assert (action.change, action.result, action.detail) == ("n1 to n3", "resumed", "resumed on n3 after 4 s")
-
-
-def test_a_move_that_was_cancelled_is_reported_by_where_it_was_to_lead() -> None:
-    record = MoveRecord(START, "n1", "n2", resumed_at_seconds=START + 60, resumed_on="n1")
-    action = move_event(MoveEvent("job-1:0", "cancelled", record, "stays on n1: its move to n2 was given up"), START)
-    assert (action.change, action.result) == ("n1 to n2", "cancelled")
-    ended = move_ended("job-1:0", "n1 to n2", "cancelled", "somebody else has suspended it", START)
+@pytest.mark.parametrize(
+    ("stage", "resumed_on", "change"), [("resumed", "n3", "n1 to n3"), ("cancelled", "n1", "n1 to n2")]
+)
+def test_a_job_that_resumed_is_reported_by_where_it_is_and_a_cancelled_move_by_where_it_was_to_lead(
+    stage: MoveStage, resumed_on: str, change: str
+) -> None:
+    record = MoveRecord(START, "n1", "n2", resumed_at_seconds=START + 60, resumed_on=resumed_on)
+    action = move_event(MoveEvent("job-1:0", stage, record, "because"), START)
+    assert (action.change, action.result, action.detail) == (change, stage, "because")
+    ended = move_ended("job-1:0", change, stage, "somebody else has suspended it", START)
     assert appended((action,), ended) == (action,), "the same is not recorded twice"
-
-
-def test_a_long_reason_is_cut() -> None:
-    assert len(a_resize(detail="x" * 500).detail) == MAX_DETAIL
 
 
 def test_only_the_last_actions_are_kept() -> None:
@@ -76,21 +73,18 @@ def test_only_the_last_actions_are_kept() -> None:
     assert history[-1].change == "limits 2 to 1014m"
 
 
-def test_what_is_tried_in_vain_again_and_again_is_there_once() -> None:
-    history = appended(appended((), a_resize("infeasible")), a_resize("infeasible"))
-    assert len(history) == 1
-    assert len(appended(history, a_resize("failed"))) == 2
-    assert len(appended(history, a_resize("infeasible", to=400))) == 2
-
-
-def test_the_same_change_carried_out_twice_happened_twice() -> None:
-    assert len(appended(appended((), a_resize()), a_resize())) == 2
-
-
-def test_the_pods_of_a_workload_are_distinguished() -> None:
-    other = restored("job-1:1", "", START).model_copy(update={"result": "failed"})
-    mine = restored("job-1:0", "", START).model_copy(update={"result": "failed"})
-    assert len(appended(appended((), other), mine)) == 2
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        (a_resize("infeasible"), a_resize("infeasible"), 1),
+        (a_resize("infeasible"), a_resize("failed"), 2),
+        (a_resize("infeasible"), a_resize("infeasible", to=400), 2),
+        (a_resize(), a_resize(), 2),  # carried out twice, it happened twice
+        (a_resize("failed"), a_resize("failed").model_copy(update={"slot": "1"}), 2),  # another pod
+    ],
+)
+def test_what_is_tried_in_vain_again_and_again_is_there_once(first: Action, second: Action, kept: int) -> None:
+    assert len(appended(appended((), first), second)) == kept
 
 
 def test_lines_are_in_the_order_of_time_and_are_printed_in_full() -> None:
@@ -103,9 +97,6 @@ def test_lines_are_in_the_order_of_time_and_are_printed_in_full() -> None:
         "1970-01-12 13:46:45  team/b 12  Restore  original resources  applied",
         "    back",
     ]
+    assert printed([]) == "Nothing was done yet.\n"
     assert as_json(lines)[0]["workload"] == "a"
     assert as_json(lines)[0]["time"].startswith("1970-01-12T13:46:40")
-
-
-def test_a_cluster_where_nothing_was_done_yet_says_so() -> None:
-    assert printed([]) == "Nothing was done yet.\n"

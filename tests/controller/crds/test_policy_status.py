@@ -52,13 +52,28 @@ def test_a_policy_that_is_obeyed() -> None:
     assert all(each.observed_generation == 3 for each in status.conditions)
 
 
-def test_a_policy_that_cannot_be_obeyed_says_our_sentence() -> None:
-    ready = conditions(PolicyFacts(1, None, invalid="TrainingPolicy p: spec.mode: must be ..."))["Ready"]
-    assert (ready.status, ready.reason, ready.message) == (
-        "False",
-        "InvalidSpec",
-        "TrainingPolicy p: spec.mode: must be ...",
-    )
+STALE = [a_job(f"job-{number}", age=1000.0) for number in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("facts", "kind", "status", "reason", "message"),
+    [
+        (PolicyFacts(1, None, invalid="p: must be"), "Ready", "False", "InvalidSpec", "p: must be"),
+        (a_policy(a_job("good"), *STALE), "MetricsAvailable", "False", "JobsWithoutMetrics",
+         "4 of 5 jobs have no usable evaluation: team/job-0, team/job-1, team/job-2 and more"),
+        (a_policy(a_job("a"), conflict=Conflict(5, ("a/x", "a/y", "a/z"), "older")), "Conflict", "True",
+         "OlderPolicyWins",
+         "5 pods are managed by the older policy older: a/x, a/y, a/z and more; narrow one's selector"),
+        (a_policy(a_job("a"), degraded="it may not patch"), "Degraded", "True", "CannotDoAll", "it may not patch"),
+        (a_policy(a_job("a"), capacity="n1: other pods use 70 of 4 cores"), "CapacityKnown", "False",
+         "OthersUncertain", "n1: other pods use 70 of 4 cores"),
+    ],
+)  # fmt: skip
+def test_what_is_in_the_way_of_a_policy_is_a_condition_with_its_sentence(
+    facts: PolicyFacts, kind: str, status: str, reason: str, message: str
+) -> None:
+    condition = conditions(facts)[kind]
+    assert (condition.status, condition.reason, condition.message) == (status, reason, message)
 
 
 def test_a_held_pass_is_reported_and_the_counts_stay() -> None:
@@ -77,27 +92,6 @@ def test_a_policy_that_fails_is_reported_as_such_and_not_as_metrics_that_are_gon
     assert (condition["Ready"].status, condition["Ready"].reason) == ("False", "PolicyFailed")
     assert condition["Ready"].message == "policy mine failed: division by zero"
     assert condition["MetricsAvailable"].status == "True"
-
-
-def test_jobs_without_metrics_are_named() -> None:
-    stale = [a_job(f"job-{number}", age=1000.0) for number in range(4)]
-    condition = conditions(a_policy(a_job("good"), *stale))["MetricsAvailable"]
-    assert condition.status == "False"
-    assert condition.message == ("4 of 5 jobs have no usable evaluation: team/job-0, team/job-1, team/job-2 and more")
-
-
-def test_a_conflict_names_the_winner_and_the_first_pods() -> None:
-    conflict = Conflict(5, ("a/x", "a/y", "a/z"), "older")
-    condition = conditions(a_policy(a_job("a"), conflict=conflict))["Conflict"]
-    assert (condition.status, condition.reason) == ("True", "OlderPolicyWins")
-    assert condition.message == (
-        "5 pods are managed by the older policy older: a/x, a/y, a/z and more; narrow one's selector"
-    )
-
-
-def test_what_the_controller_cannot_do_is_reported() -> None:
-    condition = conditions(a_policy(a_job("a"), degraded="it may not patch pods/resize"))["Degraded"]
-    assert (condition.status, condition.message) == ("True", "it may not patch pods/resize")
 
 
 def test_pods_that_somebody_else_resizes_too_are_a_conflict() -> None:
@@ -159,13 +153,3 @@ def test_node_intervals_say_when_the_next_look_is() -> None:
     assert (node.name, node.interval_seconds, node.evaluated_at_seconds) == ("n1", 40.0, START)
     assert node.requeue_time is not None
     assert node.requeue_time.timestamp() == START + 40
-
-
-def test_figures_of_other_pods_that_are_not_known_are_reported() -> None:
-    condition = conditions(a_policy(a_job("a"), capacity="n1: other pods use 70 of 4 cores"))["CapacityKnown"]
-    assert (condition.status, condition.reason, condition.message) == (
-        "False",
-        "OthersUncertain",
-        "n1: other pods use 70 of 4 cores",
-    )
-    assert conditions(a_policy(a_job("a")))["CapacityKnown"].status == "True"

@@ -84,12 +84,6 @@ def test_the_column(standing: Standing | None, column: str) -> None:
     assert shown(standing).promise == column
 
 
-def test_a_job_that_is_asked_nothing_has_no_condition_and_no_figure() -> None:
-    status = shown(None)
-    assert promised(status) == {}
-    assert (status.objective_seconds, status.deadline, status.slack_seconds) == (None, None, None)
-
-
 def test_figures_and_conditions_of_what_is_asked() -> None:
     status = shown(Standing(MISSED, LATE, TargetStanding(True, False)))
     assert (status.objective_seconds, status.took_seconds, status.deviation_ratio) == (10.0, 12.0, -0.2)
@@ -108,6 +102,7 @@ def test_figures_and_conditions_of_what_is_asked() -> None:
 @pytest.mark.parametrize(
     ("standing", "expected"),
     [
+        (None, {}),
         (Standing(KEPT), {"ObjectiveMissed": ("False", "Kept")}),
         (Standing(QoeStanding(10.0)), {"ObjectiveMissed": ("Unknown", "NotTimedYet")}),
         (Standing(HANGS), {"ObjectiveMissed": ("True", "Unanswered")}),
@@ -118,7 +113,7 @@ def test_figures_and_conditions_of_what_is_asked() -> None:
         (Standing(target=TargetStanding(None, True)), {"TargetReached": ("True", "Reached")}),
     ],
 )
-def test_only_what_is_stated_has_a_condition(standing: Standing, expected: dict[str, tuple[str, str]]) -> None:
+def test_only_what_is_stated_has_a_condition(standing: Standing | None, expected: dict[str, tuple[str, str]]) -> None:
     assert promised(shown(standing)) == expected
 
 
@@ -179,11 +174,6 @@ def test_an_arrival_that_has_run_before_keeps_what_was_found_last() -> None:
     before = shown(Standing(deadline=IN_TIME))
     after = absent_status(Absence(UID, "waiting", "fits nowhere", objectives=ASKED), before, START)
     assert (after.promise, after.objective_seconds) == ("slack 1m40s", None)
-
-
-def test_a_workload_without_a_pod_of_which_nothing_is_known_has_no_empty_columns() -> None:
-    after = absent_status(Absence(UID, "waiting", "its pod waits for a node"), JobGrowthStatus(), START)
-    assert (after.progress, after.eta, after.cpu, after.promise) == ("-", "-", "-", "-")
 
 
 def test_a_workload_that_no_policy_manages_shows_nothing_of_promises() -> None:

@@ -19,26 +19,18 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_line_that_was_cut_off_at_the_end_is_left_out_and_said(record: Path) -> None:
+def test_a_line_that_was_cut_off_at_the_end_or_before_a_restart_is_left_out_and_said(
+    record: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = list(read(record, lambda _: None))
     content = record.read_bytes()
     record.write_bytes(content[: len(content) - 200])
     notices: list[str] = []
-    left = list(read(record, notices.append))
-    assert left == whole[:-1]
+    assert list(read(record, notices.append)) == whole[:-1]
     assert notices == [f"{record}, line {len(whole) + 1}: cut off when its controller ended; left out."]
-
-
-def test_a_line_that_was_cut_off_before_a_restart_is_left_out_and_said(
-    record: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    passes = len(list(read(record, lambda _: None)))
-    content = record.read_bytes()
-    record.write_bytes(content[: len(content) - 200])
     more = record_run(monkeypatch, an_instance([a_sim_job("b", 80.0)], [a_sim_node()]), a_document("fair"), record)
-    notices: list[str] = []
-    assert len(list(read(record, notices.append))) == passes - 1 + len(more)
-    assert len(notices) == 1
+    assert len(list(read(record, notices.append))) == len(whole) - 1 + len(more)
+    assert len(notices) == 2
 
 
 @pytest.mark.parametrize(
@@ -68,8 +60,5 @@ def test_a_record_without_its_begin_is_refused(record: Path) -> None:
 def test_a_file_that_is_not_there_is_named_with_what_writes_one(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"there is no such decision record; `slopewise run --record"):
         list(read(tmp_path / "none.jsonl", lambda _: None))
-
-
-def test_a_folder_is_no_record(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         list(read(tmp_path, lambda _: None))

@@ -112,14 +112,6 @@ def test_a_disk_that_takes_a_part_of_each_line_is_said_once_and_by_its_name(tmp_
     assert [each["reason"] for each in logged] == ["[Errno 27] File too large"]
 
 
-def test_a_folder_that_cannot_be_written_costs_no_pass(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("no folder")
-    recorder = RecordOptions(tmp_path / "file", 1).recorder(a_document("flowcon"))
-    with capture_logs() as logged:
-        recorder(PassReport(1.0, "flowcon", {}, 21.0, held="no metrics"))
-    assert [each["event"] for each in logged] == ["decision not recorded"]
-
-
 def test_what_cannot_be_encoded_costs_lines_and_no_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: MemoryState) -> str:
         raise ValidationError("Expected `float`, got `null`")
@@ -168,18 +160,6 @@ def test_a_full_file_of_another_run_is_not_made_the_older_one(tmp_path: Path) ->
     assert (older(path).read_bytes()[:1], path.read_bytes()) == (b"x", b"y\n")
 
 
-def test_a_full_file_that_was_taken_away_is_followed_by_a_new_one(tmp_path: Path) -> None:
-    path = tmp_path / "record.jsonl"
-    file = BoundedFile(path, 20)
-    file.begin()
-    file.append(b"x" * 99 + b"\n")
-    path.unlink()
-    assert file.begin()
-    file.append(b"y\n")
-    file.close()
-    assert path.read_bytes() == b"y\n"
-
-
 def test_a_file_system_without_locks_has_records_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
@@ -190,11 +170,15 @@ def test_a_file_system_without_locks_has_records_too(tmp_path: Path, monkeypatch
     assert logged == []
 
 
-def test_a_pass_that_could_not_observe_is_recorded_with_its_reason(tmp_path: Path) -> None:
-    path = tmp_path / "record.jsonl"
-    recorder = Recorder(BoundedFile(path, 1_000_000), as_json(a_document("flowcon")))
+def test_a_pass_that_could_not_observe_is_recorded_with_its_reason_in_the_folder_whatever_the_policys_name(
+    tmp_path: Path,
+) -> None:
+    document = a_document("flowcon").model_copy(update={"metadata": Metadata(name="../../up")})
+    recorder = RecordOptions(tmp_path / "records", 1).recorder(document)
     recorder(PassReport(1.0, "flowcon", {}, 21.0, held="Prometheus does not answer"))
     recorder.close()
+    (path,) = tmp_path.rglob("*.jsonl")
+    assert path == tmp_path / "records" / ".._.._up.jsonl"
     settings, held = lines_of(path)
     assert isinstance(settings, Settings)
     assert isinstance(held, Pass)
@@ -222,15 +206,6 @@ def test_memory_that_another_process_changed_between_two_passes_is_recorded(tmp_
 class _Empty:
     def observe(self) -> Observation:
         return Observation(ClusterSnapshot(1.0, (), ()))
-
-
-def test_a_policy_whose_name_is_a_path_writes_into_the_folder_alone(tmp_path: Path) -> None:
-    document = a_document("fair").model_copy(update={"metadata": Metadata(name="../../up")})
-    recorder = RecordOptions(tmp_path / "records", 1).recorder(document)
-    recorder(PassReport(1.0, "fair", {}, 21.0, held="no metrics"))
-    recorder.close()
-    assert [path.name for path in tmp_path.rglob("*.jsonl")] == [".._.._up.jsonl"]
-    assert (tmp_path / "records" / ".._.._up.jsonl").exists()
 
 
 def test_passes_under_a_freeze_are_decided_again_with_what_it_withheld(

@@ -13,7 +13,7 @@ from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.config.validation import validate
 from slopewise.demo.requirements import Surroundings, refuse_idle_policies, refuse_migration, refuse_mode
-from slopewise.demo.workloads import fair_stays, longest_seconds
+from slopewise.demo.workloads import longest_seconds
 from slopewise.errors import UsageError
 from slopewise.model import Objectives
 
@@ -146,24 +146,9 @@ def test_each_of_two_composed_policies_is_checked() -> None:
 # --- how long built-in jobs take --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("jobs", "cores", "stays"),
-    [
-        ([(0, 10), (0, 10)], 1, [20, 20]),
-        ([(0, 10), (0, 10)], 2, [10, 10]),
-        ([(0, 10), (5, 10)], 1, [15, 15]),
-        ([(0, 10), (30, 5)], 1, [10, 5]),
-        ([(0, 4), (0, 8), (0, 8)], 2, [6, 10, 10]),
-    ],
-)
-def test_jobs_that_share_evenly_stay_for_as_long_as_can_be_worked_out(
-    jobs: list[tuple[float, float]], cores: float, stays: list[float]
-) -> None:
-    assert fair_stays(jobs, cores) == pytest.approx(stays)
-
-
 def test_the_length_of_the_built_in_jobs_follows_the_scale() -> None:
     named = [JobSpec(name, ["true"], 6.0 * place) for place, name in enumerate(("digits-mlp", "stdlib-chars"))]
     assert longest_seconds("trainings", 1.0, named, 2) == pytest.approx(25.0)
     assert longest_seconds("trainings", 0.1, named, 2) == pytest.approx(1.5 + 2.35)
+    assert longest_seconds("trainings", 1.0, named, 1) == pytest.approx(14.7 + 25.0), "until both are done"
     assert longest_seconds("served", 0.5, [], 2) == 45.0

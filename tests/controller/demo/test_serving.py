@@ -9,21 +9,20 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import psutil
 import pytest
-from support.odd_server import Worker
+from support.odd_server import OddServer, RequestFailedError, Worker
 from support.scene import FIXED_RATE, ODD_SERVER
-from support.waiting import eventually, runs
+from support.waiting import eventually
 
-from slopewise.demo.serving.catalogue import SERVED_MODELS, ServedModel, find_model, serving_jobs
-from slopewise.demo.serving.load import keep_busy
-from slopewise.demo.serving.server import ModelServer, RequestFailedError
-from slopewise.errors import SlopewiseError, UsageError
+from slopewise.demo.serving.catalogue import SERVED_MODELS, ServedModel, serving_jobs
+from slopewise.demo.serving.server import ModelServer, keep_busy
+from slopewise.errors import SlopewiseError
 
 NAMES = list(SERVED_MODELS)
 
@@ -82,7 +81,7 @@ def served(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Pop
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_served_model_reads_real_digits(name: str) -> None:
-    predictor = ServedModel(name, "", 449, 0.5).load()
+    predictor = ServedModel(name, 449, 0.5).load()
     answer = predictor.answer(0)
     right = sum(output == label for output, label in zip(answer, predictor.labels, strict=True))
     assert right / len(answer) > 0.95
@@ -90,14 +89,9 @@ def test_a_served_model_reads_real_digits(name: str) -> None:
 
 
 def test_requests_go_through_the_images_and_begin_again() -> None:
-    predictor = ServedModel("digits-kernel", "", 300, 0.5).load()
+    predictor = ServedModel("digits-kernel", 300, 0.5).load()
     assert predictor.rows_of(0).tolist() == list(range(300))
     assert predictor.rows_of(1).tolist() == [*range(300, 449), *range(151)]
-
-
-def test_an_unknown_model_is_reported_with_those_there_are() -> None:
-    with pytest.raises(UsageError, match=r"there is no served model 'resnet'; choose one of digits-forest, "):
-        find_model("resnet")
 
 
 # --- the server -------------------------------------------------------------------------------------------
@@ -125,13 +119,13 @@ def test_metrics_are_served_while_an_answer_is_under_way() -> None:
 
     def slow(request: int) -> list[int]:
         asked.set()
-        may_answer.wait(30)
+        may_answer.wait(180)
         return [request]
 
     with ModelServer("127.0.0.1", 0, slow) as server:
         client = threading.Thread(target=fetch, args=(f"{server.url}/predict/1",))
         client.start()
-        assert asked.wait(30)
+        assert asked.wait(180)
         assert responses(server.url) == (0, 0)
         may_answer.set()
         client.join()
@@ -144,34 +138,44 @@ def test_a_port_that_is_taken_is_reported_in_one_sentence() -> None:
             ModelServer("127.0.0.1", port, lambda request: [request])
 
 
-def test_the_load_sends_one_request_after_another_and_ends_with_the_server() -> None:
+def test_the_load_sends_one_request_after_another_and_fails_with_one_since_the_server_would_only_idle(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     asked: list[int] = []
-    enough = threading.Event()
 
     def answer(request: int) -> list[int]:
         asked.append(request)
         if request == 5:
-            enough.set()
+            raise ValueError("no such digit")
+        return [request]
+
+    with ModelServer("127.0.0.1", 0, answer) as server, pytest.raises(SlopewiseError, match=r"request 5 failed \("):
+        keep_busy(server.url, time.monotonic() + 300)
+    assert asked == [0, 1, 2, 3, 4, 5]
+    assert "no such digit" in capfd.readouterr().err
+
+
+def test_the_load_ends_in_the_midst_of_a_request_when_its_time_is_over() -> None:
+    may_answer = threading.Event()
+
+    def answer(request: int) -> list[int]:
+        may_answer.wait(180)
         return [request]
 
     with ModelServer("127.0.0.1", 0, answer) as server:
-        client = threading.Thread(target=keep_busy, args=(server.url,))
-        client.start()
-        assert enough.wait(30)
-    client.join(30)
-    assert not client.is_alive()
-    assert asked == list(range(len(asked)))
+        keep_busy(server.url, time.monotonic() + 0.1)
+        may_answer.set()
 
 
 def test_a_response_that_fails_is_counted_apart() -> None:
-    with ModelServer("127.0.0.1", 0, Worker(lambda request: [request], fail_ratio=0.5).answer) as server:
+    with OddServer("127.0.0.1", 0, Worker(lambda request: [request], fail_ratio=0.5).answer) as server:
         codes = [status(f"{server.url}/predict/{number}") for number in range(4)]
         assert codes == [200, 500, 200, 500]
         assert eventually(lambda: (responses(server.url)[0], responses(server.url, "failed")[0]) == (2, 2))
 
 
 def test_requests_beyond_the_bound_are_refused_and_those_that_wait_are_shown() -> None:
-    with ModelServer("127.0.0.1", 0, (worker := Worker(lambda request: [request], hang_after=1)).answer, 2) as server:
+    with OddServer("127.0.0.1", 0, (worker := Worker(lambda request: [request], hang_after=1)).answer, 2) as server:
         assert status(f"{server.url}/predict/0") == 200
         waiting = [threading.Thread(target=status, args=(f"{server.url}/predict/{number}",)) for number in (1, 2)]
         for one in waiting:
@@ -181,7 +185,7 @@ def test_requests_beyond_the_bound_are_refused_and_those_that_wait_are_shown() -
         assert eventually(lambda: (responses(server.url)[0], responses(server.url, "failed")[0]) == (1, 1))
         worker.close()
         for one in waiting:
-            one.join(30)
+            one.join(180)
         assert eventually(lambda: responses(server.url, "failed")[0] == 3)
 
 
@@ -205,65 +209,33 @@ def test_a_served_model_is_busy_from_its_start_and_ends_politely() -> None:
         assert eventually(lambda: responses(url)[0] >= 3)
         count, seconds = responses(url)
         assert seconds / count > 0.01
-        (client,) = psutil.Process(process.pid).children()
         process.terminate()
-        _, complaints = process.communicate(timeout=60)
+        _, complaints = process.communicate(timeout=180)
         assert (process.returncode, complaints) == (143, "")
-        assert not runs(client.pid)
 
 
 @pytest.mark.processes
 def test_a_served_model_ends_when_its_time_is_over() -> None:
     with served("digits-kernel", "--seconds", "0.5") as (process, _):
-        _, complaints = process.communicate(timeout=60)
+        _, complaints = process.communicate(timeout=180)
     assert (process.returncode, complaints) == (0, "")
 
 
 @pytest.mark.processes
 def test_a_signal_to_the_whole_group_is_a_polite_end_too() -> None:
-    with served("digits-forest") as (process, url):
+    with served("digits-kernel") as (process, url):
         assert eventually(lambda: responses(url)[0] >= 1)
         os.killpg(process.pid, signal.SIGTERM)
-        _, complaints = process.communicate(timeout=60)
+        _, complaints = process.communicate(timeout=180)
     assert (process.returncode, complaints) == (143, "")
 
 
 @pytest.mark.processes
-def test_a_load_that_dies_fails_the_job_which_would_only_idle() -> None:
-    with served("digits-kernel") as (process, _):
-        assert eventually(lambda: psutil.Process(process.pid).children())
-        psutil.Process(process.pid).children()[0].kill()
-        _, complaints = process.communicate(timeout=60)
-    assert (process.returncode, complaints) == (
-        1,
-        "the load has ended with status -9 before its time; see what stands above.\n",
-    )
-
-
-@pytest.mark.processes
-def test_a_load_outlives_a_killed_server_by_no_more_than_a_moment() -> None:
-    with served("digits-kernel") as (process, _):
-        assert eventually(lambda: psutil.Process(process.pid).children())
-        client = psutil.Process(process.pid).children()[0].pid
-        process.kill()
-        assert eventually(lambda: not runs(client))
-
-
-@pytest.mark.processes
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["resnet"], "there is no served model 'resnet'; choose one of "),
-        (["digits-kernel", "--seconds", "0"], "argument --seconds: '0' is not a number above 0; "),
-        (["digits-kernel", "--seconds", "nan"], "argument --seconds: 'nan' is not a number above 0; "),
-        ([], "the following arguments are required: NAME; "),
-    ],
-)
-def test_a_wrong_argument_exits_2_with_one_sentence(arguments: list[str], message: str) -> None:
-    with served(*arguments) as (process, _):
-        printed, complaint = process.communicate(timeout=60)
+def test_a_model_that_there_is_not_exits_2() -> None:
+    with served("resnet") as (process, _):
+        printed, complaint = process.communicate(timeout=180)
     assert (process.returncode, printed) == (2, "")
-    assert complaint.startswith(message)
+    assert "invalid choice: 'resnet' (choose from " in complaint
 
 
 # --- the programs of the tests on a cluster -----------------------------------------------------------------
@@ -278,13 +250,13 @@ def test_a_server_with_clients_elsewhere_errs_and_ends_as_a_pod_that_is_moved() 
         url = process.stdout.readline().strip().replace("0.0.0.0", "127.0.0.1")
         assert [status(f"{url}/predict/{number}") for number in range(4)] == [200, 500, 200, 500]
         process.terminate()
-        assert process.wait(30) == 143
+        assert process.wait(180) == 143
 
 
 @pytest.mark.processes
 def test_a_client_sends_on_while_nothing_is_answered() -> None:
     worker = Worker(lambda request: [request], hang_after=1)
-    with ModelServer("127.0.0.1", 0, worker.answer) as server:
+    with OddServer("127.0.0.1", 0, worker.answer) as server:
         process = subprocess.Popen([sys.executable, "-c", FIXED_RATE, server.url, "50"])
         try:
             assert eventually(lambda: in_flight(server.url) > 8)

@@ -9,19 +9,20 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean, pstdev
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from threadpoolctl import threadpool_limits
 
-from slopewise.demo.trainings._loop import EVALUATIONS, Learner, train
-from slopewise.demo.trainings.catalogue import TRAININGS, demo_jobs, find_training
-from slopewise.demo.trainings.stdlib_stream import Learner as StreamLearner
-from slopewise.demo.trainings.stdlib_stream import Stream
-from slopewise.errors import UsageError
+from slopewise.demo.trainings import _loop
+from slopewise.demo.trainings._loop import EVALUATIONS, Learner
+from slopewise.demo.trainings.catalogue import TRAININGS, demo_jobs
 from slopewise_exporter import Checkpoints
 
 NAMES = sorted(TRAININGS)
+LIGHT = "stdlib-chars"
+"""Whose process imports no scikit-learn, which takes 1.5 s of CPU. The short demo runs all of them as processes."""
+train: Callable[..., None] = _loop.train  # fakes have the shape of the exporter's classes
 
 
 class Recorder:
@@ -62,21 +63,6 @@ class CountingLearner:
 
     def evaluate(self) -> float:
         return self.left + 0.5
-
-
-class HandClock:
-    """A clock that goes on when somebody sleeps, or is asked to."""
-
-    def __init__(self) -> None:
-        self.now_seconds = 100.0
-        self.slept_seconds: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now_seconds
-
-    def sleep(self, seconds: float) -> None:
-        self.slept_seconds.append(seconds)
-        self.now_seconds += seconds
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -156,12 +142,11 @@ def test_a_seed_gives_the_same_losses_every_time_and_another_seed_gives_others(n
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("name", NAMES)
-def test_a_training_runs_as_a_process_and_gives_the_losses_that_it_gives_here(name: str) -> None:
-    process = _process(name, "--steps", "3", "--seed", "5")
+def test_a_training_runs_as_a_process_and_gives_the_losses_that_it_gives_here() -> None:
+    process = _process(LIGHT, "--steps", "3", "--seed", "5")
     printed, complaints = process.communicate(timeout=300)
     here: list[str] = []
-    train(TRAININGS[name].learner(5, 3), 3, Recorder(), Checkpoints(), log=here.append)
+    train(TRAININGS[LIGHT].learner(5, 3), 3, Recorder(), Checkpoints(), log=here.append)
 
     assert (process.returncode, complaints) == (0, "")
     assert printed.splitlines() == here
@@ -170,7 +155,7 @@ def test_a_training_runs_as_a_process_and_gives_the_losses_that_it_gives_here(na
 @pytest.mark.processes
 def test_a_training_serves_its_progress_and_its_held_out_loss(tmp_path: Path) -> None:
     port_file = tmp_path / "port"
-    process = _process("digits-field", "--steps", "1600", SLOPEWISE_EXPORTER_PORT_FILE=str(port_file))
+    process = _process(LIGHT, "--steps", "1600", SLOPEWISE_EXPORTER_PORT_FILE=str(port_file))
     try:
         assert process.stdout is not None
         process.stdout.readline()  # the first evaluation after a step
@@ -181,7 +166,7 @@ def test_a_training_serves_its_progress_and_its_held_out_loss(tmp_path: Path) ->
 
     assert "training_steps_planned 1600.0" in metrics
     assert 'training_loss{stage="eval"}' in metrics
-    assert 'framework="numpy",model="neural-field",objective="min"' in metrics
+    assert 'framework="numpy",model="n-gram",objective="min"' in metrics
 
 
 def _scrape(port: int) -> str:
@@ -264,30 +249,30 @@ def _stopped_after(
 def test_a_process_that_is_signalled_to_end_again_and_again_writes_what_one_that_was_left_alone_writes(
     tmp_path: Path,
 ) -> None:
-    steps = ("digits-lr-drop", "--steps", "400")
+    steps = (LIGHT, "--steps", "150")
     alone, complaints = _process(*steps).communicate(timeout=300)
     lines: list[str] = []
     statuses: list[int] = []
     while not statuses or statuses[-1] != 0:
         process = _process(*steps, SLOPEWISE_CHECKPOINT_FOLDER=str(tmp_path), SLOPEWISE_EXPORTER_DISABLED="1")
         assert process.stdout is not None
-        lines += [line for line in (process.stdout.readline() for _ in range(20)) if line]
+        lines += [line for line in (process.stdout.readline() for _ in range(40)) if line]
         process.send_signal(signal.SIGTERM)
         rest, reported = process.communicate(timeout=300)
         complaints += reported
         lines += rest.splitlines(keepends=True)
         statuses.append(process.returncode)
-        assert len(statuses) <= 10
+        assert len(statuses) <= 6
 
     assert "".join(lines) == alone
     assert set(statuses[:-1]) == {143}
-    assert len(statuses) >= 4
+    assert len(statuses) >= 3
     assert complaints == ""
 
 
 @pytest.mark.processes
 def test_a_training_without_a_folder_for_checkpoints_ends_as_any_process_does() -> None:
-    process = _process("digits-mlp", SLOPEWISE_CHECKPOINT_FOLDER="")
+    process = _process(LIGHT, SLOPEWISE_CHECKPOINT_FOLDER="")
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(signal.SIGTERM)
@@ -346,40 +331,6 @@ def test_a_slow_tail_falls_ever_more_slowly_and_still_at_the_end(name: str, step
     assert start - middle > 2 * (middle - end)
 
 
-# --- the stream -------------------------------------------------------------------------------------------
-
-
-def test_a_reader_that_is_ready_waits_until_the_batch_has_arrived() -> None:
-    clock = HandClock()
-    stream = Stream(0.5, clock, clock.sleep)
-
-    stream.wait()
-    clock.now_seconds += 0.125  # works on it
-    stream.wait()
-
-    assert clock.slept_seconds == [0.5, 0.375]
-
-
-def test_a_reader_that_fell_behind_finds_its_batches_waiting_until_it_has_caught_up() -> None:
-    clock = HandClock()
-    stream = Stream(0.5, clock, clock.sleep)
-    clock.now_seconds += 1.25  # throttled while two batches arrived
-
-    for _ in range(3):
-        stream.wait()
-
-    assert clock.slept_seconds == [0.25]
-
-
-def test_what_a_stream_teaches_does_not_depend_on_when_its_batches_arrive() -> None:
-    clock = HandClock()
-    rare = _run(cast("Learner", StreamLearner(0, 5, Stream(60.0, clock, clock.sleep))), 5)
-    at_once = _run(cast("Learner", StreamLearner(0, 5, Stream(0.0, clock, clock.sleep))), 5)
-
-    assert rare.losses == at_once.losses
-    assert rare.evaluations == at_once.evaluations
-
-
 # --- the catalogue and the command ------------------------------------------------------------------------
 
 
@@ -399,54 +350,33 @@ def test_a_scaled_demo_shrinks_the_work_and_the_arrivals_alike() -> None:
     assert all(int(job.command[-1]) == 1 for job in demo_jobs(scale=1e-9))
 
 
-def test_an_unknown_training_is_reported_with_those_there_are() -> None:
-    with pytest.raises(UsageError, match=r"there is no training 'digits'; choose one of digits-mlp, "):
-        find_training("digits")
-
-
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["resnet"], "there is no training 'resnet'; choose one of "),
-        (["digits-mlp", "--steps", "0"], "argument --steps: '0' is not a whole number of at least 1; "),
-        (["digits-mlp", "--seed", "x"], "argument --seed: 'x' is not a whole number of at least 0; "),
-        ([], "the following arguments are required: NAME; "),
+        (["resnet"], "invalid choice: 'resnet' (choose from "),
+        (["digits-mlp", "--steps", "x"], "invalid int value: 'x'"),
     ],
 )
-def test_a_wrong_argument_exits_2_with_one_sentence(arguments: list[str], message: str) -> None:
+def test_a_wrong_argument_exits_2(arguments: list[str], message: str) -> None:
     process = _process(*arguments)
     printed, complaint = process.communicate(timeout=300)
 
     assert (process.returncode, printed) == (2, "")
-    assert complaint.startswith(message)
-    assert complaint.count("\n") == 1
-
-
-@pytest.mark.processes
-def test_without_scikit_learn_one_sentence_says_what_to_install() -> None:
-    script = (
-        "import sys; sys.modules['sklearn'] = None; from slopewise.demo.trainings.__main__ import main; "
-        "sys.exit(main(['stdlib-chars']))"
-    )
-    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60)
-
-    assert done.returncode == 2
-    assert 'scikit-learn, which is not installed; run `pip install "slopewise[demo]"`' in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert message in complaint
 
 
 @pytest.mark.processes
 def test_numpy_is_not_imported_before_its_threads_are_set() -> None:
     script = "import sys, slopewise.demo.trainings.__main__; print('numpy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=180)
 
     assert done.stdout == "False\n"
 
 
 @pytest.mark.processes
 def test_ctrl_c_ends_a_training_quietly() -> None:
-    process = _process("stdlib-chars")
+    process = _process(LIGHT)
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(2)

@@ -43,10 +43,6 @@ def test_the_worked_example_of_the_module() -> None:
     assert growth_of(memory).cpu_cores == pytest.approx(1.0)
 
 
-def test_an_interval_that_is_not_over_yet_is_not_measured() -> None:
-    assert follow(seen(0, 2.0, 0), seen(12, 1.0, 12)).growth is None
-
-
 def test_the_first_interval_counts_from_the_jobs_arrival() -> None:
     slow = Measuring(60.0)
     memory = follow(seen(15, 2.0, 15), seen(57, 1.0, 57), how=slow)
@@ -54,8 +50,8 @@ def test_the_first_interval_counts_from_the_jobs_arrival() -> None:
     assert growth_of(follow(seen(99, 0.5, 99), how=slow, memory=MemoryState({"j": memory}))).at_seconds == START + 57
 
 
-@pytest.mark.parametrize(("first", "now", "interval"), [(15, 40, 60.0), (20, 29, 30.0), (5, 18, 20.0)])
-def test_no_first_interval_is_shorter_than_its_age_or_than_two_scrapes(
+@pytest.mark.parametrize(("first", "now", "interval"), [(15, 40, 60.0), (20, 29, 30.0), (5, 18, 20.0), (0, 12, 20.0)])
+def test_no_interval_is_shorter_than_asked_and_the_first_not_than_its_age_or_two_scrapes(
     first: float, now: float, interval: float
 ) -> None:
     assert follow(seen(first, 2.0, first), seen(now, 1.0, now), how=Measuring(interval)).growth is None
@@ -105,56 +101,35 @@ def test_a_rising_loss_is_no_progress_unless_the_papers_absolute_difference_is_a
     assert growth_of(follow(*rising, how=absolute)).progress_per_second == pytest.approx(0.5 / 20)
 
 
-def test_accuracy_and_loss_are_worth_the_same_under_the_range_normaliser() -> None:
-    accuracy = follow(seen(0, 0.1, 0, objective="max"), seen(20, 0.99, 20, objective="max"))
-    loss = follow(seen(0, 2.3, 0), seen(20, 0.05, 20))
-    assert growth_of(accuracy).progress_per_second == pytest.approx(growth_of(loss).progress_per_second)
-
-
-@pytest.mark.parametrize(("normaliser", "expected"), [("range", 0.5), ("first", 0.25), ("none", 0.5)])
-def test_normalisers(normaliser: str, expected: float) -> None:
-    how = Measuring(ITVAL, normaliser=normaliser)  # type: ignore[arg-type]
-    memory = follow(seen(0, 2.0, 0), seen(20, 1.5, 20), how=how)
-    assert growth_of(memory).progress_per_second * 20 == pytest.approx(expected)
-
-
 @pytest.mark.parametrize(
-    ("first", "now", "objective", "expected"),
+    ("first", "now", "objective", "normaliser", "expected"),
     [
-        (2.3, 0.3, "min", 1.0),
-        (2.3, 2.2, "min", 0.1 / 1.15),  # its first change is not the whole range
-        (0.1, 0.15, "max", 0.05 / 0.45),  # an accuracy can rise by 0.9
-        (50.0, 55.0, "max", 5 / 25),  # one in per cent may have no end that is known
-        (1.0, 2.0, "max", 1.0),
+        (2.0, 1.5, "min", "range", 0.5),
+        (2.0, 1.5, "min", "first", 0.25),
+        (2.0, 1.5, "min", "none", 0.5),
+        (2.3, 0.3, "min", "range", 1.0),
+        (0.1, 0.99, "max", "range", 1.0),  # an accuracy is worth the same as a loss
+        (2.3, 2.2, "min", "range", 0.1 / 1.15),  # its first change is not the whole range
+        (0.1, 0.15, "max", "range", 0.05 / 0.45),  # an accuracy can rise by 0.9
+        (50.0, 55.0, "max", "range", 5 / 25),  # one in per cent may have no end that is known
+        (1.0, 2.0, "max", "range", 1.0),
+        (1.0, 1.0001, "max", "range", 0.01),  # it begins at 1: a hundredth of the first value at least
     ],
 )
-def test_the_range_is_at_least_half_of_what_the_evaluation_could_improve_by(
-    first: float, now: float, objective: str, expected: float
+def test_growth_is_a_part_of_the_range_which_is_at_least_half_of_what_the_evaluation_could_improve_by(
+    first: float, now: float, objective: str, normaliser: str, expected: float
 ) -> None:
-    memory = follow(seen(0, first, 0, objective=objective), seen(20, now, 20, objective=objective))
+    how = Measuring(ITVAL, normaliser=normaliser)  # type: ignore[arg-type]
+    memory = follow(seen(0, first, 0, objective=objective), seen(20, now, 20, objective=objective), how=how)
     assert growth_of(memory).progress_per_second * 20 == pytest.approx(expected)
 
 
-def test_the_range_is_never_smaller_than_one_percent_of_the_first_value() -> None:
-    """That of an accuracy that begins at 1 and rises no further."""
-    memory = follow(seen(0, 1.0, 0, objective="max"), seen(20, 1.0001, 20, objective="max"))
-    assert growth_of(memory).progress_per_second * 20 == pytest.approx(0.01)
-
-
-@pytest.mark.parametrize("cpu_seconds", [0.01, None])
-def test_a_job_that_used_no_cpu_has_unknown_efficiency_never_infinite_and_never_zero(cpu_seconds: float) -> None:
-    start = seen(0, 2.0, 0 if cpu_seconds is not None else None)
-    growth = follow(replace(start), replace(seen(20, 1.0, cpu_seconds), usage=_usage(20, cpu_seconds))).growth
-    assert growth is not None
-    assert growth.cpu_efficiency is None
-
-
-def _usage(after: float, cpu_seconds: float | None) -> Usage:
-    return Usage(START + after, cpu_seconds_total=cpu_seconds)
-
-
-def test_a_cpu_counter_that_went_back_makes_efficiency_unknown() -> None:
-    assert growth_of(follow(seen(0, 2.0, 50), seen(20, 1.0, 10))).cpu_efficiency is None
+@pytest.mark.parametrize(("before", "after"), [(0.0, 0.01), (None, None), (50.0, 10.0)])
+def test_a_job_that_used_no_cpu_or_whose_counter_went_back_has_unknown_efficiency(
+    before: float | None, after: float | None
+) -> None:
+    later = replace(seen(20, 1.0, after), usage=Usage(START + 20, cpu_seconds_total=after))
+    assert growth_of(follow(seen(0, 2.0, before), later)).cpu_efficiency is None
 
 
 def test_a_restart_within_the_window_drops_the_interval_and_keeps_first_and_best() -> None:

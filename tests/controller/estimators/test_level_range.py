@@ -50,7 +50,7 @@ def turned(levels: Sequence[float], objective: Objective) -> list[float]:
 
 
 BOTH = pytest.mark.parametrize("objective", ["min", "max"])
-SIZES = pytest.mark.parametrize("size", [20.0, -20.0, 1e6, -1e6, 1e12, -1e12])
+SIZES = pytest.mark.parametrize("size", [20.0, -20.0, 1e12, -1e12])
 
 
 def test_the_worked_example_of_the_module() -> None:
@@ -71,7 +71,7 @@ def test_of_levels_without_spikes_it_is_the_range_of_all_of_them(levels: list[fl
 
 @BOTH
 @SIZES
-@pytest.mark.parametrize("look", [3, 4, 10, 30])
+@pytest.mark.parametrize("look", [3, 4, 30])
 def test_a_spike_of_one_look_is_held_back_and_the_interval_goes_on(
     look: int, size: float, objective: Objective
 ) -> None:

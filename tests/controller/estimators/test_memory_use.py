@@ -60,28 +60,18 @@ def test_the_same_sample_counts_once_and_a_missing_one_changes_nothing() -> None
         ([(0, 1024), (20, 3072)], 2048),
         ([(0, 1024), (5, 1024), (20, 3072)], (5 * 1024 + 15 * 2048) / 20),
         ([(0, 2048), (20, 2048)], 2048),
+        ([(0, 1000), (20, 3000), (40, 5000)], 4000),
     ],
-    ids=["rises evenly", "rises late", "is flat"],
+    ids=["rises evenly", "rises late", "is flat", "of the second interval alone"],
 )
 def test_growth_per_memory_divides_by_the_average_of_the_interval(
     samples: list[tuple[float, float]], average: float
 ) -> None:
     memory = MemoryState()
     for at, mib in samples:
-        made = job_at(at, mib, level=1.0 if at < 20 else 0.5)
+        made = job_at(at, mib, level=2.0 ** -(at // 20))
         memory = measure(a_snapshot([made], [a_node()], at=START + at), memory, Measuring(20.0))
     growth = memory.jobs["j"].growth
     assert growth is not None
     fraction = average * MIB / a_node().memory_bytes
-    assert growth.efficiency["memory"] == pytest.approx(growth.progress_per_second / fraction)
-
-
-def test_the_next_interval_has_an_average_of_its_own() -> None:
-    memory = MemoryState()
-    for at, mib, level in ((0, 1000, 1.0), (20, 3000, 0.5), (40, 5000, 0.3)):
-        snapshot = a_snapshot([job_at(at, mib, level=level)], [a_node()], at=START + at)
-        memory = measure(snapshot, memory, Measuring(20.0))
-    growth = memory.jobs["j"].growth
-    assert growth is not None
-    fraction = 4000 * MIB / a_node().memory_bytes
     assert growth.efficiency["memory"] == pytest.approx(growth.progress_per_second / fraction)

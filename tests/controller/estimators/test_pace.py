@@ -39,47 +39,69 @@ def remembered(*jobs: Job) -> JobMemory:
     return state.jobs["job"]
 
 
-def looks(first: Job, second: Job) -> tuple[Pace, ...]:
-    """What is remembered after a look at START and one 20 s later."""
-    state = measure(a_snapshot([first], at=START), MemoryState(), INTERVAL)
-    return measure(a_snapshot([second], at=START + 20), state, INTERVAL).jobs["job"].paces
+def counted(job: Job, at: float, cpu_seconds: float | None) -> Job:
+    """With a count of its CPU that is from another time than the look."""
+    evaluation = None if job.responses else job.evaluation  # a server has none that shows the time of its scrape
+    return replace(job, usage=Usage(START + at, cpu_seconds_total=cpu_seconds), evaluation=evaluation)
+
+
+TRAINING, BUSY_SERVER = training(100, 0, START), serving(0, 0, 0, START)
 
 
 class TestMeasuring:
-    def test_forty_steps_and_8_cpu_seconds_in_20_s_are_half_a_second_at_0_4_cores(self) -> None:
-        assert paces(training(100, 50, START), training(140, 58, START + 20)) == (Pace(START + 20, 0.5, 0.4),)
+    @pytest.mark.parametrize(
+        ("first", "second", "expected"),
+        [
+            (training(100, 50, START), training(140, 58, START + 20), Pace(START + 20, 0.5, 0.4)),
+            # Half a core all the time; the kubelet's counts are 19 s old at the first look and 4 s at the second.
+            (counted(TRAINING, -19, 50), counted(training(140, 0, START + 20), 16, 67.5), Pace(START + 20, 0.5, 0.5)),
+            (counted(TRAINING, 0, 50), counted(training(140, 0, START + 20), 0, 50), Pace(START + 20, 0.5, None)),
+            (counted(BUSY_SERVER, -19, 50), counted(serving(100, 20, 0, 0), 14, 66.5), Pace(START + 20, 0.2, 0.5)),
+            # Always busy, 8 s each at a quarter of a core: two of them within 20 s.
+            (serving(5, 40, 10, START), serving(7, 56, 15, START + 20), Pace(START + 20, 8.0, 0.25)),
+            # 9 responses of 0.1 s at a whole core: 0.9 s busy, and 0.1 s allowed for one that is under way.
+            (BUSY_SERVER, serving(9, 0.9, 0.9, START + 20), Pace(START + 20, 0.1, 0.9, 0.05)),
+            (BUSY_SERVER, serving(40, 80, 60, START + 20), Pace(START + 20, 2.0, 3.0)),
+            # Always busy with a quarter of a core: one of 8 s succeeds and one of 8 s fails.
+            (
+                BUSY_SERVER,
+                serving(1, 8, 5, START + 20, failed_total=1, failed_seconds_total=8),
+                Pace(START + 20, 8.0, 0.25),
+            ),
+            (training(0, None, START), training(20, None, START + 20), Pace(START + 20, 1.0, None)),
+        ],
+        ids=[
+            "steps", "CPU over the time between its counts", "no count since", "CPU counted long ago", "a response",
+            "waits for requests", "several streams", "responses that fail", "no CPU",
+        ],
+    )  # fmt: skip
+    def test_of_an_interval_is_what_was_done_in_it_and_the_cpu_meanwhile(
+        self, first: Job, second: Job, expected: Pace
+    ) -> None:
+        state = measure(a_snapshot([first], at=START), MemoryState(), INTERVAL)
+        (found,) = measure(a_snapshot([second], at=START + 20), state, INTERVAL).jobs["job"].paces
+        assert found.seconds == pytest.approx(expected.seconds)
+        assert found.cores == pytest.approx(expected.cores)
+        if expected.busy_ratio < 1:
+            assert found.busy_ratio == pytest.approx(expected.busy_ratio)
 
-    def test_cpu_goes_over_the_time_between_its_own_counts(self) -> None:
-        """Half a core all the time; the kubelet's counts are 19 s old at the first look and 4 s old at the second."""
-        first = replace(training(100, None, START), usage=Usage(START - 19, cpu_seconds_total=50.0))
-        second = replace(training(140, None, START + 20), usage=Usage(START + 16, cpu_seconds_total=67.5))
-        assert looks(first, second) == (Pace(START + 20, 0.5, 0.5),)
-
-    def test_a_kubelet_that_has_not_counted_since_says_nothing_of_cpu(self) -> None:
-        first, second = training(100, 50, START), training(140, 50, START + 20)
-        assert looks(first, replace(second, usage=first.usage)) == (Pace(START + 20, 0.5, None),)
-
-    def test_a_server_is_read_now_when_its_cpu_was_counted_long_ago(self) -> None:
-        """It has no evaluation that would show the time of its scrape."""
-        first = replace(serving(0, 0.0, 50.0, START - 19), evaluation=None)
-        second = replace(serving(100, 20.0, 66.5, START + 14), evaluation=None)
-        assert looks(first, second) == (Pace(START + 20, 0.2, 0.5),)
-
-    def test_an_interval_is_not_closed_before_its_time(self) -> None:
-        assert paces(training(100, 50, START), training(140, 58, START + 10)) == ()
-
-    def test_a_response_shows_its_own_duration(self) -> None:
-        """Always busy, 8 s each at a quarter of a core: two of them within 20 s."""
-        assert paces(serving(5, 40, 10, START), serving(7, 56, 15, START + 20)) == (Pace(START + 20, 8.0, 0.25),)
-
-    def test_of_a_server_that_waits_for_requests_what_it_used_while_it_was_busy_counts(self) -> None:
-        """9 responses of 0.1 s at a whole core: 0.9 s busy, and 0.1 s allowed for one that is under way."""
-        (found,) = paces(serving(0, 0.0, 0.0, START), serving(9, 0.9, 0.9, START + 20))
-        assert (found.seconds, found.cores, found.busy_ratio) == pytest.approx((0.1, 0.9, 0.05))
-
-    def test_of_a_server_with_several_streams_all_cpu_counts(self) -> None:
-        (found,) = paces(serving(0, 0, 0, START), serving(40, 80, 60, START + 20))
-        assert (found.seconds, found.cores) == (2.0, 3.0)
+    @pytest.mark.parametrize(
+        "second",
+        [
+            training(140, 58, START + 10),
+            training(90, 60, START + 20),
+            training(140, 60, START + 20, restarted=True),
+            training(140, 60, START + 20, process_started_at_seconds=START + 5),
+            training(float("nan"), 60, START + 20),
+            training(float("inf"), 60, START + 20),
+            serving(140, 60, 20, START + 20),
+        ],
+        ids=["too short", "counter went back", "restarted", "another life", "nan", "inf", "counts something else"],
+    )
+    def test_an_interval_that_is_short_mixes_two_lives_or_is_no_number_is_thrown_away(self, second: Job) -> None:
+        assert paces(training(100, 50, START, process_started_at_seconds=START - 100), second) == ()
+        state = MemoryState()
+        assert measure(a_snapshot([a_job("job")]), state, INTERVAL) is state, "it counts nothing"
 
     def test_an_interval_without_a_finished_step_goes_on(self) -> None:
         """Steps of 30 s at one core: nothing after 20 s, one in 40 s, one in the 20 s after."""
@@ -98,30 +120,6 @@ class TestMeasuring:
         assert known.paces[-1].seconds == pytest.approx(0.4)
         assert known.answering == Answering(failed_ratio=0.91)
 
-    def test_a_server_is_at_work_on_responses_that_fail_as_well(self) -> None:
-        """Always busy with a quarter of a core: one of 8 s succeeds and one of 8 s fails."""
-        second = serving(1, 8, 5, START + 20, failed_total=1, failed_seconds_total=8)
-        assert paces(serving(0, 0, 0, START), second) == (Pace(START + 20, 8.0, 0.25),)
-
-    def test_without_cpu_use_the_pace_is_known_and_its_level_is_not(self) -> None:
-        assert paces(training(0, None, START), training(20, None, START + 20)) == (Pace(START + 20, 1.0, None),)
-
-    @pytest.mark.parametrize(
-        "second",
-        [
-            training(90, 60, START + 20),
-            training(140, 60, START + 20, restarted=True),
-            training(140, 60, START + 20, process_started_at_seconds=START + 5),
-            training(float("nan"), 60, START + 20),
-            training(float("inf"), 60, START + 20),
-            serving(140, 60, 20, START + 20),
-        ],
-        ids=["counter went back", "restarted", "another life", "nan", "inf", "counts something else"],
-    )
-    def test_an_interval_that_mixes_two_lives_or_is_no_number_is_thrown_away(self, second: Job) -> None:
-        first = training(100, 50, START, process_started_at_seconds=START - 100)
-        assert paces(first, second) == ()
-
     def test_paces_from_before_a_restart_stay(self) -> None:
         jobs = [training(steps, steps, START + steps) for steps in (0, 20)]
         again = training(0, 0, START + 40, restarted=True)
@@ -136,10 +134,6 @@ class TestMeasuring:
         starting = training(0, 0, START, state=JobState.STARTING, **life)
         resumed = (training(12_345, 20, START + 20, **life), training(12_350, 40, START + 40, **life))
         assert paces(starting, *resumed) == (Pace(START + 40, 4.0, 1.0),)
-
-    def test_a_job_that_counts_nothing_is_left_alone(self) -> None:
-        state = MemoryState()
-        assert measure(a_snapshot([a_job("job")]), state, INTERVAL) is state
 
     def test_only_the_last_figures_are_kept(self) -> None:
         seen = paces(*(training(20 * look, 20 * look, START + 20 * look) for look in range(KEPT + 5)))
@@ -252,16 +246,21 @@ def figures(*seen: tuple[float | None, float]) -> tuple[Pace, ...]:
 
 
 class TestFit:
-    def test_2_s_at_half_a_core_and_1_2_s_at_a_whole_one_are_0_4_s_and_0_8_cpu_seconds(self) -> None:
-        assert fit(figures((0.5, 2.0), (1.0, 1.2))) == pytest.approx((0.4, 0.8))
+    @pytest.mark.parametrize(
+        ("seen", "line"),
+        [
+            (((0.5, 2.0), (1.0, 1.2)), (0.4, 0.8)),
+            (((0.5, 2.0),), (0.0, 1.0)),  # until two levels are seen only CPU counts
+            (((0.50, 2.0), (0.52, 2.1)), (0.0, 1.02 / (1 / 2.0 + 1 / 2.1))),
+            (((0.5, 4.0), (1.0, 1.0)), (0.0, 1.5 / 1.25)),  # slower than in proportion, as under a hard quota
+        ],
+    )
+    def test_a_line_of_time_that_no_cpu_saves_and_of_cpu_seconds(
+        self, seen: tuple[tuple[float, float], ...], line: tuple[float, float]
+    ) -> None:
+        assert fit(figures(*seen)) == pytest.approx(line)
 
-    def test_until_two_levels_are_seen_only_cpu_counts(self) -> None:
-        assert fit(figures((0.5, 2.0))) == (0.0, 1.0)
-        assert fit(figures((0.50, 2.0), (0.52, 2.1))) == pytest.approx((0.0, 1.02 / (1 / 2.0 + 1 / 2.1)), abs=0)
-
-    def test_no_part_of_it_is_negative(self) -> None:
-        """Slower than in proportion at half a core, as under a hard quota; and, second, slower with more CPU."""
-        assert fit(figures((0.5, 4.0), (1.0, 1.0))) == pytest.approx((0.0, 1.5 / 1.25), abs=0)
+    def test_no_part_of_it_is_negative_where_it_is_slower_with_more_cpu(self) -> None:
         a, b = fit(figures((0.5, 1.0), (1.0, 3.0))) or (0.0, 0.0)
         assert (a > 0, b) == (True, 0.0)
 
@@ -295,10 +294,8 @@ class TestCalibrated:
         assert a + b / 0.5 == pytest.approx(3.0)
 
 
-class TestCoresFor:
-    def test_solves_the_line(self) -> None:
-        assert cores_for(1.2, (0.4, 0.8)) == pytest.approx(1.0)
-
-    @pytest.mark.parametrize("seconds", [0.3, 0.4])
-    def test_no_cpu_saves_what_does_not_depend_on_it(self, seconds: float) -> None:
-        assert cores_for(seconds, (0.4, 0.8)) is None
+@pytest.mark.parametrize(("seconds", "cores"), [(1.2, pytest.approx(1.0)), (0.4, None), (0.3, None)])
+def test_cores_for_a_time_solve_the_line_and_no_cpu_saves_what_does_not_depend_on_it(
+    seconds: float, cores: float | None
+) -> None:
+    assert cores_for(seconds, (0.4, 0.8)) == cores

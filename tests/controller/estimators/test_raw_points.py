@@ -126,11 +126,6 @@ class TestEvaluations:
         assert kept.unit == "steps"
         assert kept.cpu_per_step == pytest.approx(9.0 / 10.0)
 
-    def test_without_steps_are_counted_in_cpu_and_go_on_so(self) -> None:
-        kept = self.passes((0.0, 1.0, None), (4.0, 0.9, None), (9.0, 0.5, 20.0))
-        assert kept is not None
-        assert (kept.unit, kept.count) == ("cpu", 3)
-
     @pytest.mark.parametrize("reads_points", [True, False])
     def test_are_points_only_where_the_policy_reads_points(self, reads_points: bool) -> None:
         how = Measuring(20.0, reads_points=reads_points)
@@ -156,8 +151,8 @@ class TestWhatIsKept:
     def test_spikes_are_left_out_and_counted(self) -> None:
         scrapes = falling(40, noise=0.005)
         scrapes[20] = (scrapes[20][0], 1e12, scrapes[20][2])
-        kept = after(scrapes)
-        assert kept.spikes == 1
+        kept = after([*scrapes[:30], (152.0, float("nan"), 305.0), *scrapes[26:]], at_once=2)  # and some are read twice
+        assert (kept.spikes, kept.count) == (1, 39)
         assert raw_points.unpacked(kept)[:, 1].max() < 1.1
 
     def test_a_level_that_stays_is_no_spike(self) -> None:
@@ -167,24 +162,12 @@ class TestWhatIsKept:
         assert kept.dropped
         assert raw_points.unpacked(kept)[-1, 1] == pytest.approx(0.3)
 
-    def test_a_sample_that_is_read_twice_counts_once(self) -> None:
-        scrapes = falling(8)
-        assert after([*scrapes[:6], *scrapes[4:]], at_once=2).count == 8
-
     def test_what_is_repeated_from_a_checkpoint_replaces_what_was_lost(self) -> None:
         scrapes = [(5.0 * n, 1.0, 100.0 * n) for n in range(1, 9)]
         scrapes += [(45.0 + n, 0.9, 300.0 + 100 * n) for n in range(3)]
         works = raw_points.unpacked(after(scrapes, at_once=1))[:, 0]
         assert list(works) == sorted(works)
         assert works.max() == 500.0
-
-    def test_nan_and_infinity_are_left_out(self) -> None:
-        scrapes = [(5.0, 1.0, 1.0), (10.0, float("nan"), 2.0), (15.0, float("inf"), 3.0), (20.0, 0.9, 4.0)]
-        assert after(scrapes).count == 2
-
-    def test_a_job_whose_policy_reads_none_has_none(self) -> None:
-        memory = MemoryState({"job": known()})
-        assert raw_points.measure(a_snapshot([a_job("job")]), memory) is memory
 
 
 class TestStored:
@@ -196,7 +179,7 @@ class TestStored:
         assert len(text) < 4_000
         assert msgspec.json.decode(text, type=JobMemory) == memory
 
-    @examples(60)
+    @examples(30)
     @given(
         levels=st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=60),
         works=st.lists(st.floats(min_value=0, max_value=1e9), min_size=60, max_size=60),

@@ -39,33 +39,26 @@ def test_steps_that_cost_more_for_three_intervals_than_they_did_for_three() -> N
     assert cost.oversubscribes
 
 
-@pytest.mark.parametrize("dear", [1, 2])
-def test_an_evaluation_or_a_checkpoint_of_two_intervals_is_none(dear: int) -> None:
-    assert ratio(2, 2, 2, *[20.0] * dear, 2) == 1
-    assert ratio(2, 2, 2, *[20.0] * dear) == 1
+@pytest.mark.parametrize(
+    ("costs", "expected"),
+    [
+        ((2, 2, 2, 20, 2), 1),  # an evaluation or a checkpoint of one interval or two
+        ((2, 2, 2, 20, 20), 1),
+        ((50, 2, 2), 1),  # the first one with compilation
+        ((10, 5, 10, 5, 10, 10, 5) * 4, 1),  # steps of 12 s, of which one or two are counted in each
+        ((9,) * 12, 1),  # it was never cheaper
+        ((2,) * 3 + (4,) * 30, 2),  # what it cost at the start is remembered beyond the paces that are kept
+    ],
+)
+def test_only_steps_that_are_dear_for_three_intervals_against_a_least_of_three_are_a_ratio(
+    costs: tuple[float, ...], expected: float
+) -> None:
+    assert ratio(*costs) == expected
 
 
 @pytest.mark.parametrize("cheap", [1, 2])
 def test_steps_that_jump_after_a_resume_or_cpu_that_is_counted_late_are_no_least(cheap: int) -> None:
     assert after(2, 2, 2, *[0.01] * cheap, 2, 2, 2).least_step_cpu_seconds == pytest.approx(2)
-
-
-def test_a_first_interval_with_compilation_is_no_least_and_says_nothing() -> None:
-    assert ratio(50, 2, 2) == 1
-    assert after(50, 2, 2, 2).least_step_cpu_seconds == pytest.approx(2)
-
-
-def test_a_few_steps_an_interval_are_rounded_and_oversubscribe_nothing() -> None:
-    """20 s at half a core with steps of 12 s: one or two are counted in each."""
-    assert ratio(*[10, 5, 10, 5, 10, 10, 5] * 4) == 1
-
-
-def test_a_job_that_was_never_cheaper_has_a_ratio_of_1() -> None:
-    assert ratio(*[9.0] * 12) == 1
-
-
-def test_what_it_cost_at_the_start_is_remembered_beyond_the_paces_that_are_kept() -> None:
-    assert ratio(*[2.0] * 3, *[4.0] * 30) == 2
 
 
 @pytest.mark.parametrize("costs", [(), (2.0,), (2.0, 2.0), (2.0, None, 2.0), (2.0, 2.0, 2.0, None)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -40,33 +41,26 @@ def reached(levels: Sequence[float], objectives: Objectives = TARGETS, before: i
     return found
 
 
-def test_a_target_counts_after_three_measurements_in_a_row_and_one_miss_begins_again() -> None:
-    assert reached([0.3, 0.3, 0.3]) == [0, 0, 1]
-    assert reached([0.3, 0.3, 0.5, 0.3, 0.3, 0.3]) == [0] * 5 + [1]
-
-
-def test_how_many_measurements_count_is_a_setting() -> None:
-    assert reached([0.3], hits=1) == [1]
-    assert reached([0.3] * 4, hits=4) == [0, 0, 0, 1]
-
-
-def test_a_job_below_both_targets_passes_them_one_after_another() -> None:
-    assert reached([0.05] * 6) == [0] * 2 + [1] * 3 + [2]
-
-
-def test_a_target_is_lost_after_three_misses_in_a_row() -> None:
-    assert reached([0.2] * 3, before=2) == [2, 2, 1]
-    assert reached([0.05, 0.5, 0.05, 0.05, 0.5], before=1) == [1] * 5
-
-
-def test_a_lone_final_target_is_passed_with_the_first_and_a_lone_first_one_never_leads_to_it() -> None:
-    assert reached([0.05] * 3, Objectives(target_level=0.1)) == [0, 0, 2]
-    assert reached([0.05] * 7, Objectives(deliverable_level=0.1))[2:] == [1] * 5
-
-
-def test_targets_stated_the_wrong_way_round_are_read_in_the_order_in_which_they_are_passed() -> None:
-    swapped = Objectives(target_level=0.4, deliverable_level=0.1)
-    assert reached([0.3] * 6, swapped) == reached([0.3] * 6) == [0] * 2 + [1] * 4
+@pytest.mark.parametrize(
+    ("levels", "how", "expected"),
+    [
+        ([0.3] * 3, {}, [0, 0, 1]),
+        ([0.3, 0.3, 0.5, 0.3, 0.3, 0.3], {}, [0] * 5 + [1]),  # one miss begins again
+        ([0.3], {"hits": 1}, [1]),  # how many count is a setting
+        ([0.3] * 4, {"hits": 4}, [0, 0, 0, 1]),
+        ([0.05] * 6, {}, [0] * 2 + [1] * 3 + [2]),  # below both, one after another
+        ([0.2] * 3, {"before": 2}, [2, 2, 1]),  # lost after three misses in a row
+        ([0.05, 0.5, 0.05, 0.05, 0.5], {"before": 1}, [1] * 5),
+        ([0.05] * 3, {"objectives": Objectives(target_level=0.1)}, [0, 0, 2]),  # a lone final one
+        ([0.05] * 7, {"objectives": Objectives(deliverable_level=0.1)}, [0, 0] + [1] * 5),  # never leads to it
+        # stated the wrong way round
+        ([0.3] * 6, {"objectives": Objectives(target_level=0.4, deliverable_level=0.1)}, [0] * 2 + [1] * 4),
+    ],
+)
+def test_targets_are_passed_and_lost_after_measurements_in_a_row(
+    levels: list[float], how: dict[str, Any], expected: list[int]
+) -> None:
+    assert reached(levels, **how) == expected
 
 
 def test_a_metric_that_rises_is_read_in_its_own_direction() -> None:
@@ -75,18 +69,11 @@ def test_a_metric_that_rises_is_read_in_its_own_direction() -> None:
     assert after.targets == TargetHits(0, 1)
 
 
-def test_a_pass_without_a_new_measurement_counts_nothing() -> None:
+def test_a_pass_without_a_new_measurement_or_with_one_that_a_restart_forgets_counts_nothing() -> None:
     once = counted([job(0.3)])
-    assert once.targets == TargetHits(1, 0)
-    again = targets.count([job(0.3)], MemoryState({"a": once}), MemoryState({"a": once}), 3)
-    assert again.jobs["a"].targets == TargetHits(1, 0)
-
-
-def test_a_restart_that_forgets_the_measurement_counts_nothing() -> None:
-    once = counted([job(0.3)])
-    restarted = structs.replace(once, growth=None)
-    after = targets.count([job(0.3)], MemoryState({"a": restarted}), MemoryState({"a": once}), 3)
-    assert after.jobs["a"].targets == TargetHits(1, 0)
+    for now in (once, structs.replace(once, growth=None)):
+        again = targets.count([job(0.3)], MemoryState({"a": now}), MemoryState({"a": once}), 3)
+        assert again.jobs["a"].targets == TargetHits(1, 0)
 
 
 def test_a_job_without_targets_has_no_count_and_one_whose_owner_drops_them_has_none_any_more() -> None:

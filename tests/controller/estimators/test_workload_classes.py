@@ -94,16 +94,14 @@ def over(known: dict[str, JobMemory], before: MemoryState | None = None, at: flo
 
 
 class TestEnded:
-    def test_jobs_leave_their_work_(self) -> None:
+    def test_jobs_leave_their_work_also_what_was_used_after_the_last_count_and_nothing_of_their_speed(self) -> None:
         (figures,) = over({"a": ended("a", 150.0)}).classes["vae"]
-        assert figures.work == 150.0
-        assert figures.line is None
-
-    def test_what_was_used_after_the_last_count_is_work_too(self) -> None:
+        assert (figures.work, figures.line) == (150.0, None)
         later = over({"a": ended("a", 150.0, wanted_cores=0.5)}, at=START + 10)
         assert later.classes["vae"][0].work == 155.0
         much_later = over({"a": ended("a", 150.0, wanted_cores=0.5)}, at=START + 4000)
         assert much_later.classes["vae"][0].work == 150.0
+        assert expected("vae", much_later.classes) is None
 
     @pytest.mark.parametrize("state", ["moving", "waiting", "suspended", "stopped", "failed"])
     def test_only_what_has_finished_has_ended(self, state: Any) -> None:
@@ -133,6 +131,3 @@ class TestEnded:
         assert [each.work for each in state.classes["vae"]] == [100.0 + n for n in range(ENDED_KEPT, 2 * ENDED_KEPT)]
         older = {f"job-{number}": ended("", 100.0 + number, at=START + number) for number in range(2 * ENDED_KEPT)}
         assert over(older, state).classes == state.classes
-
-    def test_a_class_says_nothing_of_speed_where_no_job_was_timed(self) -> None:
-        assert expected("vae", over({"a": ended("a", 150.0)}).classes) is None

@@ -81,30 +81,26 @@ def test_a_move_that_was_carried_out_is_remembered_with_what_the_job_was_before(
     assert begun.events == (MoveEvent("a", "begun", BEGUN, "moves from n1 to n2 (suspended): why"),)
 
 
-@pytest.mark.parametrize("result", ["deferred", "infeasible", "failed"])
-def test_a_move_that_was_not_begun_leaves_no_trace(result: str) -> None:
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        *(Outcome(to("n2"), result) for result in ("deferred", "infeasible", "failed")),
+        Outcome(Place("new", "n2", "why"), "applied"),
+    ],
+)
+def test_a_move_that_was_not_begun_and_a_placement_leave_no_trace(outcome: Outcome[Any]) -> None:
     memory = MemoryState({"a": JobMemory()})
-    outcome = Outcome(to("n2"), result)  # type: ignore[arg-type]
     assert remember(memory, [outcome], seen(0.0, a_mobile_job("a"))) == TrackedMoves(memory)
 
 
-def test_a_placement_is_no_migration() -> None:
-    placed = Outcome(Place("new", "n2", "why"), "applied")
-    assert remember(MemoryState(), [placed], seen(0.0, None)) == TrackedMoves(MemoryState())
-
-
-def test_only_the_last_moves_of_a_job_are_kept() -> None:
-    many = tuple(structs.replace(BEGUN, at_seconds=START - 1000.0 * n, failure="old") for n in range(MOVES_KEPT, 0, -1))
+@pytest.mark.parametrize(("count", "apart", "kept"), [(MOVES_KEPT, 1000.0, MOVES_KEPT - 1), (80, 60.0, 59)])
+def test_the_last_moves_of_a_job_are_kept_and_those_of_the_last_hour_however_many_they_are(
+    count: int, apart: float, kept: int
+) -> None:
+    many = tuple(structs.replace(BEGUN, at_seconds=START - apart * n, failure="old") for n in range(count, 0, -1))
     memory = MemoryState({"a": JobMemory(moves=many)})
     begun = remember(memory, [Outcome(to("n2"), "applied")], seen(0.0, a_mobile_job("a")))
-    assert begun.memory.jobs["a"].moves == (*many[1:], BEGUN)
-
-
-def test_moves_of_the_last_hour_are_kept_however_many_they_are() -> None:
-    many = tuple(structs.replace(BEGUN, at_seconds=START - 60.0 * n, failure="old") for n in range(80, 0, -1))
-    memory = MemoryState({"a": JobMemory(moves=many)})
-    begun = remember(memory, [Outcome(to("n2"), "applied")], seen(0.0, a_mobile_job("a")))
-    assert begun.memory.jobs["a"].moves == (*many[21:], BEGUN)
+    assert begun.memory.jobs["a"].moves == (*many[-kept:], BEGUN)
 
 
 def test_a_move_whose_controller_died_before_it_was_remembered_is_found_under_way() -> None:
@@ -120,38 +116,82 @@ def test_a_move_under_way_is_counted_once() -> None:
     assert after(seen(5.0, a_mobile_job("a"), LEAVING), before).memory == before
 
 
-def test_a_job_that_is_on_no_node_keeps_its_memory() -> None:
-    between = after(seen(2.0, None, LEAVING))
-    assert between.memory == known()
-    assert between.events == ()
-
-
-def test_a_job_that_has_gone_is_forgotten_once_its_move_counts_for_no_budget_any_more() -> None:
+def test_a_job_that_has_gone_is_forgotten_once_no_move_of_it_counts_for_a_budget_any_more() -> None:
     assert after(seen(3599.0, None), known(RESUMED)).memory == known(RESUMED)
     assert after(seen(3600.0, None), known(RESUMED)).memory.jobs == {}
-
-
-def test_a_job_that_never_moved_is_forgotten_when_it_has_gone() -> None:
-    assert after(seen(5.0, None), MemoryState({"a": JobMemory()})).memory.jobs == {}
+    assert after(seen(5.0, None), MemoryState({"a": JobMemory()})).memory.jobs == {}, "it never moved"
 
 
 # --- resumed --------------------------------------------------------------------------------------------------
 
 
-def test_a_job_resumes_where_it_was_sent_and_the_steps_it_lost_are_reported_once() -> None:
-    first = after(seen(4.0, back(steps_total=480.0, checkpoint=Checkpoint(START - 30.0, 2.0))))
+UNCOUNTED, LIFELESS = (
+    known(structs.replace(BEGUN, **without))
+    for without in ({"steps_before": None}, {"process_started_at_seconds": None})
+)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "job", "before", "stage", "message"),
+    [
+        (4.0, back(steps_total=480.0, checkpoint=Checkpoint(START - 30.0, 2.0)), known(), "resumed",
+         "resumed on n2 within 4.0 s, 20 steps lost"),
+        (4.0, back(steps_total=503.0), known(), "resumed", "resumed on n2 within 4.0 s, no step lost"),
+        (40.0, back("n3"), known(), "resumed", "resumed on n3, not on n2 within 40.0 s, no step lost"),
+        (30.0, back("n1"), known(), "resumed", "resumed on n1, not on n2 within 30.0 s, no step lost"),
+        (20.0, back(state=JobState.FINISHED, steps_total=None), known(), "resumed", "resumed on n2 within 20.0 s"),
+        (4.0, back(steps_total=None), UNCOUNTED, "resumed", "resumed on n2 within 4.0 s"),
+        (4.0, a_mobile_job("a", "n2", process_started_at_seconds=None), LIFELESS, "resumed", "resumed on n2 within"),
+        # what a trainer saves is reported by the new process
+        (4.0, back(steps_total=450.0, checkpoint=replace(SAVES, on_sigterm=False)), known(), "resumed",
+         "resumed on n2 within 4.0 s, 50 steps lost"),
+        (5.0, a_mobile_job("a", state=JobState.FINISHED, steps_total=9_999.0), known(), "cancelled",
+         "had finished on n1 before it was moved"),
+        (60.0, a_mobile_job("a"), known(), "cancelled", "stays on n1: its move to n2 was given up"),
+        (60.0, a_mobile_job("a", state=JobState.FAILED), known(), "failed",
+         "failed when it was signalled to end on n1, and was not started again; it is not moved again"),
+        (601.0, None, known(), "failed", "is not back at work 601 s after its move was begun; it is not moved again"),
+    ],
+)  # fmt: skip
+def test_what_became_of_a_move_is_reported_once_and_remembered(
+    seconds: float, job: Job | None, before: MemoryState, stage: str, message: str
+) -> None:
+    first = after(seen(seconds, job), before)
     event = only(first)
-    assert (event.stage, event.message, event.warning) == (
-        "resumed",
-        "resumed on n2 within 4.0 s, 20 steps lost",
-        False,
+    assert (event.stage, event.message.startswith(message)) == (stage, True)
+    assert event.warning == (stage == "failed" or "not on n2" in message or "given up" in message)
+    assert after(seen(seconds + 1.0, job), first.memory).events == ()
+
+
+ENDED = a_mobile_job("a", state=JobState.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "before"),
+    [
+        (seen(2.0, None, LEAVING), known()),  # on no node meanwhile
+        *((seen(4.0, each, LEAVING), known()) for each in (
+            back(state=JobState.STARTING), back(steps_total=None), back(state=JobState.STARTING, steps_total=0.0),
+        )),  # a new process that has not trained yet
+        (seen(90.0, a_mobile_job("a", "n2")), known()),  # a pod that keeps its name: its old series is still seen
+        (seen(4.0, a_mobile_job("a", "n1", process_started_at_seconds=None)), LIFELESS),
+        (seen(59.0, a_mobile_job("a")), known()),
+        (seen(300.0, ENDED, LEAVING), known()),  # a process that ends with failure while it is moved
+        (seen(30.0, ENDED), known()),
+        (replace(seen(15.0, None, LEAVING), absent=(Absence("a", "moving", "saving and ending"),)), known()),
+        (seen(64.0, back(container_health=ContainerHealth(restarts_total=0))), known(RESUMED)),
+    ],
+)  # fmt: skip
+def test_nothing_is_reported_of_what_is_to_be_expected(snapshot: ClusterSnapshot, before: MemoryState) -> None:
+    assert after(snapshot, before) == TrackedMoves(before)
+
+
+def test_a_trainer_that_ends_with_success_when_it_is_signalled_to_end_counts_as_done() -> None:
+    done = a_mobile_job("a", state=JobState.FINISHED, steps_total=500.0)
+    assert failure_of(after(seen(5.0, done, LEAVING))) == (
+        "ended with success when it was signalled to end, after 500 of 10000 steps: "
+        "a trainer must exit non-zero then, or it counts as done"
     )
-    assert (event.record.resumed_on, event.record.steps_lost, event.record.pause_seconds) == ("n2", 20.0, 4.0)
-    assert after(seen(9.0, back(steps_total=510.0)), first.memory) == TrackedMoves(first.memory)
-
-
-def test_no_step_is_lost_by_a_trainer_that_saves_when_it_is_signalled_to_end() -> None:
-    assert only(after(seen(4.0, back(steps_total=503.0)))).message == "resumed on n2 within 4.0 s, no step lost"
 
 
 def test_the_pause_of_a_move_is_from_its_begin_to_the_first_step_whenever_a_pass_looks() -> None:
@@ -171,52 +211,12 @@ def test_a_first_step_before_the_move_or_in_the_future_is_that_of_a_clock_that_i
     assert (event.message, event.record.pause_seconds) == ("resumed on n2 within 3.5 s, no step lost", 3.5)
 
 
-def test_a_job_that_came_up_on_another_node_is_reported_as_a_warning() -> None:
-    event = only(after(seen(40.0, back("n3"))))
-    assert (event.message, event.warning) == ("resumed on n3, not on n2 within 40.0 s, no step lost", True)
-
-
-@pytest.mark.parametrize(
-    "not_yet",
-    [back(state=JobState.STARTING), back(steps_total=None), back(state=JobState.STARTING, steps_total=0.0)],
-)
-def test_a_new_process_that_has_not_trained_yet_has_not_resumed(not_yet: Job) -> None:
-    assert after(seen(4.0, not_yet, LEAVING)) == TrackedMoves(known())
-
-
-def test_a_job_that_finished_before_its_steps_were_seen_again_has_resumed() -> None:
-    event = only(after(seen(20.0, back(state=JobState.FINISHED, steps_total=None))))
-    assert (event.stage, event.message) == ("resumed", "resumed on n2 within 20.0 s")
-
-
-def test_without_steps_before_none_are_waited_for() -> None:
-    uncounted = known(structs.replace(BEGUN, steps_before=None))
-    event = only(after(seen(4.0, back(steps_total=None)), uncounted))
-    assert (event.message, event.record.steps_lost) == ("resumed on n2 within 4.0 s", None)
-
-
-@pytest.mark.parametrize(("node", "resumed"), [("n2", True), ("n1", False)])
-def test_where_the_life_of_a_process_is_not_known_its_node_does(node: str, resumed: bool) -> None:
-    lifeless = known(structs.replace(BEGUN, process_started_at_seconds=None))
-    job = a_mobile_job("a", node, process_started_at_seconds=None)
-    assert bool(after(seen(4.0, job), lifeless).events) is resumed
-
-
-def test_a_job_that_came_back_to_the_node_it_left_has_resumed_there() -> None:
-    event = only(after(seen(30.0, back("n1"))))
-    assert event.message == "resumed on n1, not on n2 within 30.0 s, no step lost"
-
-
 # --- given up -------------------------------------------------------------------------------------------------
 
 
-def test_the_same_process_that_is_no_longer_moved_was_given_up_and_is_not_harmed() -> None:
-    still_there = a_mobile_job("a")
-    assert after(seen(59.0, still_there)).events == ()
-    event = only(after(seen(60.0, still_there)))
-    assert (event.stage, event.message) == ("cancelled", "stays on n1: its move to n2 was given up")
-    assert event.warning
-    assert (event.record.failure, event.record.pause_seconds) == (None, None)
+def test_a_move_that_was_given_up_harms_no_job() -> None:
+    record = only(after(seen(60.0, a_mobile_job("a")))).record
+    assert (record.failure, record.pause_seconds) == (None, None)
 
 
 def test_a_job_that_its_user_has_suspended_meanwhile_is_neither_late_nor_waited_for() -> None:
@@ -243,21 +243,6 @@ def test_a_job_that_has_ended_meanwhile_is_not_waited_for_either() -> None:
     assert only(after(failed)).record.failure == "its Job has failed, before it was seen at work on n2"
 
 
-def test_a_job_that_is_moved_is_not_taken_for_suspended() -> None:
-    moving = replace(seen(15.0, None, LEAVING), absent=(Absence("a", "moving", "saving and ending"),))
-    assert after(moving) == TrackedMoves(known())
-
-
-def test_a_pod_that_keeps_its_name_is_not_given_up_while_its_old_series_is_still_seen() -> None:
-    on_the_new_node = a_mobile_job("a", "n2")
-    assert after(seen(90.0, on_the_new_node)) == TrackedMoves(known())
-
-
-def test_a_job_that_had_finished_before_it_was_moved_is_not_harmed() -> None:
-    done = a_mobile_job("a", state=JobState.FINISHED, steps_total=9_999.0)
-    assert only(after(seen(5.0, done))).message == "had finished on n1 before it was moved"
-
-
 # --- gone wrong -----------------------------------------------------------------------------------------------
 
 
@@ -268,33 +253,12 @@ def failure_of(reviewed: TrackedMoves) -> str:
     return event.record.failure or ""
 
 
-def test_a_trainer_that_ends_with_success_when_it_is_signalled_to_end_counts_as_done() -> None:
-    done = a_mobile_job("a", state=JobState.FINISHED, steps_total=500.0)
-    assert failure_of(after(seen(5.0, done, LEAVING))) == (
-        "ended with success when it was signalled to end, after 500 of 10000 steps: "
-        "a trainer must exit non-zero then, or it counts as done"
-    )
-
-
-def test_a_process_that_ends_with_failure_while_it_is_moved_is_what_is_to_be_expected() -> None:
-    ended = a_mobile_job("a", state=JobState.FAILED)
-    assert after(seen(300.0, ended, LEAVING)).events == ()
-    assert after(seen(30.0, ended)).events == ()
-    assert (
-        failure_of(after(seen(60.0, ended))) == "failed when it was signalled to end on n1, and was not started again"
-    )
-
-
 @pytest.mark.parametrize("job", [None, a_mobile_job("a"), back(state=JobState.STARTING)])
 def test_a_job_that_is_not_back_after_ten_minutes_is_marked_once(job: Job | None) -> None:
     assert after(seen(600.0, job, LEAVING)).events == ()
     late = after(seen(601.0, job, LEAVING))
     assert failure_of(late) == "is not back at work 601 s after its move was begun"
     assert after(seen(602.0, job, LEAVING), late.memory).events == ()
-
-
-def test_a_job_that_is_missing_and_that_is_no_longer_moved_is_reported_too() -> None:
-    assert failure_of(after(seen(601.0, None))).startswith("is not back")
 
 
 def test_a_trainer_that_said_it_saves_and_lost_steps_is_not_moved_again() -> None:
@@ -318,11 +282,6 @@ def test_a_crash_soon_after_resuming_is_that_of_the_resuming(crash: dict[str, An
     )
 
 
-def test_a_job_that_lives_on_after_resuming_is_left_in_peace() -> None:
-    living = back(container_health=ContainerHealth(restarts_total=0))
-    assert after(seen(64.0, living), known(RESUMED)) == TrackedMoves(known(RESUMED))
-
-
 # --- what others ask ------------------------------------------------------------------------------------------
 
 
@@ -338,8 +297,3 @@ def test_a_job_that_is_to_come_back_is_looked_for_every_scrape_for_a_minute() ->
     assert requeue_at_seconds(known(), seen(60.0, None), bounds) is None
     assert requeue_at_seconds(known(RESUMED), seen(10.0, None), bounds) is None
     assert requeue_at_seconds(known(), seen(10.0, None), None) is None
-
-
-def test_what_a_trainer_saves_is_reported_by_the_new_process() -> None:
-    forgetful = back(steps_total=450.0, checkpoint=replace(SAVES, on_sigterm=False))
-    assert [event.stage for event in after(seen(4.0, forgetful)).events] == ["resumed"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
-from support.worlds import START, FakeActuator, FakeClock, FakeMemory, FakeObserver, a_job, a_node, a_snapshot
+from support.passes import pass_over
+from support.worlds import START, FakeActuator, FakeMemory, a_job, a_node, a_snapshot
 
-from slopewise.estimators.growth import Measuring
-from slopewise.feedback.pass_settings import PassSettings
 from slopewise.feedback.rollback import RollbackReview, RollbackSettings, regressed, review, watches
 from slopewise.model import (
     Bounds,
@@ -31,14 +31,14 @@ from slopewise.model import (
     PendingResize,
     Resize,
 )
-from slopewise.ports import Ports
-from slopewise.reconcile import reconcile
 
 PATIENCE = RollbackSettings(interval_seconds=60.0, deferred_deadline_seconds=120.0, backoff_seconds=600.0)
 CHANGED_AT = START - 60
 HEALTHY = ContainerHealth(0, None, 1000.0, 100.0)
 LOWERED = Change(CHANGED_AT, "limits", 1000, 500, HEALTHY)
 ORIGINAL = CpuAllocation(1000, 250)
+RESTARTED = structs.replace(HEALTHY, restarts_total=1)
+FAILED = a_job("j", limit=500, state=JobState.FAILED)
 
 
 def changed(change: Change | None = LOWERED, **more: object) -> JobMemory:
@@ -106,7 +106,7 @@ class TestHarm:
         ("container_health", "what"),
         [
             (structs.replace(HEALTHY, oom_killed_at_seconds=START - 30, restarts_total=1), "OOM-killed"),
-            (structs.replace(HEALTHY, restarts_total=1), "restarted"),
+            (RESTARTED, "restarted"),
         ],
     )
     def test_a_job_that_was_ended_after_a_change_gets_its_former_resources_back(
@@ -123,7 +123,7 @@ class TestHarm:
 
     def test_the_policys_wish_for_a_harmed_job_is_not_obeyed_and_those_for_others_are(self) -> None:
         wishes = tuple(Resize(uid, "n1", "limits", 500, 250, "wish") for uid in ("j", "other"))
-        resizes = reviewed(structs.replace(HEALTHY, restarts_total=1), wishes=wishes).decisions.resizes
+        resizes = reviewed(RESTARTED, wishes=wishes).decisions.resizes
         assert [(each.job_uid, each.to_millicores) for each in resizes] == [("other", 250), ("j", 1000)]
 
     def test_only_what_is_new_since_the_change_counts_whatever_the_nodes_clock_says(self) -> None:
@@ -134,40 +134,35 @@ class TestHarm:
             "rolls back: OOM-killed"
         )
 
-    def test_another_pod_in_its_place_is_not_judged_by_the_first_ones_restarts(self) -> None:
-        assert untouched(
-            reviewed(
+    @pytest.mark.parametrize(
+        ("health", "known", "more"),
+        [
+            (RESTARTED, changed(None), {}),
+            (RESTARTED, changed(structs.replace(LOWERED, is_rollback=True)), {}),
+            (RESTARTED, changed(structs.replace(LOWERED, at_seconds=START - 200)), {}),
+            (RESTARTED, changed(), {"limit": 2000}),
+            (
                 ContainerHealth(0, None),
                 changed(structs.replace(LOWERED, container_health=ContainerHealth(3, START - 900))),
-            )
-        )
-
-    @pytest.mark.parametrize(
-        "known",
-        [
-            changed(None),
-            changed(structs.replace(LOWERED, is_rollback=True)),
-            changed(structs.replace(LOWERED, at_seconds=START - 200)),
+                {},
+            ),
+            (None, changed(), {}),
+            (None, changed(), {"job": replace(FAILED, container_health=RESTARTED)}),
         ],
-        ids=["no change", "a change that gave back", "a change of more than three intervals ago"],
-    )
-    def test_a_job_whose_last_change_cannot_have_done_it_is_left_as_it_is(self, known: JobMemory) -> None:
-        assert untouched(reviewed(structs.replace(HEALTHY, restarts_total=1), known))
-
-    def test_a_change_that_is_not_in_effect_any_more_did_nothing(self) -> None:
-        assert untouched(reviewed(structs.replace(HEALTHY, restarts_total=1), limit=2000))
+        ids=[
+            "no change", "it gave back", "more than three intervals ago", "not in effect any more", "another pod",
+            "no health", "it has ended",
+        ],
+    )  # fmt: skip
+    def test_a_job_whose_last_change_cannot_have_done_it_is_left_as_it_is(
+        self, health: ContainerHealth | None, known: JobMemory, more: dict[str, Any]
+    ) -> None:
+        assert untouched(reviewed(health, known, **more))
 
     def test_a_change_that_its_kubelet_has_not_carried_out_did_nothing(self) -> None:
-        job = replace(a_job("j", limit=500), container_health=structs.replace(HEALTHY, restarts_total=1))
+        job = replace(a_job("j", limit=500), container_health=RESTARTED)
         assert untouched(reviewed(job=replace(job, actual=CpuAllocation(1000, 1000))))
         assert not untouched(reviewed(job=replace(job, actual=job.allocation)))
-
-    def test_a_job_without_vitals_or_at_its_end_is_not_judged(self) -> None:
-        assert untouched(reviewed(None))
-        ended = replace(
-            a_job("j", limit=500, state=JobState.FAILED), container_health=structs.replace(HEALTHY, restarts_total=1)
-        )
-        assert untouched(reviewed(job=ended))
 
     def test_a_verdict_stands_until_the_resources_are_back(self) -> None:
         regressed = changed(structs.replace(LOWERED, regression="OOM-killed"))
@@ -201,14 +196,20 @@ class TestThrottling:
         assert reason(verdict) == f"rolls back: {expected}"
 
     @pytest.mark.parametrize(
-        ("ratio", "periods", "seconds"),
-        [(0.9, 600.0, 5.0), (0.5, 600.0, 6.0), (0.9, 50.0, 6.0)],
-        ids=["steps cost 1.25 times", "half of the periods", "5 s only"],
+        ("health", "seconds"),
+        [
+            (ContainerHealth(0, None, 1600.0, 640.0), 5.0),
+            (ContainerHealth(0, None, 1600.0, 400.0), 6.0),
+            (ContainerHealth(0, None, 1050.0, 145.0), 6.0),
+            (ContainerHealth(0, None, 10.0, 9.0), 6.0),
+            (ContainerHealth(0, None), 6.0),
+        ],
+        ids=["steps cost 1.25 times", "half of the periods", "5 s only", "counters began again", "no counters"],
     )
-    def test_a_limit_that_only_slows_a_job_down_does_no_harm(
-        self, ratio: float, periods: float, seconds: float
+    def test_a_limit_that_only_slows_a_job_down_or_of_which_little_is_known_does_no_harm(
+        self, health: ContainerHealth, seconds: float
     ) -> None:
-        assert untouched(reviewed(self.throttled(ratio, periods), self.known(seconds, 0.5)))
+        assert untouched(reviewed(health, self.known(seconds, 0.5)))
 
     def test_a_pace_whose_cpu_may_be_of_the_time_before_the_change_says_nothing(self) -> None:
         assert untouched(reviewed(self.throttled(0.9), self.known(6.0, 0.5, began_at=CHANGED_AT)))
@@ -223,10 +224,6 @@ class TestThrottling:
             known, change=structs.replace(known.change, pace=cheap), paces=(self.BEFORE, cheap, *known.paces)
         )
         assert untouched(reviewed(self.throttled(0.9), seen))
-
-    def test_counters_that_began_again_or_are_not_known_say_nothing(self) -> None:
-        assert untouched(reviewed(ContainerHealth(0, None, 10.0, 9.0), self.known(6.0, 0.5)))
-        assert untouched(reviewed(ContainerHealth(0, None), self.known(6.0, 0.5)))
 
 
 def growth(efficiency: float | None, at: float = START, change_per_second: float = 0.002) -> Growth:
@@ -250,9 +247,11 @@ class TestGrowth:
     def test_growth_per_cpu_below_half_of_what_its_own_decay_gives_is_harm(self) -> None:
         said = reason(reviewed(HEALTHY, self.known(growth(0.02))))
         assert said.startswith("rolls back: growth per CPU 0.02/s, expected 0.045/s,")
-
-    def test_natural_decay_is_no_harm(self) -> None:
         assert untouched(reviewed(HEALTHY, self.known(growth(0.03))))
+
+    @pytest.mark.parametrize(("to", "judged"), [(750, True), (760, False), (2000, False)])
+    def test_only_a_cut_by_a_quarter_is_judged_by_growth(self, to: int, judged: bool) -> None:
+        assert untouched(reviewed(HEALTHY, self.known(growth(0.0), to=to), limit=to)) is not judged
 
     def test_a_job_whose_growth_rose_before_is_expected_to_keep_it_and_not_to_rise_on(self) -> None:
         rising = growth(0.01, CHANGED_AT - 60)
@@ -274,19 +273,12 @@ class TestGrowth:
     def test_what_is_not_certain_is_no_harm(self, known: Callable[[TestGrowth], JobMemory]) -> None:
         assert untouched(reviewed(HEALTHY, known(self)))
 
-    def test_a_cut_by_less_than_a_quarter_is_not_judged_by_growth(self) -> None:
-        assert untouched(reviewed(HEALTHY, self.known(growth(0.0), to=760), limit=760))
-        assert not untouched(reviewed(HEALTHY, self.known(growth(0.0), to=750), limit=750))
-
     def test_a_wait_under_a_policy_that_serves_jobs_in_turns_is_judged_by_kills_and_restarts_alone(self) -> None:
         in_turns = replace(PATIENCE, judges_cuts=False)
         known = self.known(growth(0.0), to=9)
         assert untouched(reviewed(HEALTHY, known, limit=9, settings=in_turns))
-        restarted = structs.replace(HEALTHY, restarts_total=1)
+        restarted = RESTARTED
         assert "restarted" in reason(reviewed(restarted, known, limit=9, settings=in_turns))
-
-    def test_a_raise_is_not_judged_by_growth(self) -> None:
-        assert untouched(reviewed(HEALTHY, self.known(growth(0.0), to=2000), limit=2000))
 
 
 def waiting(
@@ -302,18 +294,19 @@ RAISED = Change(START - 30, "limits", 500, 1000, reported="deferred")
 
 
 class TestWaiting:
-    def test_what_the_node_made_of_a_change_is_reported_once(self) -> None:
+    def test_what_the_node_made_of_a_change_is_reported_once_and_again_when_it_becomes_something_else(self) -> None:
         verdict = reviewed(job=waiting(), known=changed(structs.replace(RAISED, reported=None)))
         [late] = verdict.late
         assert (late.result, late.detail, late.decision.reason) == ("deferred", "no room on n1", "accepted 30 s ago")
         assert (late.decision.from_millicores, late.decision.to_millicores) == (500, 1000)
         assert verdict.decisions.resizes == ()
         assert reviewed(job=waiting(), known=verdict.decisions.memory.jobs["j"]).late == ()
-
-    def test_it_is_reported_again_when_it_becomes_something_else(self) -> None:
-        assert [each.result for each in reviewed(job=waiting("infeasible"), known=changed(RAISED)).late] == [
-            "infeasible"
-        ]
+        impossible = reviewed(job=waiting("infeasible"), known=changed(RAISED))
+        assert [each.result for each in impossible.late] == ["infeasible"]
+        assert impossible.decisions.resizes[0].reason == "cancels: a change to 1000m cannot be: no room on n1"
+        known = impossible.decisions.memory.jobs["j"]
+        assert known.backoff_until_seconds == START + 600
+        assert not regressed(known, START), "it was cancelled"
 
     @pytest.mark.parametrize(("ago", "taken_back"), [(119, False), (121, True)])
     def test_a_wish_is_taken_back_after_its_deadline_by_our_own_clock(self, ago: float, taken_back: bool) -> None:
@@ -328,11 +321,6 @@ class TestWaiting:
         )
         known = verdict.decisions.memory.jobs["j"]
         assert (known.backoff_until_seconds, known.backoff_reason) == (START + 600, why)
-
-    def test_what_cannot_be_is_taken_back_at_once(self) -> None:
-        verdict = reviewed(job=waiting("infeasible"), known=changed(RAISED))
-        assert verdict.decisions.resizes[0].reason == "cancels: a change to 1000m cannot be: no room on n1"
-        assert len(verdict.late) == 1
 
     @pytest.mark.parametrize(
         ("desired", "control", "to"),
@@ -376,71 +364,49 @@ def a_pass(
     at: float, limit: int, container_health: ContainerHealth, memory: FakeMemory, actuator: FakeActuator
 ) -> PassReport:
     job = replace(a_job("j", limit=limit, at=at), container_health=container_health)
-    ports = Ports(FakeObserver([a_snapshot([job], [a_node(cpu_cores=4.0)], at=at)]), actuator, memory, FakeClock(at))
-    bounds = Bounds("Auto", 1, 64_000, cooldown_seconds=120, max_step_ratio=1.5, min_change_ratio=0)
-    return reconcile(
-        ports, Wants(), PassSettings("wants", Measuring(60.0), replace(bounds, max_step_ratio=4), PATIENCE)
-    )
+    bounds = Bounds("Auto", 1, 64_000, cooldown_seconds=120, max_step_ratio=4, min_change_ratio=0)
+    snapshot = a_snapshot([job], [a_node(cpu_cores=4.0)], at=at)
+    return pass_over(snapshot, Wants(), actuator, memory, bounds, interval_seconds=60.0)
 
 
 def test_passes_harm_a_job_give_its_resources_back_once_and_leave_it_alone() -> None:
+    """It counts as regressed from the verdict over its rollback to the end of the back-off."""
     memory, actuator = FakeMemory(), FakeActuator()
-    a_pass(START, 1000, HEALTHY, memory, actuator)
+
+    def passes(after: float, limit: int, health: ContainerHealth, by: FakeActuator = actuator) -> PassReport:
+        return a_pass(START + after, limit, health, memory, by)
+
+    def counts(after: float) -> bool:
+        return regressed(memory.state.jobs["j"], START + after)
+
+    passes(0, 1000, HEALTHY)
     change = memory.state.jobs["j"].change
     assert change is not None
     assert (change.from_millicores, change.to_millicores, change.container_health) == (1000, 500, HEALTHY)
+    assert not counts(0)
 
-    regressed = structs.replace(HEALTHY, restarts_total=1)
-    refuses = FakeActuator(refuses=frozenset({"j"}))
-    assert [each.result for each in a_pass(START + 20, 500, regressed, memory, refuses).results.of(Resize)] == [
-        "failed"
-    ]
+    refused = passes(20, 500, RESTARTED, FakeActuator(refuses=frozenset({"j"})))
+    assert [each.result for each in refused.results.of(Resize)] == ["failed"]
+    assert counts(20)
 
-    report = a_pass(START + 40, 500, regressed, memory, actuator)
-    assert [(each.decision.to_millicores, each.decision.is_rollback) for each in report.results.of(Resize)] == [
-        (1000, True)
-    ]
+    back = passes(40, 500, RESTARTED).results.of(Resize)
+    assert [(each.decision.to_millicores, each.decision.is_rollback) for each in back] == [(1000, True)]
 
-    report = a_pass(START + 60, 1000, regressed, memory, actuator)
+    report = passes(60, 1000, RESTARTED)
     assert report.results.of(Resize) == ()
     assert [each.guard for each in report.results.withheld_of(Resize)] == ["backoff"]
     assert report.requeue_at_seconds == START + 60 + 60
+    assert (counts(60), counts(40 + 600)) == (True, False)
 
-    report = a_pass(START + 40 + 600, 1000, regressed, memory, actuator)
+    report = passes(40 + 600, 1000, RESTARTED)
     assert [each.decision.to_millicores for each in report.results.of(Resize)] == [500]
+    assert not counts(40 + 600)
 
 
 def test_a_pass_shows_what_became_of_an_earlier_change_beside_its_own_outcomes() -> None:
     memory = FakeMemory(MemoryState({"j": changed(structs.replace(RAISED, reported=None))}))
-    ports = Ports(FakeObserver([a_snapshot([waiting()])]), FakeActuator(), memory, FakeClock())
-    bounds = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=4, min_change_ratio=0)
-    report = reconcile(ports, Wants(), PassSettings("wants", Measuring(60.0), bounds, PATIENCE))
+    report = pass_over(a_snapshot([waiting()]), Wants(), memory=memory, interval_seconds=60.0)
     assert [(each.result, each.decision.to_millicores) for each in report.results.of(Resize)] == [
         ("deferred", 1000),
         ("applied", 500),
     ]
-
-
-def test_a_job_counts_as_regressed_from_the_verdict_over_its_rollback_to_the_end_of_the_back_off() -> None:
-    memory, actuator = FakeMemory(), FakeActuator()
-    a_pass(START, 1000, HEALTHY, memory, actuator)
-    assert not regressed(memory.state.jobs["j"], START)
-
-    harmed = structs.replace(HEALTHY, restarts_total=1)
-    a_pass(START + 20, 500, harmed, memory, FakeActuator(refuses=frozenset({"j"})))
-    assert regressed(memory.state.jobs["j"], START + 20)  # not rolled back yet
-
-    a_pass(START + 40, 500, harmed, memory, actuator)
-    a_pass(START + 60, 1000, harmed, memory, actuator)
-    assert regressed(memory.state.jobs["j"], START + 60)
-    assert not regressed(memory.state.jobs["j"], START + 40 + 600)
-
-    a_pass(START + 40 + 600, 1000, harmed, memory, actuator)  # the policy changes it again
-    assert not regressed(memory.state.jobs["j"], START + 40 + 600)
-
-
-def test_a_resize_that_was_cancelled_is_no_regression() -> None:
-    verdict = reviewed(job=waiting("infeasible"), known=changed(RAISED))
-    known = verdict.decisions.memory.jobs["j"]
-    assert known.backoff_until_seconds == START + 600
-    assert not regressed(known, START)

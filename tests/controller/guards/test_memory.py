@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.reviewing import reviewed
 from support.worlds import START, a_job, a_node, a_snapshot
 
-from slopewise.guards.memory import GUARDS
 from slopewise.model import (
     Bounds,
     ClusterSnapshot,
@@ -60,29 +60,61 @@ def verdict(
     return one.reason
 
 
-def test_all_three_kinds_of_change_pass_where_nothing_is_against_them() -> None:
-    assert [verdict(each) for each in (LOWERED, RAISED, LIMIT)] == [LOWERED, RAISED, LIMIT]
+GUARANTEED = replace(a_job("j"), memory_ineligible_reason="it is Guaranteed")
+UNDER_WAY = replace(a_world(), moving=(MoveUnderWay("j", "n1", "n2", START, "saving"),))
+PRESSURE = "memory_pressure: node n1 reports MemoryPressure, and evicts first what uses more than it requests"
+LIMIT_BACK = a_change(640, 512, "limit")
 
 
-@pytest.mark.parametrize("mode", ["Observe", "Recommend"])
-def test_a_mode_that_changes_nothing(mode: str) -> None:
-    expected = f"memory_paused: mode is {mode}, and only Canary and Auto change anything"
-    assert verdict(LOWERED, bounds=replace(OPEN, mode=mode)) == expected
+def using(at: float = START, peak_mib: float = 300.0, samples: int = 10, **more: Any) -> JobMemory:
+    return JobMemory(memory_use=MemoryUse(at, 1.0, peak_mib * MIB, samples=samples), **more)
 
 
-def test_a_job_outside_of_the_canary() -> None:
-    found = verdict(LOWERED, bounds=replace(OPEN, mode="Canary", canary_ratio=1e-9))
-    assert str(found).startswith("memory_canary: mode is Canary")
-
-
-def test_a_job_whose_memory_is_not_to_be_changed() -> None:
-    job = replace(a_job("j"), memory_ineligible_reason="it is Guaranteed")
-    assert verdict(RAISED, a_world(job)) == "memory_ineligible: it is Guaranteed"
-
-
-def test_a_job_that_is_being_moved() -> None:
-    world = replace(a_world(), moving=(MoveUnderWay("j", "n1", "n2", START, "saving"),))
-    assert verdict(LOWERED, world) == "memory_moving: the job is being moved"
+@pytest.mark.parametrize(
+    ("change", "asked", "reason"),
+    [
+        (LOWERED, {}, ""),
+        (RAISED, {}, ""),
+        (LIMIT, {}, ""),
+        (LIMIT_BACK, {}, ""),
+        *((LOWERED, {"bounds": replace(OPEN, mode=mode)}, f"memory_paused: mode is {mode}, and only Canary and Auto")
+          for mode in ("Observe", "Recommend")),
+        (LOWERED, {"bounds": replace(OPEN, mode="Canary", canary_ratio=1e-9)}, "memory_canary: mode is Canary"),
+        (RAISED, {"world": a_world(GUARANTEED)}, "memory_ineligible: it is Guaranteed"),
+        (LOWERED, {"world": UNDER_WAY}, "memory_moving: the job is being moved"),
+        # an old sample lowers nothing and raises no limit
+        (LOWERED, {"known": using(START - 40.0)}, "stale_memory_use: its working set is 40 s old, bound 39 s"),
+        (LIMIT, {"known": using(START - 40.0)}, "stale_memory_use"),
+        (RAISED, {"known": using(START - 40.0)}, ""),
+        (LOWERED, {"known": JobMemory()}, "stale_memory_use: its working set is not known; scrape"),
+        # a job that was just seen has no peak yet
+        (LOWERED, {"known": using(samples=3)}, "few_samples: 3 samples of its working set, bound 4"),
+        (RAISED, {"known": using(samples=3)}, ""),
+        (LIMIT, {"known": using(samples=3)}, ""),
+        *((change, {"world": a_world(pressure=True)}, PRESSURE) for change in (LOWERED, LIMIT, LIMIT_BACK)),
+        (RAISED, {"world": a_world(pressure=True)}, ""),
+        (
+            LIMIT_BACK,
+            {"known": using(peak_mib=470.0)},
+            "limit_in_use: the limit stays raised: a peak of 470Mi is too near the original 512Mi",
+        ),
+        # a peak right after a request was lowered raises it at once
+        (RAISED, {"known": using(memory_resized_at_seconds=START - 1.0)}, ""),
+        (LIMIT, {"known": using(memory_resized_at_seconds=START - 1.0)}, ""),
+        (LOWERED, {"known": using(memory_resized_at_seconds=START - 1.0)}, "memory_cooldown: resized 1 s ago, bound"),
+        # small changes are not worth a call, but below the peak and back to the original
+        (a_change(1000, 910), {}, "memory_minimum_change: change of 9.0% to 910Mi, bound 10%"),
+        (a_change(1000, 1090), {}, "memory_minimum_change"),
+        (a_change(1000, 900), {}, ""),
+        (a_change(299, 310), {}, ""),
+        (a_change(990, 1000), {"known": using(original_memory=MemoryAllocation(1000 * MIB))}, ""),
+    ],
+)  # fmt: skip
+def test_a_change_passes_as_it_is_or_its_veto_names_the_guard_and_the_figures(
+    change: ResizeMemory, asked: dict[str, Any], reason: str
+) -> None:
+    found = verdict(change, **asked)
+    assert found == change if not reason else str(found).startswith(reason)
 
 
 @pytest.mark.parametrize("change", [LOWERED, RAISED, LIMIT])
@@ -98,60 +130,6 @@ def test_while_a_resize_is_pending_nothing_but_taking_it_back() -> None:
     assert verdict(RAISED, world) == "memory_pending: the last resize is deferred: no room"
     back = replace(LOWERED, is_rollback=True)
     assert verdict(back, world) == back
-
-
-def test_an_old_sample_lowers_nothing_and_raises_no_limit() -> None:
-    old = JobMemory(memory_use=MemoryUse(START - 40.0, 1.0, 300.0 * MIB, samples=10))
-    assert verdict(LOWERED, known=old) == "stale_memory_use: its working set is 40 s old, bound 39 s"
-    assert str(verdict(LIMIT, known=old)).startswith("stale_memory_use")
-    assert verdict(RAISED, known=old) == RAISED
-    assert "is not known; scrape" in str(verdict(LOWERED, known=JobMemory()))
-
-
-def test_a_job_that_was_just_seen_has_no_peak_yet() -> None:
-    new = JobMemory(memory_use=MemoryUse(START, 1.0, 1.0, samples=3))
-    assert verdict(LOWERED, known=new) == "few_samples: 3 samples of its working set, bound 4"
-    assert verdict(RAISED, known=new) == RAISED
-    assert verdict(LIMIT, known=new) == LIMIT
-
-
-@pytest.mark.parametrize("change", [LOWERED, LIMIT, a_change(640, 512, "limit")])
-def test_a_node_under_memory_pressure_takes_no_memory_from_a_job_and_gives_it_none_to_use(
-    change: ResizeMemory,
-) -> None:
-    expected = "memory_pressure: node n1 reports MemoryPressure, and evicts first what uses more than it requests"
-    assert verdict(change, a_world(pressure=True)) == expected
-    assert verdict(change) == change
-
-
-def test_a_request_goes_up_under_memory_pressure_too() -> None:
-    assert verdict(RAISED, a_world(pressure=True)) == RAISED
-
-
-def test_a_raised_limit_goes_down_only_where_the_peak_is_far_from_it() -> None:
-    assert verdict(a_change(640, 512, "limit")) == a_change(640, 512, "limit")
-    high = JobMemory(memory_use=MemoryUse(START, 1.0, 470.0 * MIB, samples=10))
-    expected = "limit_in_use: the limit stays raised: a peak of 470Mi is too near the original 512Mi"
-    assert verdict(a_change(640, 512, "limit"), known=high) == expected
-
-
-def test_a_peak_right_after_a_request_was_lowered_raises_it_at_once() -> None:
-    just = JobMemory(memory_use=USE, memory_resized_at_seconds=START - 1.0)
-    assert verdict(RAISED, known=just) == RAISED
-    assert verdict(LIMIT, known=just) == LIMIT
-    assert verdict(LOWERED, known=just) == "memory_cooldown: resized 1 s ago, bound 10 s"
-
-
-def test_small_changes_are_not_worth_a_call() -> None:
-    assert verdict(a_change(1000, 910)) == "memory_minimum_change: change of 9.0% to 910Mi, bound 10%"
-    assert verdict(a_change(1000, 900)) == a_change(1000, 900)
-    assert verdict(a_change(1000, 1090)) != a_change(1000, 1090)
-
-
-def test_a_request_below_the_peak_and_an_original_are_worth_one_however_small() -> None:
-    assert verdict(a_change(299, 310)) == a_change(299, 310)
-    back = JobMemory(memory_use=USE, original_memory=MemoryAllocation(1000 * MIB))
-    assert verdict(a_change(990, 1000), known=back) == a_change(990, 1000)
 
 
 def test_a_raise_gets_what_its_node_has_left() -> None:
@@ -173,7 +151,3 @@ def test_room_is_what_jobs_neither_request_nor_use_and_is_given_once() -> None:
     # 3072 - 1024 - 1536 leave 512 MiB; the first takes 412 of them, and 100 are less than a tenth of 1024.
     assert [each.job_uid for each in allowed] == ["j"]
     assert [each.reason for each in withheld] == ["node_memory: n1 has 100Mi left, and the limit would grow by 412Mi"]
-
-
-def test_no_name_of_a_guard_is_one_of_another_kind() -> None:
-    assert all("memory" in guard.__name__ or guard.__name__ in ("few_samples", "limit_in_use") for guard in GUARDS)

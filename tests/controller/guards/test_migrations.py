@@ -58,12 +58,6 @@ def test_without_bounds_none_of_them_is_asked_and_the_reason_stays_as_it_was() -
     assert reviewed([to("n2")], bare, remembered("a", "b"), unbounded) == ((to("n2"),), ())
 
 
-def test_running_jobs_are_moved_only_where_the_user_has_said_so() -> None:
-    assert reason(crowded("a", "b"), bounds=bounded(enabled=False)) == (
-        "migration_disabled: spec.migration.enabled is false"
-    )
-
-
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
@@ -99,16 +93,46 @@ def test_what_a_job_and_its_platform_say_is_weighed(more: dict[str, Any], expect
     assert reason(crowded("a", "b", **more)) == expected
 
 
-def test_a_job_that_an_earlier_move_has_harmed_is_not_moved_again() -> None:
-    failed = structs.replace(RETURNED, failure="crashed on resume")
-    assert reason(crowded("a", "b"), remembered("a", "b", moves=(failed,))) == (
-        "move_blocked: not moved again: crashed on resume"
-    )
+def returned(**more: Any) -> dict[str, Any]:
+    """A job that has come back from a move away from n2."""
+    return {"moves": (structs.replace(RETURNED, **more),)}
 
 
-def test_a_job_that_a_resize_has_harmed_is_left_alone_for_a_while() -> None:
-    memory = remembered("a", "b", backoff_until_seconds=START + 40.0, backoff_reason="OOM-killed")
-    assert reason(crowded("a", "b"), memory) == "resize_backoff: for another 40 s: OOM-killed"
+@pytest.mark.parametrize(
+    ("known", "bounds", "move", "expected"),
+    [
+        ({}, bounded(enabled=False), to("n2"), "migration_disabled: spec.migration.enabled is false"),
+        ({}, AUTO, Migrate("gone", "n1", "n2", "why"), "may_migrate: job has ended"),
+        (returned(failure="crashed on resume"), AUTO, to("n2"), "move_blocked: not moved again: crashed on resume"),
+        (
+            {"backoff_until_seconds": START + 40.0, "backoff_reason": "OOM-killed"},
+            AUTO,
+            to("n2"),
+            "resize_backoff: for another 40 s: OOM-killed",
+        ),
+        (
+            {"moves": (MoveRecord(START - 5.0, "n1", "n2"),)},
+            AUTO,
+            to("n2"),
+            "under_way: it is being moved to n2 already",
+        ),
+        # a stay begins with the return from a move
+        (returned(resumed_at_seconds=START - 20.0), AUTO, to("n2"), "minimum_stay: on n1 for 20 s, bound 600 s"),
+        (returned(), AUTO, to("n2"), "no_return: left n2 700 s ago, bound 1200 s"),
+        (returned(at_seconds=START - 1200.0), AUTO, to("n2"), ""),
+        # its horizon counts also where a stay is short
+        (
+            returned(at_seconds=START - 590.0),
+            bounded(min_stay_seconds=0.0),
+            to("n2"),
+            "no_return: left n2 590 s ago, bound 600 s",
+        ),
+    ],
+)
+def test_what_is_remembered_of_a_job_and_what_its_policy_says_is_weighed(
+    known: dict[str, Any], bounds: Bounds, move: Move, expected: str
+) -> None:
+    assert reason(crowded("a", "b"), remembered("a", "b", **known), bounds, move) == expected
 
 
 def test_a_job_that_is_being_moved_is_not_moved_once_more() -> None:
@@ -116,32 +140,6 @@ def test_a_job_that_is_being_moved_is_not_moved_once_more() -> None:
     assert reason(moving) == "under_way: it is being moved to n3 already"
     given_up = replace(moving, moving=(replace(moving.moving[0], node=""),))
     assert reason(given_up) == "under_way: it is being moved to where it fits already"
-
-
-def test_a_move_that_was_begun_and_has_not_been_seen_to_end_is_under_way() -> None:
-    begun = MoveRecord(START - 5.0, "n1", "n2")
-    assert reason(crowded("a", "b"), remembered("a", moves=(begun,))).startswith("under_way")
-
-
-def test_a_stay_begins_with_the_return_from_a_move() -> None:
-    memory = remembered("a", "b", moves=(structs.replace(RETURNED, resumed_at_seconds=START - 20.0),))
-    assert reason(crowded("a", "b"), memory) == "minimum_stay: on n1 for 20 s, bound 600 s"
-
-
-def test_a_job_does_not_return_to_the_node_that_it_has_just_left() -> None:
-    memory = remembered("a", "b", moves=(RETURNED,))
-    assert reason(crowded("a", "b"), memory) == "no_return: left n2 700 s ago, bound 1200 s"
-    elsewhere = crowded("a", "b", idle="n3")
-    assert reason(elsewhere, memory, move=to("n3")) == ""
-    long_ago = remembered("a", "b", moves=(structs.replace(RETURNED, at_seconds=START - 1200.0),))
-    assert reason(crowded("a", "b"), long_ago) == ""
-
-
-def test_a_move_counts_its_horizon_before_the_job_may_return_also_where_a_stay_is_short() -> None:
-    memory = remembered("a", "b", moves=(structs.replace(RETURNED, at_seconds=START - 590.0),))
-    assert reason(crowded("a", "b"), memory, bounded(min_stay_seconds=0.0)) == (
-        "no_return: left n2 590 s ago, bound 600 s"
-    )
 
 
 # --- the pods of one workload ---------------------------------------------------------------------------------
@@ -156,14 +154,6 @@ def gang(*alone: str, **more: Any) -> ClusterSnapshot:
 def test_the_pods_of_a_workload_move_whole_or_not_at_all() -> None:
     one = reason(gang(), remembered(*GANG), move=to("n2", "w:0"))
     assert one == "all_or_nothing: moves whole or not at all: 1 of 2 pods"
-
-
-def test_pods_that_are_wished_to_different_nodes_stay() -> None:
-    moves = [to("n2", "w:0"), to("n3", "w:1")]
-    snapshot = replace(gang(), nodes=(*gang().nodes, replace(gang().nodes[0], name="n3")))
-    allowed, withheld = reviewed(moves, snapshot, remembered(*GANG), AUTO)
-    assert allowed == ()
-    assert {each.guard for each in withheld} == {"all_or_nothing"}
 
 
 def test_a_veto_of_one_pod_is_a_veto_of_all() -> None:
@@ -212,12 +202,3 @@ def test_a_pod_that_is_on_the_target_already_need_not_be_wished_there() -> None:
     snapshot = replace(snapshot, jobs=(snapshot.jobs[0], there))
     given = reason(replace(snapshot, nodes=_bigger(snapshot)), remembered(*GANG), move=to("n2", "w:0"))
     assert not given.startswith("all_or_nothing")
-
-
-def test_one_pod_is_wished_and_moved_by_itself_where_it_is_the_only_one() -> None:
-    alone = crowded("a", "b", movability=replace(MOBILE, members=("a",)))
-    assert reason(alone) == ""
-
-
-def test_a_migration_of_a_job_that_is_not_known_is_withheld() -> None:
-    assert reason(crowded("a", "b"), move=Migrate("gone", "n1", "n2", "why")) == "may_migrate: job has ended"

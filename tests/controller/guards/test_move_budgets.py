@@ -28,13 +28,6 @@ def test_moves_away_from_a_node_are_counted_within_the_hour() -> None:
     assert len(allowed) == 1
 
 
-def test_the_pods_of_one_workload_count_as_one_move() -> None:
-    memory = remembered("w:0", "w:1", "w:2", moves=(left_n1(START - 1000.0),))
-    memory = replace(memory, jobs={**memory.jobs, **remembered("a", "b").jobs})
-    allowed, withheld = reviewed([to("n2")], crowded("a", "b"), memory, AUTO)
-    assert (len(allowed), withheld) == (1, ())
-
-
 def test_moves_allowed_in_a_pass_count_for_those_after_them() -> None:
     snapshot = crowded("a", "b", "c", "d")
     nodes = (snapshot.nodes[0], *(a_node(name) for name in ("n2", "n3", "n4")))
@@ -46,28 +39,21 @@ def test_moves_allowed_in_a_pass_count_for_those_after_them() -> None:
     assert [each.reason for each in withheld] == ["node_budget: 2 moves away from n1 within an hour, bound 2"]
 
 
-def test_what_is_under_way_counts_however_it_began() -> None:
-    moving = replace(crowded("a", "b"), moving=(MoveUnderWay("z:0", "n5", "n6", START, "starting"),))
+@pytest.mark.parametrize(
+    ("since", "reasons"), [(START, ["concurrency: 1 under way, bound 1"]), (START - 601.0, [])], ids=["moves", "hangs"]
+)
+def test_what_is_under_way_counts_however_it_began_until_it_hangs(since: float, reasons: list[str]) -> None:
+    moving = replace(crowded("a", "b"), moving=(MoveUnderWay("z:0", "n5", "n6", since, "starting"),))
     _, withheld = reviewed([to("n2")], moving, remembered("a", "b"), AUTO)
-    assert withheld[0].reason == "concurrency: 1 under way, bound 1"
+    assert [each.reason for each in withheld] == reasons
 
 
-def test_a_move_that_hangs_does_not_end_all_others() -> None:
-    hanging = (MoveUnderWay("z:0", "n5", "n6", START - 601.0, "saving and ending"),)
-    moving = replace(crowded("a", "b"), moving=hanging)
-    allowed, _ = reviewed([to("n2")], moving, remembered("a", "b"), AUTO)
-    assert allowed
-
-
-def test_a_move_that_gains_less_than_it_costs_is_withheld_with_both_figures() -> None:
-    alone = crowded("a")
-    _, withheld = reviewed([to("n2")], alone, remembered("a"), AUTO)
-    assert withheld[0].reason == ("gain: gains 0 s over 600 s, costs 4 s (saving 2 s, starting 2 s, repeating 0 s)")
-
-
-def test_a_move_that_relieves_its_node_of_another_shortage_may_cost_and_says_what() -> None:
+def test_a_move_that_gains_less_than_it_costs_is_withheld_unless_it_relieves_its_node_of_another_shortage() -> None:
+    figures = "gains 0 s over 600 s, costs 4 s (saving 2 s, starting 2 s, repeating 0 s)"
+    _, withheld = reviewed([to("n2")], crowded("a"), remembered("a"), AUTO)
+    assert withheld[0].reason == f"gain: {figures}"
     allowed, _ = reviewed([to("n2", relieves="memory")], crowded("a"), remembered("a"), AUTO)
-    assert allowed[0].reason.startswith("why; gains 0 s over 600 s, costs 4 s")
+    assert allowed[0].reason == f"why; {figures}"
 
 
 @pytest.mark.parametrize(("target", "let_through"), [("n2", 1), ("n3", 2)])

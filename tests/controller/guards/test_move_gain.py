@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.moving import LONG_AGO, MOBILE, SAVES, a_mobile_job, crowded, measured, remembered, to
+from support.searching import examples
 from support.worlds import START, a_node, a_snapshot
 
 from slopewise.estimators.move_cost import cost_of
@@ -17,6 +18,7 @@ from slopewise.model import (
     Checkpoint,
     ClusterSnapshot,
     CpuAllocation,
+    Growth,
     Job,
     JobMemory,
     MemoryState,
@@ -36,28 +38,31 @@ def gain(snapshot: ClusterSnapshot, memory: MemoryState | None = None, *moves: M
     return balance(snapshot, known, *moves).gain_seconds
 
 
-def test_two_jobs_that_share_a_core_gain_half_a_core_each_when_one_goes_to_an_idle_node() -> None:
-    assert gain(crowded("a", "b")) == pytest.approx(600.0)
+def of_growth(**growths: Growth) -> MemoryState:
+    return MemoryState({uid: JobMemory(growth=growths.get(uid)) for uid in ("a", "b")})
 
 
-def test_moving_to_a_node_that_then_is_as_full_gains_nothing() -> None:
-    snapshot = crowded("a", "b")
-    busy = replace(snapshot, jobs=(*snapshot.jobs, a_mobile_job("c", "n2")))
-    assert gain(busy) == pytest.approx(0.0)
+WIDE = crowded("a", "b", useful_parallelism_cores=None)
 
 
-def test_a_node_that_other_pods_fill_promises_no_gain() -> None:
-    snapshot = crowded("a", "b")
-    filled = replace(snapshot, nodes=(a_node("n1"), a_node("n2", available_cores=0.25)))
-    # a has a quarter of a core there, and b a whole one here: a quarter more than the one core that they share.
-    assert gain(filled) == pytest.approx(0.25 * 600.0)
-
-
-def test_leaving_a_fast_learner_the_core_is_worth_more_than_leaving_it_to_a_converged_job() -> None:
-    converged, learner = JobMemory(growth=measured(0.0)), JobMemory(growth=measured(0.02))
-    memory = MemoryState({"a": converged, "b": learner})
-    # Half a core more for each: a counts once, b twice.
-    assert gain(crowded("a", "b"), memory) == pytest.approx(900.0)
+@pytest.mark.parametrize(
+    ("snapshot", "memory", "cores"),
+    [
+        (crowded("a", "b"), None, 1.0),  # half a core each, and then a whole one each
+        # a has a quarter of a core there, and b a whole one here: a quarter more than the one core that they share
+        (replace(crowded("a", "b"), nodes=(a_node("n1"), a_node("n2", available_cores=0.25))), None, 0.25),
+        (crowded("a", "b"), of_growth(a=measured(0.0), b=measured(0.02)), 1.5),  # b learns fast, and counts twice
+        (crowded("a", "b"), of_growth(a=measured(0.0, cores=0.2)), 0.2),  # a needs no more anywhere; b goes from 0.8
+        (crowded("a", "b"), of_growth(a=measured(0.0, cores=0.45)), 1.0),  # it uses up its share, and may need more
+        # b: from 1/2 to 1. a: from 1/2 to 4, in cores of its own node, at which full speed is 1.
+        (replace(WIDE, nodes=(WIDE.nodes[0], a_node("n2", cpu_cores=4.0))), None, 4.0),
+    ],
+    ids=["idle node", "other pods", "fast learner", "needs little", "uses its share", "larger node"],
+)
+def test_what_two_jobs_that_share_a_core_gain_when_one_goes(
+    snapshot: ClusterSnapshot, memory: MemoryState | None, cores: float
+) -> None:
+    assert gain(snapshot, memory) == pytest.approx(cores * 600.0)
 
 
 def test_a_converged_job_that_makes_room_for_a_learner_gains_even_where_it_must_share_itself() -> None:
@@ -69,33 +74,6 @@ def test_a_converged_job_that_makes_room_for_a_learner_gains_even_where_it_must_
     assert gain(busy, memory) == pytest.approx(300.0)
 
 
-def test_a_job_that_was_seen_to_need_little_leaves_the_rest_to_others() -> None:
-    memory = MemoryState({"a": JobMemory(growth=measured(0.0, cores=0.2)), "b": JobMemory()})
-    # a needs 0.2 cores wherever it is; b goes from 0.8 to 1.
-    assert gain(crowded("a", "b"), memory) == pytest.approx(0.2 * 600.0)
-
-
-def test_a_job_that_uses_up_its_share_is_not_taken_for_one_that_needs_no_more() -> None:
-    memory = MemoryState({"a": JobMemory(growth=measured(0.0, cores=0.45)), "b": JobMemory()})
-    assert gain(crowded("a", "b"), memory) == pytest.approx(600.0)
-
-
-def test_a_larger_node_makes_a_parallel_job_faster_than_it_could_be_where_it_is() -> None:
-    wide = crowded("a", "b", useful_parallelism_cores=None)
-    larger = replace(wide, nodes=(wide.nodes[0], a_node("n2", cpu_cores=4.0)))
-    # b: from 1/2 to 1. a: from 1/2 to 4, in cores of its own node, at which full speed is 1.
-    assert gain(larger) == pytest.approx((0.5 + 3.5) * 600.0)
-
-
-def test_requests_are_weights() -> None:
-    snapshot = crowded("a", "b")
-    heavy = replace(snapshot.jobs[0], allocation=CpuAllocation(None, 3000))
-    # a had 3/4 of the core, b 1/4.
-    assert gain(replace(snapshot, jobs=(heavy, snapshot.jobs[1]))) == pytest.approx(600.0)
-    used_alone = replace(snapshot, jobs=(heavy, replace(snapshot.jobs[1], useful_parallelism_cores=0.25)))
-    assert gain(used_alone) == pytest.approx(0.25 * 600.0)  # b has all that it can use already
-
-
 def test_a_squeezed_job_that_gets_less_than_its_weight_is_not_taken_for_one_that_needs_no_more() -> None:
     """On a host that other work fills, a weight of 10 beside 1,000 gets less than its part."""
     snapshot = crowded("a", "b")
@@ -104,11 +82,6 @@ def test_a_squeezed_job_that_gets_less_than_its_weight_is_not_taken_for_one_that
     before = JobMemory(growth=measured(0.0, cores=0.005), original=CpuAllocation(None, 1000))
     # a goes from 10/1,010 of a core to a whole one, b from the rest to a whole one.
     assert gain(snapshot, MemoryState({"a": before, "b": JobMemory()})) == pytest.approx(600.0)
-
-
-def test_a_gain_of_rounding_errors_is_written_as_none() -> None:
-    gains = replace(balance(crowded("a", "b"), remembered("a", "b")), gain_seconds=-2.66e-13)
-    assert str(gains).startswith("gains 0 s over 600 s")
 
 
 def test_a_limit_goes_with_the_job_unless_its_owner_gave_it_more() -> None:
@@ -148,6 +121,11 @@ def test_the_horizon_ends_with_the_job() -> None:
     found = balance(nearly_done, remembered("a", "b", paces=(pace,)))
     assert (found.horizon_seconds, found.gain_seconds) == pytest.approx((200.0, 200.0))
     assert str(found) == "gains 200 s over 200 s, costs 4 s (saving 2 s, starting 2 s, repeating 0 s)"
+    assert str(replace(found, gain_seconds=-2.66e-13)).startswith("gains 0 s over 200 s"), "rounding errors"
+    learning = MemoryState({uid: JobMemory(growth=measured(rate)) for uid, rate in (("a", 0.01), ("b", 0.02))})
+    assert str(balance(crowded("a", "b"), learning)).endswith(
+        "costs 6 s (saving 2 s, starting 2 s, repeating 0 s; weight 1.5)"
+    )
 
 
 def test_the_pods_of_a_workload_gain_and_cost_together() -> None:
@@ -171,42 +149,28 @@ def moved(pause: float, on: str = "n1") -> JobMemory:
     return JobMemory(moves=(MoveRecord(at, "n2", "n1", resumed_at_seconds=at + pause, resumed_on=on),))
 
 
-def test_a_move_costs_its_checkpoint_and_the_way() -> None:
-    assert cost() == (2.0, 2.0, 0.0, 4.0)
-    assert cost(weight=2.0) == (2.0, 2.0, 0.0, 8.0)
+SERVES: dict[str, Any] = {"checkpoint": None, "responses": Responses(200.0, 10.0)}
 
 
-def test_what_was_never_measured_is_charged_by_a_rule() -> None:
-    assert cost(checkpoint=replace(SAVES, duration_seconds=None)) == (5.0, 2.0, 0.0, 7.0)
-    assert cost(checkpoint=None, movability=None) == (5.0, 0.0, 0.0, 5.0)
-
-
-def test_a_served_model_saves_nothing_so_that_nothing_is_charged_for_it() -> None:
-    serves: dict[str, Any] = {"checkpoint": None, "responses": Responses(200.0, 10.0)}
-    assert cost(**serves, steps_total=None) == (0.0, 2.0, 0.0, 2.0)
-    assert cost(**serves) == (5.0, 2.0, 0.0, 7.0)  # it trains as well
-
-
-def test_what_the_last_move_took_is_charged_for_the_next() -> None:
-    assert cost(moved(9.0)) == (2.0, 7.0, 0.0, 9.0)
-    assert cost(moved(3.0)) == (2.0, 2.0, 0.0, 4.0)  # the way alone takes 2 s
-
-
-def test_a_move_that_was_given_up_says_nothing_of_what_one_takes() -> None:
-    assert cost(moved(60.0, on="n2")) == (2.0, 2.0, 0.0, 4.0)
-
-
-def test_work_since_the_last_checkpoint_is_charged_unless_it_is_saved_on_sigterm() -> None:
-    periodic = Checkpoint(START - 120.0, 2.0)
-    assert cost(checkpoint=periodic) == (2.0, 2.0, 120.0, 124.0)
-
-
-def test_a_weight_that_is_not_one_is_said() -> None:
-    growth = {"a": measured(0.01), "b": measured(0.02)}
-    memory = MemoryState({uid: JobMemory(growth=each) for uid, each in growth.items()})
-    assert str(balance(crowded("a", "b"), memory)).endswith(
-        "costs 6 s (saving 2 s, starting 2 s, repeating 0 s; weight 1.5)"
-    )
+@pytest.mark.parametrize(
+    ("known", "job", "expected"),
+    [
+        (None, {}, (2.0, 2.0, 0.0, 4.0)),  # its checkpoint and the way
+        (None, {"weight": 2.0}, (2.0, 2.0, 0.0, 8.0)),
+        (None, {"checkpoint": replace(SAVES, duration_seconds=None)}, (5.0, 2.0, 0.0, 7.0)),  # never measured
+        (None, {"checkpoint": None, "movability": None}, (5.0, 0.0, 0.0, 5.0)),
+        (None, {**SERVES, "steps_total": None}, (0.0, 2.0, 0.0, 2.0)),  # a served model saves nothing
+        (None, SERVES, (5.0, 2.0, 0.0, 7.0)),  # it trains as well
+        (moved(9.0), {}, (2.0, 7.0, 0.0, 9.0)),  # what the last move took
+        (moved(3.0), {}, (2.0, 2.0, 0.0, 4.0)),  # the way alone takes 2 s
+        (moved(60.0, on="n2"), {}, (2.0, 2.0, 0.0, 4.0)),  # it was given up
+        (None, {"checkpoint": Checkpoint(START - 120.0, 2.0)}, (2.0, 2.0, 120.0, 124.0)),  # not saved on SIGTERM
+    ],
+)
+def test_a_move_costs_saving_starting_and_repeating(
+    known: JobMemory | None, job: dict[str, Any], expected: tuple[float, ...]
+) -> None:
+    assert cost(known, **job) == expected
 
 
 # --- for any nodes --------------------------------------------------------------------------------------------
@@ -221,6 +185,7 @@ def _job(uid: str, node: str, useful: float | None, request: int) -> Job:
     return replace(job, allocation=CpuAllocation(None, request), started_at_seconds=LONG_AGO, movability=MOBILE)
 
 
+@examples(50)
 @given(cores=CORES, useful=USEFUL, request_millicores=REQUEST, here=st.integers(1, 12), more=st.integers(0, 5))
 def test_moving_to_an_equal_node_with_the_same_load_never_gains(
     cores: float, useful: float | None, request_millicores: int, here: int, more: int
@@ -231,6 +196,7 @@ def test_moving_to_an_equal_node_with_the_same_load_never_gains(
     assert gain(snapshot, None, to("n2", "a0")) <= 1e-6
 
 
+@examples(50)
 @given(
     cores=st.tuples(CORES, CORES),
     jobs=st.lists(st.tuples(st.sampled_from(["n1", "n2"]), USEFUL, REQUEST), min_size=1, max_size=8),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -64,14 +65,108 @@ def clamped(verdict: Resize | Withheld[Resize]) -> tuple[int, str]:
     return verdict.to_millicores, verdict.reason
 
 
-def test_a_harmless_resize_passes_untouched() -> None:
-    assert ask(500) == Resize("j", "n1", "limits", 1000, 500, "why")
+def accepting(*bounds: Any) -> Job:
+    return replace(a_job("j"), accepts=AcceptedRange(*bounds))
 
 
-@pytest.mark.parametrize("mode", ["Observe", "Recommend"])
-def test_only_canary_and_auto_change_anything(mode: str) -> None:
-    expected = f"paused: mode is {mode}, and only Canary and Auto change anything"
-    assert veto(ask(500, bounds=replace(OPEN, mode=mode))) == expected
+def backed_off(until: float | None) -> JobMemory:
+    return JobMemory(series="s", backoff_until_seconds=until, backoff_reason="OOM-killed")
+
+
+GPU = "asks for nvidia.com/gpu, which a resize could take away"
+PAUSED = "and only Canary and Auto change anything"
+PENDING = replace(a_job("j"), pending=PendingResize("deferred", START - 10, "no room", CpuAllocation(500, 500)))
+CANARY = replace(OPEN, mode="Canary")
+TINY = a_job("j", request=1)
+
+
+@pytest.mark.parametrize(
+    ("to", "asked", "reason"),
+    [
+        (500, {"bounds": replace(OPEN, mode="Observe")}, f"paused: mode is Observe, {PAUSED}"),
+        (500, {"bounds": replace(OPEN, mode="Recommend")}, f"paused: mode is Recommend, {PAUSED}"),
+        (
+            500,
+            {"bounds": replace(CANARY, canary_ratio=1e-9)},
+            "canary: mode is Canary, and the job is not in its share of 0%",
+        ),
+        (500, {"job": replace(a_job("j"), ineligible_reason=GPU)}, f"ineligible: {GPU}"),
+        (500, {"known": backed_off(START + 90)}, "backoff: for another 90 s: OOM-killed"),
+        (1500, {"job": PENDING}, "pending: the last resize is deferred: no room"),
+        # pinned by the platform, and never turned round
+        (500, {"job": accepting(1000, None, "x")}, "accepted_range: wanted 500m, bound 1000m (x), has 1000m"),
+        (500, {"job": accepting(1100, None, "x")}, "accepted_range: wanted 500m, bound 1100m (x), has 1000m"),
+        (500, {"job": a_job("j", state=JobState.FINISHED)}, "ended: job is finished"),
+        (500, {"job": a_job("j", finite=False)}, 'non_finite_metrics: training_loss{stage="eval"} is not finite'),
+        (500, {"job": a_job("j", age=42)}, "stale_metrics: newest sample is 42 s old, bound 20 s"),
+        (500, {"job": a_job("j", level=None)}, "stale_metrics: s is missing"),
+        (500, {"job": a_job("j", restarted=True)}, "restarted: restarted within the window"),
+        (
+            950,
+            {"bounds": replace(OPEN, min_change_ratio=0.1)},
+            "minimum_change: change of 5.0% (1000m to 950m), bound 10%",
+        ),
+        # at a bound already, in the name of that bound
+        (
+            100,
+            {"now": 250, "bounds": replace(OPEN, min_millicores=250)},
+            "floor: wanted 100m, bound floor 250m, has 250m",
+        ),
+        (2000, {"job": a_job("j", useful_cores=1.0)}, "useful_parallelism: wanted 2000m"),
+    ],
+)
+def test_a_veto_names_its_guard_its_figure_and_its_bound(to: int, asked: dict[str, Any], reason: str) -> None:
+    assert veto(ask(to, **asked)).startswith(reason)
+
+
+FLOOR, CEILING = replace(OPEN, min_millicores=250), replace(OPEN, max_millicores=1500)
+STEP, ONE_THREAD = replace(OPEN, max_step_ratio=2.0), a_job("j", useful_cores=1.0)
+
+
+@pytest.mark.parametrize(
+    ("to", "asked", "given", "reason"),
+    [
+        (500, {}, 500, "why"),
+        (500, {"bounds": replace(CANARY, canary_ratio=1.0)}, 500, "why"),
+        (500, {"bounds": replace(OPEN, canary_ratio=1e-9)}, 500, "why"),  # in mode Auto
+        (500, {"known": backed_off(START)}, 500, "why"),
+        (500, {"known": backed_off(None)}, 500, "why"),
+        (700, {"job": PENDING}, 700, "why"),  # it may be lowered
+        (500, {"job": a_job("j", level=None), "known": JobMemory()}, 500, "why"),  # it never had metrics
+        (200, {"job": accepting(400, None, "request")}, 400, "why (wanted 200m, request: 400m)"),
+        (2000, {"job": accepting(None, 1200, "limit")}, 1200, "why (wanted 2000m, limit: 1200m)"),
+        (800, {"job": accepting(400, 1200, "both")}, 800, "why"),
+        # the platform's bound holds against the user's
+        (100, {"job": accepting(600, None, "request"), "bounds": replace(OPEN, max_millicores=300)}, 600, ""),
+        (100, {"bounds": FLOOR}, 250, "why (wanted 100m, floor 250m)"),
+        (250, {"bounds": FLOOR}, 250, "why"),
+        (200, {"bounds": FLOOR, "now": 100}, 250, "why (wanted 200m, floor 250m)"),
+        (2000, {"bounds": CEILING, "now": 500}, 1500, ""),
+        (1700, {"bounds": CEILING, "now": 1900}, 1500, ""),
+        (2000, {"job": ONE_THREAD, "now": 500}, 1000, "why (wanted 2000m, useful parallelism 1000m)"),
+        (2000, {"job": ONE_THREAD, "now": 500, "control": "requests"}, 2000, "why"),
+        (3000, {}, 2000, "why (wanted 3000m, node capacity 2000m)"),
+        (100, {"bounds": STEP, "control": "requests"}, 500, ""),  # alone: its even share is its request
+        (4000, {"bounds": STEP, "control": "requests"}, 2000, ""),
+        (1500, {"bounds": STEP, "control": "requests"}, 1500, "why"),
+        # a step always moves
+        (100, {"bounds": replace(OPEN, max_step_ratio=1.4), "now": 1, "job": TINY, "control": "requests"}, 2, ""),
+        (
+            500,
+            {
+                "bounds": replace(OPEN, cooldown_seconds=120),
+                "known": JobMemory("s", last_resized_at_seconds=START - 120),
+            },
+            500,
+            "why",
+        ),
+    ],
+)
+def test_a_clamp_says_what_was_wanted_and_which_bound_stopped_it(
+    to: int, asked: dict[str, Any], given: int, reason: str
+) -> None:
+    millicores, found = clamped(ask(to, **asked))
+    assert (millicores, found.startswith(reason)) == (given, True)
 
 
 def test_canary_changes_a_share_of_the_workloads_and_always_the_same_ones() -> None:
@@ -79,62 +174,6 @@ def test_canary_changes_a_share_of_the_workloads_and_always_the_same_ones() -> N
     assert 70 <= len(chosen) <= 130
     assert set(chosen) <= {f"workload-{number}" for number in range(1000) if in_canary(f"workload-{number}", 0.2)}
     assert all(in_canary(f"{uid}:{slot}", 0.1) for uid in chosen for slot in range(4))
-
-
-@pytest.mark.parametrize(
-    ("mode", "ratio", "held"), [("Canary", 1e-9, True), ("Canary", 1.0, False), ("Auto", 1e-9, False)]
-)
-def test_a_job_out_of_the_canary_is_withheld_in_mode_canary_alone(mode: str, ratio: float, held: bool) -> None:
-    verdict = ask(500, bounds=replace(OPEN, mode=mode, canary_ratio=ratio))
-    assert isinstance(verdict, Withheld) is held
-    if held:
-        assert veto(verdict) == "canary: mode is Canary, and the job is not in its share of 0%"
-
-
-def test_a_job_that_is_not_to_be_changed_says_why() -> None:
-    job = replace(a_job("j"), ineligible_reason="asks for nvidia.com/gpu, which a resize could take away")
-    assert veto(ask(500, job=job)) == "ineligible: asks for nvidia.com/gpu, which a resize could take away"
-
-
-@pytest.mark.parametrize(("until", "held"), [(START + 90, True), (START, False), (None, False)])
-def test_a_harmed_job_is_left_alone_for_a_while(until: float | None, held: bool) -> None:
-    verdict = ask(500, known=JobMemory(series="s", backoff_until_seconds=until, backoff_reason="OOM-killed"))
-    assert isinstance(verdict, Withheld) is held
-    if held:
-        assert veto(verdict) == "backoff: for another 90 s: OOM-killed"
-
-
-def test_a_job_whose_last_resize_waits_for_room_gets_no_raise_and_may_be_lowered() -> None:
-    waits = PendingResize("deferred", START - 10, "no room", CpuAllocation(500, 500))
-    job = replace(a_job("j"), pending=waits)
-    assert veto(ask(1500, job=job)) == "pending: the last resize is deferred: no room"
-    assert clamped(ask(700, job=job)) == (700, "why")
-
-
-@pytest.mark.parametrize(
-    ("accepts", "to", "expected"),
-    [
-        (AcceptedRange(400, None, "request"), 200, (400, "why (wanted 200m, request: 400m)")),
-        (AcceptedRange(None, 1200, "limit"), 2000, (1200, "why (wanted 2000m, limit: 1200m)")),
-        (AcceptedRange(400, 1200, "both"), 800, (800, "why")),
-    ],
-)
-def test_a_resize_stays_within_what_the_platform_accepts(
-    accepts: AcceptedRange, to: int, expected: tuple[int, str]
-) -> None:
-    assert clamped(ask(to, job=replace(a_job("j"), accepts=accepts))) == expected
-
-
-@pytest.mark.parametrize("least", [1000, 1100])
-def test_a_job_that_the_platform_pins_is_withheld_and_never_turned_round(least: int) -> None:
-    job = replace(a_job("j"), accepts=AcceptedRange(least, None, "its request; lower it"))
-    reason = veto(ask(500, job=job))
-    assert reason == f"accepted_range: wanted 500m, bound {least}m (its request; lower it), has 1000m"
-
-
-def test_the_platforms_bound_holds_against_the_users() -> None:
-    job = replace(a_job("j"), accepts=AcceptedRange(600, None, "request"))
-    assert clamped(ask(100, job=job, bounds=replace(OPEN, max_millicores=300)))[0] == 600
 
 
 def a_give_back(job: Job, mode: str = "Auto") -> Resize | Withheld[Resize]:
@@ -156,38 +195,6 @@ def test_a_give_back_is_held_by_a_mode_that_changes_nothing_by_the_jobs_end_and_
     assert veto(a_give_back(a_job("j"), "Recommend")).startswith("paused: ")
     assert veto(a_give_back(a_job("j", state=JobState.FAILED))) == "ended: job is failed"
     assert veto(a_give_back(replace(a_job("j"), ineligible_reason="vpa resizes it"))) == "ineligible: vpa resizes it"
-
-
-def test_an_ended_job_is_left_alone() -> None:
-    assert veto(ask(500, job=a_job("j", state=JobState.FINISHED))) == "ended: job is finished"
-
-
-def test_a_diverged_job_is_held() -> None:
-    reason = veto(ask(500, job=a_job("j", finite=False)))
-    assert reason == 'non_finite_metrics: training_loss{stage="eval"} is not finite'
-
-
-def test_stale_metrics_hold_with_age_and_bound() -> None:
-    assert veto(ask(500, job=a_job("j", age=42))) == "stale_metrics: newest sample is 42 s old, bound 20 s"
-
-
-def test_metrics_that_went_missing_hold_and_metrics_that_never_were_do_not() -> None:
-    silent = a_job("j", level=None)
-    assert "training_loss is missing" in veto(ask(500, job=silent, known=JobMemory(series="training_loss")))
-    assert clamped(ask(500, job=silent, known=JobMemory())) == (500, "why")
-
-
-def test_a_restarted_job_is_held() -> None:
-    assert veto(ask(500, job=a_job("j", restarted=True))).startswith("restarted: restarted within the window")
-
-
-@pytest.mark.parametrize(("now", "to", "expected"), [(1000, 100, 250), (1000, 250, 250), (100, 200, 250)])
-def test_nothing_is_left_below_the_floor(now: int, to: int, expected: int) -> None:
-    assert clamped(ask(to, now=now, bounds=replace(OPEN, min_millicores=250)))[0] == expected
-
-
-def test_a_clamp_says_what_was_wanted_and_which_bound_stopped_it() -> None:
-    assert clamped(ask(100, bounds=replace(OPEN, min_millicores=250)))[1] == "why (wanted 100m, floor 250m)"
 
 
 def test_floor_and_ceiling_of_a_weight_are_in_cpu() -> None:
@@ -231,23 +238,6 @@ def test_floor_and_ceiling_that_are_the_same_do_not_contradict_each_other() -> N
     )
     alone = a_job("j", request=290)
     assert clamped(ask(5, now=290, bounds=bounds, job=alone, known=known, control="requests"))[0] == 15
-
-
-@pytest.mark.parametrize(("now", "to", "expected"), [(500, 2000, 1500), (1900, 1700, 1500)])
-def test_nothing_is_left_above_the_ceiling(now: int, to: int, expected: int) -> None:
-    assert clamped(ask(to, now=now, bounds=replace(OPEN, max_millicores=1500)))[0] == expected
-
-
-def test_a_limit_above_the_useful_parallelism_helps_no_job() -> None:
-    one_thread = a_job("j", useful_cores=1.0)
-    assert clamped(ask(2000, now=500, job=one_thread)) == (1000, "why (wanted 2000m, useful parallelism 1000m)")
-    assert clamped(ask(2000, now=500, job=one_thread, control="requests"))[0] == 2000
-
-
-@pytest.mark.parametrize(("to", "expected"), [(100, 500), (4000, 2000), (1500, 1500)])
-def test_one_step_changes_by_at_most_the_step_ratio(to: int, expected: int) -> None:
-    bounds = replace(OPEN, max_step_ratio=2.0)
-    assert clamped(ask(to, bounds=bounds, control="requests"))[0] == expected  # alone: its even share is its request
 
 
 # --- the even share: up to there a raise only gives back what belongs to the job ------------------------------------
@@ -345,35 +335,6 @@ def test_the_users_and_the_platforms_bounds_hold_below_the_even_share_too() -> N
     assert clamped(ask_of_four(2000, now=25, job=silent))[0] == 400
 
 
-def test_a_small_change_is_not_worth_a_call() -> None:
-    reason = veto(ask(950, bounds=replace(OPEN, min_change_ratio=0.1)))
-    assert reason == "minimum_change: change of 5.0% (1000m to 950m), bound 10%"
-
-
-def test_a_job_that_is_at_a_bound_already_is_withheld_in_the_name_of_that_bound() -> None:
-    reason = veto(ask(100, now=250, bounds=replace(OPEN, min_millicores=250)))
-    assert reason == "floor: wanted 100m, bound floor 250m, has 250m"
-    assert "useful_parallelism: wanted 2000m" in veto(ask(2000, now=1000, job=a_job("j", useful_cores=1.0)))
-
-
-def test_a_step_always_moves_however_small_the_figures_are() -> None:
-    bounds, tiny = replace(OPEN, max_step_ratio=1.4), a_job("j", request=1)
-    assert clamped(ask(100, now=1, bounds=bounds, job=tiny, control="requests"))[0] == 2
-
-
-@pytest.mark.parametrize(("ago", "held"), [(30, True), (120, False)])
-def test_cooldown_lets_the_last_change_show_its_effect_first(ago: float, held: bool) -> None:
-    known = JobMemory(series="s", last_resized_at_seconds=START - ago)
-    verdict = ask(500, bounds=replace(OPEN, cooldown_seconds=120), known=known)
-    assert isinstance(verdict, Withheld) is held
-    if held:
-        assert veto(verdict) == "cooldown: resized 30 s ago, bound 120 s"
-
-
-def test_no_limit_is_larger_than_its_node() -> None:
-    assert clamped(ask(3000)) == (2000, "why (wanted 3000m, node capacity 2000m)")
-
-
 def a_full_node() -> ClusterSnapshot:
     jobs = [a_job(uid, request=1000) for uid in ("a", "b")]
     return a_snapshot(jobs, [a_node(cpu_cores=2.0, requests_max_millicores=2000)])
@@ -383,21 +344,19 @@ def shares(**to: int) -> list[Resize]:
     return [Resize(uid, "n1", "requests", 1000, millicores, "why") for uid, millicores in to.items()]
 
 
-def test_requests_may_move_within_a_full_node() -> None:
-    allowed, withheld = reviewed(shares(a=500, b=1500), a_full_node(), MemoryState(), OPEN)
-    assert (len(allowed), withheld) == (2, ())
+def test_requests_may_move_within_a_full_node_and_have_no_bound_where_they_are_only_weights() -> None:
+    for wanted, snapshot in (
+        (shares(a=500, b=1500), a_full_node()),
+        (shares(a=1500, b=1500), replace(a_full_node(), nodes=(a_node(cpu_cores=2.0),))),
+    ):
+        allowed, withheld = reviewed(wanted, snapshot, MemoryState(), OPEN)
+        assert (len(allowed), withheld) == (2, ())
 
 
 def test_a_raise_that_the_nodes_requests_have_no_room_for_is_withheld_and_the_decrease_goes_on() -> None:
     allowed, withheld = reviewed(shares(a=900, b=1500), a_full_node(), MemoryState(), OPEN)
     assert [resize.job_uid for resize in allowed] == ["a"]
     assert withheld[0].reason == "node_capacity: requests on n1 would be 400m over its 2000m"
-
-
-def test_requests_that_are_only_relative_weights_have_no_bound() -> None:
-    snapshot = replace(a_full_node(), nodes=(a_node(cpu_cores=2.0),))
-    allowed, _ = reviewed(shares(a=1500, b=1500), snapshot, MemoryState(), OPEN)
-    assert len(allowed) == 2
 
 
 def test_whether_a_job_may_be_touched_is_asked_before_how_far() -> None:

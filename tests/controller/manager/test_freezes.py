@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,13 +26,6 @@ from slopewise.manager.freezes import AlertHandler
 
 TOKEN = "a-token-of-the-tests"
 OF_THE_NAMESPACE = {"scope": "namespace", "name": NAMESPACE}
-
-
-@pytest.fixture
-def town() -> Iterator[Town]:
-    with Town() as town:
-        town.pod()
-        yield town
 
 
 @pytest.fixture
@@ -63,11 +55,10 @@ def send(replica: RunningReplica, *alerts: dict[str, Any], token: str = TOKEN) -
     return requests.post(url, data=body(*alerts), headers={"Authorization": f"Bearer {token}"}, timeout=30)
 
 
-def test_a_freeze_holds_changes_back_shows_it_and_lets_go(town: Town) -> None:
+def test_a_freeze_holds_changes_back_shows_it_and_lets_go_and_waits_for_no_regular_pass(town: Town) -> None:
     put(town)
-    town.policy()
+    town.policy(behaviour={"intervalSeconds": 600})
     with town.replica() as replica:
-        replica.wait_until_leading()
         wait_for(lambda: condition(town).get("reason") == "Frozen", "the job says so", town)
         assert condition(town)["message"] == f"Freeze f (namespace/{NAMESPACE})"
         wait_for(lambda: freeze(town)["status"].get("state") == "InForce", "the Freeze says so", town)
@@ -81,19 +72,11 @@ def test_a_freeze_holds_changes_back_shows_it_and_lets_go(town: Town) -> None:
         town.server.remove(freeze_path("f"))
         wait_for(lambda: town.limit() == SHARE, "it goes on", town)
         wait_for(lambda: condition(town).get("reason") == "Managed", "the job says so", town)
-
-
-def test_a_freeze_and_its_end_wait_for_no_regular_pass(town: Town) -> None:
-    town.policy(behaviour={"intervalSeconds": 600})
-    with town.replica() as replica:
-        wait_for(lambda: town.limit() == SHARE, "it is resized", town)
         put(town)
         wait_for(lambda: condition(town).get("reason") == "Frozen", "the job says so", town)
         wait_for(lambda: freeze(town)["status"].get("state") == "InForce", "the Freeze says so", town)
         passes = replica.passes()
         assert not eventually(lambda: replica.passes() > passes, 4), "the state that we write triggers none"
-        town.server.remove(freeze_path("f"))
-        wait_for(lambda: condition(town).get("reason") == "Managed", "the job says so", town)
 
 
 def test_it_ends_by_itself_and_says_so(town: Town) -> None:
@@ -165,18 +148,6 @@ def test_a_forged_call_makes_no_freeze_and_without_a_token_there_is_no_endpoint(
     with town.replica() as replica:
         assert send(replica, an_alert(started=time.time())).status_code == 404
     assert not [each for each in town.writes() if "/freezes" in each]
-
-
-def test_a_freeze_survives_a_restart(town: Town, token_file: Path) -> None:
-    alert = an_alert(started=time.time(), labels={"slopewise_freeze": "all"})
-    with town.replica(alert_token_file=token_file) as first:
-        first.wait_until_leading()
-        assert send(first, alert).status_code == 200
-    town.policy()
-    with town.replica() as second:
-        second.wait_until_leading()
-        wait_for(lambda: condition(town).get("reason") == "Frozen", "it is frozen", town)
-        assert town.limit() == ORIGINAL
 
 
 def ended(town: Town, name: str, seconds_ago: float, label: str = ALERT) -> None:

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.api_objects import Address
 from support.api_server import refusal
 from support.managed_pods import NAMESPACE, PODS, resized_by
 from support.replicas import GROWTHS, ORIGINAL, POLICIES, SHARE, RunningReplica, Town, is_held, wait_for, write_policy
 
 
-@pytest.fixture
-def town() -> Iterator[Town]:
-    with Town() as town:
-        town.pod()
-        yield town
-
-
-@pytest.fixture
-def replica(town: Town) -> Iterator[RunningReplica]:
-    with town.replica() as replica:
-        yield replica
-
-
-def test_a_policy_in_auto_is_held_before_its_first_pod_is_changed(town: Town, replica: RunningReplica) -> None:
-    town.policy()
-    wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
-
+def test_a_policy_in_auto_is_held_before_its_first_pod_is_changed(town: Town, leader: RunningReplica) -> None:
     writes = town.writes()
     finalizer = writes.index(f"PATCH {POLICIES}/p")
     original = writes.index(f"POST {GROWTHS}")
@@ -69,9 +51,7 @@ def test_what_a_quota_has_refused_is_asked_for_again_as_soon_as_it_changes(town:
     wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
 
 
-def test_a_pod_that_somebody_else_resizes_too_is_a_conflict_of_its_policy(town: Town, replica: RunningReplica) -> None:
-    town.policy()
-    wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
+def test_a_pod_that_somebody_else_resizes_too_is_a_conflict_of_its_policy(town: Town, leader: RunningReplica) -> None:
     raw = town.server.get(f"{PODS}/a")
     raw["metadata"]["managedFields"] = [resized_by("kubectl-patch")]
     town.server.put(PODS, raw)
@@ -136,29 +116,24 @@ def test_a_pod_that_was_never_changed_and_is_managed_no_more_is_not_shown(town: 
 
 
 def test_a_policy_that_is_deleted_goes_once_its_pods_have_what_they_came_with(
-    town: Town, replica: RunningReplica
+    town: Town, leader: RunningReplica
 ) -> None:
-    town.policy()
-    wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
-
     town.delete_policy()
 
     wait_for(lambda: not town.is_there(f"{POLICIES}/p"), "the policy goes", town)
     assert town.limit() == ORIGINAL
     wait_for(lambda: not town.is_there(f"{GROWTHS}/a"), "its memory goes", town)
-    assert replica.metric("slopewise_restores_total", outcome="restored") == 1
+    assert leader.metric("slopewise_restores_total", outcome="restored") == 1
 
 
 def test_a_deleted_policy_does_not_wait_for_ever_for_a_pod_that_cannot_have_its_resources_back(
-    town: Town, replica: RunningReplica
+    town: Town, leader: RunningReplica
 ) -> None:
-    town.policy()
-    wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
     town.server.fault(refusal(500, "InternalError", "the webhook is gone"), path="/resize$", times=100)
 
     town.delete_policy()
 
-    wait_for(lambda: replica.metric("slopewise_restore_pending_pods", name="p") == 1, "it waits", town)
+    wait_for(lambda: leader.metric("slopewise_restore_pending_pods", name="p") == 1, "it waits", town)
     wait_for(lambda: not town.is_there(f"{POLICIES}/p"), "the policy goes", town)
     [line] = town.lines("finalization delayed")
     assert line["reason"].startswith(
@@ -179,10 +154,7 @@ def test_pods_whose_policy_is_gone_get_what_they_came_with_from_the_next_leader(
     assert town.limit() == ORIGINAL
 
 
-def test_leaving_auto_gives_back_and_then_the_policy_is_not_held_any_more(town: Town, replica: RunningReplica) -> None:
-    town.policy()
-    wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
-
+def test_leaving_auto_gives_back_and_then_the_policy_is_not_held_any_more(town: Town, leader: RunningReplica) -> None:
     town.policy(mode="Recommend")
 
     wait_for(lambda: town.limit() == ORIGINAL, "the original is back", town)
@@ -190,10 +162,7 @@ def test_leaving_auto_gives_back_and_then_the_policy_is_not_held_any_more(town: 
     wait_for(lambda: town.condition("Ready").get("reason") == "ModeRecommend", "its status says so", town)
 
 
-def test_a_finalizer_that_somebody_takes_off_is_set_again(town: Town, replica: RunningReplica) -> None:
-    town.policy()
-    wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
-
+def test_a_finalizer_that_somebody_takes_off_is_set_again(town: Town, leader: RunningReplica) -> None:
     bare = {**town.server.get(f"{POLICIES}/p")}
     bare["metadata"] = {key: value for key, value in bare["metadata"].items() if key != "finalizers"}
     town.server.put(POLICIES, bare)
@@ -213,10 +182,7 @@ def test_a_policy_that_is_changed_many_times_is_obeyed_as_it_is_in_the_end(town:
     assert replica.passes() <= before + 1
 
 
-def test_a_policy_in_the_place_of_one_of_the_same_name_starts_after_it(town: Town, replica: RunningReplica) -> None:
-    town.policy()
-    wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
-
+def test_a_policy_in_the_place_of_one_of_the_same_name_starts_after_it(town: Town, leader: RunningReplica) -> None:
     town.server.remove(f"{POLICIES}/p")
     town.policy(mode="Recommend")
 
@@ -245,10 +211,8 @@ def test_a_policy_that_cannot_be_obeyed_says_why_and_is_obeyed_once_it_is_mended
 
 
 def test_a_policy_that_becomes_invalid_changes_nothing_more_and_can_still_be_deleted(
-    town: Town, replica: RunningReplica
+    town: Town, leader: RunningReplica
 ) -> None:
-    town.policy()
-    wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
     town.policy(policy={"name": "not-a-policy"})
     wait_for(lambda: town.condition("Ready").get("reason") == "InvalidSpec", "it is refused", town)
 

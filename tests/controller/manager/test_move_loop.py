@@ -26,9 +26,8 @@ from slopewise.manager.shared import SharedState
 
 
 @pytest.fixture
-def town() -> Iterator[Town]:
-    with Town() as town:
-        yield town
+def town(empty_town: Town) -> Town:
+    return empty_town
 
 
 def job(town: Town) -> Json:
@@ -73,23 +72,7 @@ def test_a_move_that_comes_to_nothing_is_in_the_history_of_its_workload(town: To
     assert pins(job(town)["spec"]["template"]["spec"].get("affinity")) == []
 
 
-def test_a_replica_that_stands_by_leaves_moves_to_the_leader(town: Town) -> None:
-    town.server.put(JOBS, left_behind("node-a"))
-    town.server.put(
-        LEASES,
-        {
-            "metadata": {"name": LEASE.rpartition("/")[2]},
-            "spec": {"holderIdentity": "another", "leaseDurationSeconds": 3600, "renewTime": "2026-01-01T00:00:00Z"},
-        },
-    )
-
-    with town.replica():
-        wait_for(lambda: town.lines("standing by"), "it stands by", town)
-
-    assert not is_resumed(town)
-
-
-def test_a_replica_that_stands_by_reports_a_job_that_its_leader_leaves_suspended_once_whatever_its_pods(
+def test_a_replica_that_stands_by_leaves_moves_to_the_leader_and_reports_a_suspended_job_once_whatever_its_pods(
     town: Town,
 ) -> None:
     left = left_behind("node-a")
@@ -111,6 +94,7 @@ def test_a_replica_that_stands_by_reports_a_job_that_its_leader_leaves_suspended
         figures = [standby.metric(f"slopewise_{name}") for name in ("suspended_jobs", "moves_under_way")]
 
     assert figures == [1.0, 1.0]
+    assert not is_resumed(town)
 
 
 def test_a_dry_run_moves_nothing(town: Town) -> None:

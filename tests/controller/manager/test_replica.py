@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 
 import pytest
 from support.api_server import Hang, Reply, refusal
@@ -15,9 +14,8 @@ SOMEBODY = {"metadata": {"name": "slopewise-controller"}, "spec": {"holderIdenti
 
 
 @pytest.fixture
-def town() -> Iterator[Town]:
-    with Town() as town:
-        yield town
+def town(empty_town: Town) -> Town:
+    return empty_town
 
 
 def test_a_replica_that_waits_for_the_lease_is_ready_and_alive_and_says_who_has_it(town: Town) -> None:

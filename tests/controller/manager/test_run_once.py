@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,6 @@ from slopewise.manager.replica import Replica, policy_of_file, run_once
 from slopewise.manager.shared import ClusterOptions
 from slopewise.signals import StoppedError, StopSignal
 from slopewise.telemetry.metrics import Instruments
-
-
-@pytest.fixture
-def town() -> Iterator[Town]:
-    with Town() as town:
-        town.pod()
-        yield town
 
 
 def options_in(town: Town, **more: Any) -> ClusterOptions:
@@ -121,17 +113,22 @@ def test_a_signal_while_it_waits_ends_it(town: Town) -> None:
     assert town.limit() == ORIGINAL
 
 
-def test_a_policy_file_that_cannot_be_obeyed_is_a_usage_error(town: Town, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        (
+            {"behaviour": {"intervalSeconds": 1}},
+            r"p\.yaml: TrainingPolicy p: spec\.behaviour\.intervalSeconds: 1 s is less",
+        ),
+        ({"policy": {"name": "srpt-oracle"}}, "only the simulator does"),
+    ],
+)
+def test_a_policy_file_that_cannot_be_obeyed_is_a_usage_error(
+    town: Town, tmp_path: Path, spec: dict[str, Any], reason: str
+) -> None:
     path = tmp_path / "p.yaml"
-    path.write_text(str(policy_document(behaviour={"intervalSeconds": 1})))
-    with pytest.raises(UsageError, match=r"p\.yaml: TrainingPolicy p: spec\.behaviour\.intervalSeconds: 1 s is less"):
-        policy_of_file(options_in(town, policy_file=path))
-
-
-def test_a_policy_for_the_simulator_alone_is_a_usage_error(town: Town, tmp_path: Path) -> None:
-    path = tmp_path / "p.yaml"
-    path.write_text(str(policy_document(policy={"name": "srpt-oracle"})))
-    with pytest.raises(UsageError, match="only the simulator does"):
+    path.write_text(str(policy_document(**spec)))
+    with pytest.raises(UsageError, match=reason):
         policy_of_file(options_in(town, policy_file=path))
 
 

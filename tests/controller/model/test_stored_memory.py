@@ -50,40 +50,6 @@ IN_A_JOBGROWTH = (
 )
 """Without `original`, which is stored beside it, and without defaults."""
 
-IN_A_FILE = (
-    '{"jobs":{"a":{"series":"training_loss{stage=\\"eval\\"}","first_level":2.5,"best_level":0.3,"anchor":{"a'
-    't_seconds":1020.0,"level":0.3,"usage":{"sampled_at_seconds":1000.5,"cpu_seconds_total":12.25,"memory_byt'
-    'es":2000000000.0,"block_io_bytes_total":null,"network_io_bytes_total":7.0},"process_started_at_seconds":'
-    '990.0},"growth":{"at_seconds":1020.0,"interval_seconds":20.0,"change_per_second":-0.001,"cpu_cores":0.5,'
-    '"efficiency":{"cpu":0.02,"memory":0.5}},"job_class":"WL","class_since_seconds":1000.0,"wanted_cores":0.5'
-    ',"original":{"limit_millicores":null,"request_millicores":1000},"last_resized_at_seconds":1010.0,"previo'
-    'us_growth":{"at_seconds":1000.0,"interval_seconds":20.0,"change_per_second":0.25,"cpu_cores":null,"effic'
-    'iency":{}},"pace_anchor":{"at_seconds":1020.0,"done_total":50.0,"busy_seconds_total":null,"cpu_seconds_t'
-    'otal":12.25,"process_started_at_seconds":990.0,"cpu_sampled_at_seconds":1019.0},"paces":[{"at_seconds":1'
-    '010.0,"seconds":0.25,"cores":0.5},{"at_seconds":1020.0,"seconds":1e-7,"cores":null}],"streak":2,"marks":'
-    '["migrated"],"moves_total":2,"moved_at_seconds":905.0,"moves":[{"at_seconds":500.0,"from_node":"n1","nod'
-    'e":"n2","steps_before":40.0,"process_started_at_seconds":400.0,"begun_at_seconds":501.0,"resumed_at_seco'
-    'nds":510.0,"resumed_on":"n2","steps_lost":0.0,"failure":null},{"at_seconds":905.0,"from_node":"n2","node'
-    '":"n3","steps_before":null,"process_started_at_seconds":null,"begun_at_seconds":null,"resumed_at_seconds'
-    '":null,"resumed_on":null,"steps_lost":null,"failure":"lost 5 steps"}],"change":{"at_seconds":1010.0,"con'
-    'trol":"limits","from_millicores":1000,"to_millicores":500,"container_health":{"restarts_total":1,"oom_ki'
-    'lled_at_seconds":900.0,"cpu_periods_total":100.0,"cpu_throttled_periods_total":5.0},"growth":{"at_second'
-    's":1000.0,"interval_seconds":20.0,"change_per_second":0.25,"cpu_cores":null,"efficiency":{}},"previous_g'
-    'rowth":null,"pace":{"at_seconds":1010.0,"seconds":0.25,"cores":0.5},"is_rollback":true,"reported":"defer'
-    'red","regression":"OOM killed"},"backoff_until_seconds":1300.0,"backoff_reason":"it regressed after a ch'
-    'ange","silent_since_seconds":1015.0,"doubts":{"early":[2.5,2.4],"outlier":{"at_seconds":1019.0,"level":9'
-    '9.0},"former":[3.0,0.2]}},"b":{"series":"loss","first_level":2.0,"best_level":null,"anchor":{"at_seconds'
-    '":1.0,"level":2.0,"usage":null,"process_started_at_seconds":null},"growth":null,"job_class":null,"class_'
-    'since_seconds":null,"wanted_cores":null,"original":null,"last_resized_at_seconds":null,"previous_growth"'
-    ':null,"pace_anchor":null,"paces":[],"streak":0,"marks":[],"moves_total":0,"moved_at_seconds":null,"moves'
-    '":[{"at_seconds":1.0,"from_node":"a","node":"b","steps_before":null,"process_started_at_seconds":null,"b'
-    'egun_at_seconds":null,"resumed_at_seconds":null,"resumed_on":null,"steps_lost":null,"failure":null}],"ch'
-    'ange":{"at_seconds":1.0,"control":"requests","from_millicores":100,"to_millicores":200,"container_health'
-    '":null,"growth":null,"previous_growth":null,"pace":null,"is_rollback":false,"reported":null,"regression"'
-    ':null},"backoff_until_seconds":null,"backoff_reason":null,"silent_since_seconds":null,"doubts":null}},"n'
-    'odes":{"n1":{"job_uids":["a"],"evaluated_at_seconds":1000.0,"interval_seconds":20.0}}}'
-)
-
 BEFORE = Growth(1000.0, 20.0, 0.25, None)
 PACE = Pace(1010.0, 0.25, 0.5)
 JOB = JobMemory(
@@ -95,7 +61,6 @@ JOB = JobMemory(
     job_class="WL",
     class_since_seconds=1000.0,
     wanted_cores=0.5,
-    original=CpuAllocation(None, 1000),
     last_resized_at_seconds=1010.0,
     previous_growth=BEFORE,
     pace_anchor=PaceAnchor(1020.0, 50.0, None, 12.25, 990.0, 1019.0),
@@ -124,33 +89,24 @@ JOB = JobMemory(
     silent_since_seconds=1015.0,
     doubts=Doubts((2.5, 2.4), Outlier(1019.0, 99.0), (3.0, 0.2)),
 )
-BARELY_KNOWN = JobMemory(
-    series="loss",
-    first_level=2.0,
-    anchor=Anchor(1.0, 2.0, None),
-    moves=(MoveRecord(1.0, "a", "b"),),
-    change=Change(1.0, "requests", 100, 200),
-)
 
 
 def test_what_a_jobgrowth_held_is_read_and_written_as_it_was_but_for_fields_that_are_gone() -> None:
-    remembered = JOB.altered(original=None)
-    assert msgspec.json.decode(IN_A_JOBGROWTH, type=JobMemory) == remembered
-    assert MEMORY_JSON.encode(remembered).decode() == IN_A_JOBGROWTH.replace('"streak":2,', "")
+    assert msgspec.json.decode(IN_A_JOBGROWTH, type=JobMemory) == JOB
+    assert MEMORY_JSON.encode(JOB).decode() == IN_A_JOBGROWTH.replace('"streak":2,', "")
 
 
-def test_what_a_memory_file_held_is_read() -> None:
-    stored = msgspec.json.decode(IN_A_FILE, type=MemoryState)
+def test_what_a_memory_file_held_is_read_with_what_is_null_and_is_read_again_as_it_is_written() -> None:
+    file = (
+        f'{{"jobs":{{"a":{IN_A_JOBGROWTH},"b":{{"series":"loss","growth":null,"paces":[],"moves":[]}}}},"nodes":{{"n1":'
+    )
+    file += '{"job_uids":["a"],"evaluated_at_seconds":1000.0,"interval_seconds":20.0}}}'
+    stored = msgspec.json.decode(file, type=MemoryState)
     nodes = {"n1": NodeMemory(frozenset({"a"}), 1000.0, 20.0)}
-    assert stored == MemoryState({"a": JOB, "b": BARELY_KNOWN}, nodes)
-    assert msgspec.json.decode(MEMORY_JSON.encode(stored), type=MemoryState) == stored
-
-
-def test_what_is_counted_of_promises_is_read_as_it_was_written() -> None:
-    remembered = JobMemory(targets=TargetHits(-2, 1), objective_missed=Confirmed(True, 1000.5), hopeless=Confirmed())
-    stored = MEMORY_JSON.encode(remembered)
-    assert b'"targets":{"streak":-2,"reached":1}' in stored
-    assert msgspec.json.decode(stored, type=JobMemory) == remembered
+    assert stored == MemoryState({"a": JOB, "b": JobMemory(series="loss")}, nodes)
+    counted = JobMemory(targets=TargetHits(-2, 1), objective_missed=Confirmed(True, 1000.5), hopeless=Confirmed())
+    state = MemoryState({**stored.jobs, "c": counted, "d": JOB.altered(original=CpuAllocation(None, 1000))}, nodes)
+    assert msgspec.json.decode(MEMORY_JSON.encode(state), type=MemoryState) == state
 
 
 def test_a_level_that_is_infinite_is_stored_as_unknown_and_numbers_of_numpy_as_numbers() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support.api_server import ApiServer, refusal
+from support.api_server import ApiServer
+from support.stored import action, put_growth
 
 from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.state.job_growth_object import growth_path
-from slopewise.errors import DataSourceError, UsageError
+from slopewise.errors import UsageError
 from slopewise.operate.growths import read_history
 
 
@@ -28,32 +28,15 @@ def connection(server: ApiServer, tmp_path: Path) -> Connection:
     return Connection(kubeconfig)
 
 
-def put_growth(server: ApiServer, namespace: str, name: str, *seconds: int, **status: Any) -> None:
-    actions = [
-        {
-            "time": f"2026-11-21T15:00:{second:02d}Z",
-            "slot": "0",
-            "action": "Move",
-            "change": f"n{second} to n{second + 1}",
-            "result": "resumed",
-            "detail": "no step lost",
-        }
-        for second in seconds
-    ]
-    workload = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-of-{name}"}
-    server.put(
-        growth_path(namespace),
-        {
-            "metadata": {"name": name, "namespace": namespace},
-            "spec": {"workload": workload},
-            "status": {"history": actions, **status},
-        },
-    )
+def put_moves(server: ApiServer, namespace: str, name: str, *seconds: int) -> None:
+    times = {second: f"2026-11-21T15:00:{second:02d}Z" for second in seconds}
+    moves = [action(f"n{second} to n{second + 1}", "no step lost", time=at) for second, at in times.items()]
+    put_growth(server, name, namespace, history=moves)
 
 
 def test_the_actions_of_all_workloads_come_in_the_order_of_time(server: ApiServer, connection: Connection) -> None:
-    put_growth(server, "team-a", "train", 1, 5)
-    put_growth(server, "team-b", "tune", 3)
+    put_moves(server, "team-a", "train", 1, 5)
+    put_moves(server, "team-b", "tune", 3)
     lines = read_history(connection, None)
     assert [(line.namespace, line.workload, line.action.change) for line in lines] == [
         ("team-a", "train", "n1 to n2"),
@@ -66,16 +49,16 @@ def test_the_actions_of_all_workloads_come_in_the_order_of_time(server: ApiServe
 def test_one_workload_is_named_with_or_without_its_namespace(
     server: ApiServer, connection: Connection, named: str
 ) -> None:
-    put_growth(server, "team-a", "train", 1)
-    put_growth(server, "team-a", "other", 2)
+    put_moves(server, "team-a", "train", 1)
+    put_moves(server, "team-a", "other", 2)
     assert [line.workload for line in read_history(connection, named)] == ["train"]
 
 
 def test_only_one_namespace_is_asked_for_where_there_is_no_right_beyond_it(
     server: ApiServer, connection: Connection
 ) -> None:
-    put_growth(server, "team-a", "train", 1)
-    put_growth(server, "team-b", "train", 2)
+    put_moves(server, "team-a", "train", 1)
+    put_moves(server, "team-b", "train", 2)
     there = Connection(connection.kubeconfig, namespace="team-b")
     assert [line.namespace for line in read_history(there, None)] == ["team-b"]
     assert {request.path.partition("?")[0] for request in server.asked("GET")} == {growth_path("team-b")}
@@ -84,19 +67,13 @@ def test_only_one_namespace_is_asked_for_where_there_is_no_right_beyond_it(
 def test_a_workload_that_is_not_managed_is_a_mistake_and_one_without_actions_is_not(
     server: ApiServer, connection: Connection
 ) -> None:
-    put_growth(server, "team-a", "train")
+    put_moves(server, "team-a", "train")
     assert read_history(connection, "train") == []
     with pytest.raises(UsageError, match="no workload nope is managed in the cluster"):
         read_history(connection, "nope")
 
 
 def test_a_status_that_somebody_else_has_written_into_is_passed_over(server: ApiServer, connection: Connection) -> None:
-    put_growth(server, "team-a", "train", 1)
-    put_growth(server, "team-a", "odd", history="not a list")
+    put_moves(server, "team-a", "train", 1)
+    put_growth(server, "odd", history="not a list")
     assert [line.workload for line in read_history(connection, None)] == ["train"]
-
-
-def test_a_right_that_is_missing_is_reported(server: ApiServer, connection: Connection) -> None:
-    server.fault(refusal(403, "Forbidden", "jobgrowths is forbidden"), path="/jobgrowths")
-    with pytest.raises(DataSourceError, match="the JobGrowths cannot be read"):
-        read_history(connection, None)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.instances import a_sim_job, a_sim_node, an_instance
-from support.recorded_runs import a_document, record_run
+from support.recorded_runs import Recorded, a_document, record_run, three_jobs
 
 from slopewise.decision_record.lines import Pass, decode, encode
 from slopewise.decision_record.reader import read
@@ -15,17 +14,6 @@ from slopewise.errors import UsageError
 from slopewise.model import PassReport, Resize
 from slopewise.operate.explanation import Explanation
 from slopewise.operate.recorded import explain_recorded
-from slopewise.simulator.world.model import Instance
-
-
-def jobs() -> Instance:
-    made = [a_sim_job("short", 60.0), a_sim_job("long", 300.0, steps_planned=1000), a_sim_job("late", 200.0, 60.0)]
-    return an_instance(made, [a_sim_node()], seed=5)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "record.jsonl"
 
 
 def texts(explanation: Explanation, label: str) -> list[str]:
@@ -49,10 +37,8 @@ def time_of(reports: list[PassReport], result: str) -> tuple[str, float]:
     raise AssertionError(f"no resize was {result}")
 
 
-def test_an_applied_resize_is_explained_with_what_each_guard_made_of_it(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reports = record_run(monkeypatch, jobs(), a_document("flowcon"), path)
+def test_an_applied_resize_is_explained_with_what_each_guard_made_of_it(path: Path, recorded: Recorded) -> None:
+    reports = recorded.reports
     name, at = time_of(reports, "applied")
     explanation = explained(path, name, at)
     (resize,) = texts(explanation, "resize")
@@ -70,9 +56,10 @@ def test_an_applied_resize_is_explained_with_what_each_guard_made_of_it(
 
 
 def test_a_withheld_resize_names_the_guard_its_figure_and_its_bound(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reports = record_run(monkeypatch, jobs(), a_document("flowcon", mode="Recommend"), path)
+    path = tmp_path / "record.jsonl"
+    reports = record_run(monkeypatch, three_jobs(), a_document("flowcon", mode="Recommend"), path)
     name, at = time_of(reports, "withheld")
     explanation = explained(path, name, at)
     assert texts(explanation, "guards")[0] == (
@@ -82,9 +69,8 @@ def test_a_withheld_resize_names_the_guard_its_figure_and_its_bound(
     assert any("mode is Recommend" in text for text in texts(explanation, "attention"))
 
 
-def test_a_deferred_resize_gives_the_answer_of_the_platform(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reports = record_run(monkeypatch, jobs(), a_document("flowcon"), path)
-    name, at = time_of(reports, "applied")
+def test_a_deferred_resize_gives_the_answer_of_the_platform(path: Path, recorded: Recorded) -> None:
+    name, at = time_of(recorded.reports, "applied")
     lines = [decode(line) for line in path.read_bytes().splitlines()]
     deferred = [
         msgspec.structs.replace(
@@ -101,8 +87,7 @@ def test_a_deferred_resize_gives_the_answer_of_the_platform(path: Path, monkeypa
     assert texts(explanation, "decision") == ["deferred: no room"]
 
 
-def test_a_job_that_is_long_gone_is_explained_as_it_was_seen_last(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record_run(monkeypatch, jobs(), a_document("fair"), path)
+def test_a_job_that_is_long_gone_is_explained_as_it_was_seen_last(path: Path) -> None:
     gone = explained(path, "short")
     last = list(read(path, lambda _: None))[-1].recorded
     assert last.inputs is not None
@@ -119,16 +104,12 @@ def test_a_job_that_is_long_gone_is_explained_as_it_was_seen_last(path: Path, mo
         ("x\x1b[31m", "there is no job"),
     ],
 )
-def test_a_job_that_never_was_is_refused_with_those_there_are(
-    name: str, message: str, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record_run(monkeypatch, jobs(), a_document("fair"), path)
+def test_a_job_that_never_was_is_refused_with_those_there_are(name: str, message: str, path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         explained(path, name)
     assert message in str(caught.value)
 
 
-def test_before_the_first_pass_there_is_no_job(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    record_run(monkeypatch, jobs(), a_document("fair"), path)
+def test_before_the_first_pass_there_is_no_job(path: Path) -> None:
     with pytest.raises(UsageError, match="the record has seen none up to then"):
         explained(path, "long", at_seconds=0.0)

@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import pandas as pd
 import pytest
-from support.instances import a_sim_job, a_sim_node, an_instance
-from support.recorded_runs import a_document, record_run
+from support.recorded_runs import Recorded
 
 from slopewise.config.quantities import cpu_quantity
 from slopewise.crds.history import as_json, csv_text
@@ -18,22 +17,11 @@ from slopewise.decision_record.lines import Decided, Inputs, Pass, Settings, dec
 from slopewise.errors import UsageError
 from slopewise.model import CpuAllocation, MemoryAllocation, PassReport, Resize
 from slopewise.operate.recorded import history_recorded
-from slopewise.simulator.world.model import Instance
-
-
-def jobs() -> Instance:
-    made = [a_sim_job("short", 60.0), a_sim_job("long", 300.0, steps_planned=1000), a_sim_job("late", 200.0, 60.0)]
-    return an_instance(made, [a_sim_node()], seed=5)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "record.jsonl"
-
-
-@pytest.fixture
-def reports(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[PassReport]:
-    return record_run(monkeypatch, jobs(), a_document("flowcon"), path)
+def reports(recorded: Recorded) -> list[PassReport]:
+    return recorded.reports
 
 
 def silent(message: str) -> None:
@@ -85,12 +73,12 @@ def test_what_guards_withheld_is_there_when_asked_for_with_the_guard(path: Path,
     assert (first.figures.guard, first.action.detail) == (wanted.guard, wanted.reason)
 
 
-def test_a_job_that_the_record_never_saw_is_a_mistake(path: Path, reports: list[PassReport]) -> None:
+def test_a_job_that_the_record_never_saw_is_a_mistake(path: Path) -> None:
     with pytest.raises(UsageError, match=r"history: there is no job 'lung'; did you mean 'long'\?"):
         history_recorded(path, "lung", silent)
 
 
-def test_a_line_that_was_cut_off_is_left_out(path: Path, reports: list[PassReport]) -> None:
+def test_a_line_that_was_cut_off_is_left_out(path: Path) -> None:
     whole = len(history_recorded(path, None, silent))
     path.write_bytes(path.read_bytes()[:-40])
     said: list[str] = []
@@ -109,7 +97,7 @@ def test_a_notebook_reads_the_csv(path: Path, reports: list[PassReport]) -> None
     assert list(frame.workload) == [line.workload for line in lines]
 
 
-def test_moves_memory_and_stops_have_their_own_words(path: Path, reports: list[PassReport]) -> None:
+def test_moves_memory_and_stops_have_their_own_words(path: Path) -> None:
     """A record whose last pass is rewritten with one decision of each kind."""
     raw = path.read_bytes().splitlines(keepends=True)
     settings = next(line for line in map(decode, raw) if isinstance(line, Settings))

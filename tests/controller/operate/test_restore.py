@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from support.api_objects import Address
 from support.api_server import refusal
-from support.replicas import GROWTHS, LEASE, LEASES, ORIGINAL, Town, is_held, wait_for
+from support.replicas import GROWTHS, LEASE, LEASES, ORIGINAL, Json, Town, is_held, wait_for
 from support.suspended_jobs import JOBS, NAME, left_behind
 
 from slopewise.adapters.kube.connection import Connection
@@ -26,15 +26,22 @@ from slopewise.signals import StopSignal
 SHORT = Terms(1.5, 1.0, 0.2)
 
 
-@pytest.fixture
-def town() -> Iterator[Town]:
-    """Two pods that a controller has changed; it is stopped."""
+@pytest.fixture(scope="module")
+def changed() -> dict[Address, Json]:
+    """What is stored of two pods that a controller has changed; it is stopped."""
     with Town() as town:
         town.pod("a")
         town.pod("b")
         town.policy()
         with town.replica():
             wait_for(lambda: {town.limit("a"), town.limit("b")} == {"1"}, "the pods get their shares", town)
+        return town.server.objects.saved()
+
+
+@pytest.fixture
+def town(changed: dict[Address, Json]) -> Iterator[Town]:
+    with Town() as town:
+        town.server.objects.begin_with(changed)
         yield town
 
 

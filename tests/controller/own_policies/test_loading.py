@@ -24,11 +24,6 @@ def test_a_file_that_was_just_written_can_be_loaded_under_its_own_name(tmp_path:
     assert policy.parameters().model_dump() == {"floor_ratio": 0.05}
 
 
-def test_nothing_is_written_beside_the_file(tmp_path: Path) -> None:
-    load_file(a_file(tmp_path, name="alone"))
-    assert [each.name for each in tmp_path.iterdir()] == ["alone.py"]
-
-
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -46,11 +41,6 @@ def test_nothing_is_written_beside_the_file(tmp_path: Path) -> None:
         ("x = '\0'\n", "mine.py"),
         ("", "mine.py: has no class Policy with a method decide(snapshot, memory); add it"),
         (failing("x = 1"), "mine.py: has no class Parameters(PolicyParameters); add one, also an empty one"),
-        (HEAD + "class Parameters: ...\nclass Policy: ...\n", "has no class Parameters(PolicyParameters)"),
-        (
-            HEAD.replace("*", "Node") + PARAMETERS,
-            "mine.py: has no class Policy with a method decide(snapshot, memory); add it",
-        ),
         (HEAD + PARAMETERS + "class Policy: ...\n", "has no class Policy with a method decide(snapshot, memory)"),
         (
             HEAD + "class Parameters(PolicyParameters):\n    alpha: float\n" + POLICY,

@@ -13,16 +13,14 @@ from slopewise.own_policies.loading import load_file
 from slopewise.own_policies.template import template, write_new
 
 
-def test_a_new_policy_has_its_name_everywhere_and_can_be_loaded(tmp_path: Path) -> None:
-    path = write_new("shortest-first", tmp_path)
+@pytest.mark.parametrize("name", ["shortest_first", "shortest_first.py", "shortest-first"])
+def test_a_new_policy_has_its_name_everywhere_however_it_is_written_and_can_be_loaded(
+    tmp_path: Path, name: str
+) -> None:
+    path = write_new(name, tmp_path)
     assert path == tmp_path / "shortest_first.py"
     assert load_file(path).name == "shortest-first"
     assert "__NAME__" not in path.read_text()
-
-
-@pytest.mark.parametrize("name", ["shortest_first", "shortest_first.py", "shortest-first"])
-def test_a_name_may_be_written_as_the_files(tmp_path: Path, name: str) -> None:
-    assert write_new(name, tmp_path).name == "shortest_first.py"
 
 
 def test_it_imports_only_what_is_public() -> None:
@@ -53,8 +51,5 @@ def test_a_name_that_cannot_be_is_one_sentence_and_overwrites_nothing(tmp_path: 
         write_new(name, tmp_path)
     assert sentence in str(refused.value)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("there.py", "mine")]
-
-
-def test_a_folder_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"mine\.py: cannot be written \(No such file or directory\); name another"):
         write_new("mine", tmp_path / "gone")

@@ -33,7 +33,7 @@ from slopewise.own_policies.contract import (
     decide,
 )
 from slopewise.own_policies.drawn_worlds import INTERVAL, worlds
-from slopewise.policies import Action, DecidesOn, PolicyProtocol, Setting, build, find, names
+from slopewise.policies import DecidesOn, PolicyProtocol, Setting, build, find, names
 
 CONTROLS = ("limits", "requests")
 
@@ -83,45 +83,47 @@ def a_busy_world() -> World:
 @pytest.mark.parametrize("control", CONTROLS)
 @pytest.mark.parametrize("name", names())
 class TestEveryPolicy:
-    def test_keeps_to_the_contract_in_a_busy_world(self, name: str, control: CpuControl) -> None:
-        decisions = check_everything(maker(name, control), control, *a_busy_world(), decides_on(name))
-        assert set(decisions.reasons) == {"fast", "slow", "nan", "silent", "other"}
-        assert "gone" not in decisions.memory.jobs
-
-    @examples(40)
-    @given(world=worlds())
-    def test_keeps_to_the_contract_in_any_world(self, name: str, control: CpuControl, world: World) -> None:
-        check_everything(maker(name, control), control, *world, decides_on(name), find(name).actions)
-        check_limits_add_up(maker(name, control), *world, soft=find(name).soft_limits)
-
-    @pytest.mark.parametrize("jobs", [[], [a_job("only", level=None)], [a_job("only")]])
-    def test_survives_no_jobs_one_job_and_unknown_growth(self, name: str, control: CpuControl, jobs: list[Job]) -> None:
-        decisions = check_everything(maker(name, control), control, a_snapshot(jobs), MemoryState(), decides_on(name))
-        assert set(decisions.reasons) == {job.uid for job in jobs}
+    def test_keeps_to_the_contract_in_a_busy_world_and_goes_on_from_its_own_memory(
+        self, name: str, control: CpuControl
+    ) -> None:
+        snapshot, memory = a_busy_world()
+        for number in range(4):
+            seen = replace(snapshot, taken_at_seconds=START + number * INTERVAL)
+            decisions = check_everything(maker(name, control), control, seen, memory, decides_on(name))
+            assert set(decisions.reasons) == {"fast", "slow", "nan", "silent", "other"}
+            memory = decisions.memory
+        assert "gone" not in memory.jobs
+        assert all(look.evaluated_at_seconds > START for look in memory.nodes.values())
 
     @pytest.mark.parametrize("figure", [SMALLEST_FIGURE, LARGEST_FIGURE])
-    @pytest.mark.parametrize("level", [-0.9 * LARGEST_LEVEL, 0.9 * LARGEST_LEVEL])
     def test_survives_the_most_extreme_figures_that_observers_let_through(
-        self, name: str, control: CpuControl, figure: float, level: float
+        self, name: str, control: CpuControl, figure: float
     ) -> None:
         snapshot, memory = a_busy_world()
         first = replace(snapshot.jobs[0], steps_total=SMALLEST_FIGURE, steps_planned=figure)
         assert first.evaluation is not None
-        for seconds in range(0, 100, 20):
-            level = -level
+        for seconds, sign in ((0, 1), (20, -1), (40, 1)):
             at = snapshot.taken_at_seconds + seconds
-            hostile = replace(first, evaluation=replace(first.evaluation, level=level, sampled_at_seconds=at))
-            worse = replace(snapshot, taken_at_seconds=at, jobs=(hostile, *snapshot.jobs[1:]))
+            extreme = replace(first.evaluation, level=sign * 0.9 * LARGEST_LEVEL, sampled_at_seconds=at)
+            worse = replace(
+                snapshot, taken_at_seconds=at, jobs=(replace(first, evaluation=extreme), *snapshot.jobs[1:])
+            )
             memory = check_everything(maker(name, control), control, worse, memory, decides_on(name)).memory
         assert msgspec.json.decode(MEMORY_JSON.encode(memory.jobs[first.uid]), type=JobMemory) is not None
 
-    def test_goes_on_from_its_own_memory(self, name: str, control: CpuControl) -> None:
-        snapshot, memory = a_busy_world()
-        for _ in range(4):
-            memory = check_everything(maker(name, control), control, snapshot, memory, decides_on(name)).memory
-            later = snapshot.taken_at_seconds + INTERVAL
-            snapshot = replace(snapshot, taken_at_seconds=later)
-        assert all(look.evaluated_at_seconds > START for look in memory.nodes.values())
+
+@pytest.mark.parametrize("control", CONTROLS)
+@examples(40)
+@given(world=worlds())
+def test_every_policy_keeps_to_the_contract_in_any_world(control: CpuControl, world: World) -> None:
+    """Each world is drawn once for all policies, which takes as long as checking one of them."""
+    for name in names():
+        try:
+            check_everything(maker(name, control), control, *world, decides_on(name), find(name).actions)
+            check_limits_add_up(maker(name, control), *world, soft=find(name).soft_limits)
+        except Exception as error:
+            error.add_note(f"policy {name}")
+            raise
 
 
 SQUEEZED, CAME_WITH = CpuAllocation(100, 100), CpuAllocation(1500, 900)
@@ -148,8 +150,6 @@ def a_world_beside(silent: Job, known_of_it: JobMemory, reporting: JobState = Jo
 @pytest.mark.parametrize("control", CONTROLS)
 @pytest.mark.parametrize("name", names())
 class TestSilentJobs:
-    """A job that reports nothing keeps what it came with and is left out of every sum; its CPU is counted, though."""
-
     def test_a_job_that_never_reported_is_left_alone_and_its_share_is_its_own(
         self, name: str, control: CpuControl
     ) -> None:
@@ -158,15 +158,6 @@ class TestSilentJobs:
         decisions = check_everything(maker(name, control), control, *world, decides_on(name))
         assert "silent" not in {resize.job_uid for resize in decisions.resizes}
         assert "unchanged" in decisions.reasons["silent"] or not decisions.resizes
-
-    def test_it_changes_nothing_for_the_others_but_the_size_of_what_they_share(
-        self, name: str, control: CpuControl
-    ) -> None:
-        silent = a_job("silent", level=None, cpu_seconds=500.0, limit=400, request=1000)
-        world, memory = a_world_beside(silent, JobMemory())
-        shared = {r.job_uid: r.to_millicores for r in decide(maker(name, "requests")(), world, memory).resizes}
-        alone = replace(world, jobs=world.jobs[:2], nodes=(a_node(cpu_cores=4 / 3),))
-        assert shared == {r.job_uid: r.to_millicores for r in decide(maker(name, "requests")(), alone, memory).resizes}
 
     def test_one_that_stopped_long_ago_gets_back_what_it_came_with(self, name: str, control: CpuControl) -> None:
         silent = replace(a_job("silent", level=None, cpu_seconds=500.0), allocation=SQUEEZED)
@@ -183,6 +174,15 @@ class TestSilentJobs:
         assert [(each.to_millicores, each.is_rollback) for each in back] == (
             [(1500 if control == "limits" else 900, True)] if decisions.resizes else []
         )
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_silent_job_changes_nothing_for_the_others_but_the_size_of_what_they_share(name: str) -> None:
+    silent = a_job("silent", level=None, cpu_seconds=500.0, limit=400, request=1000)
+    world, memory = a_world_beside(silent, JobMemory())
+    alone = replace(world, jobs=world.jobs[:2], nodes=(a_node(cpu_cores=4 / 3),))
+    beside, without = (decide(maker(name, "requests")(), each, memory).resizes for each in (world, alone))
+    assert {r.job_uid: r.to_millicores for r in beside} == {r.job_uid: r.to_millicores for r in without}
 
 
 @pytest.mark.parametrize("name", names())
@@ -211,28 +211,8 @@ def test_every_policy_states_what_it_computes_and_documents_every_parameter(name
         assert {"unit", "source"} <= set(field.json_schema_extra)
 
 
-@pytest.mark.parametrize(
-    ("action", "expected"),
-    [
-        ("resize", {"deadline", "dqoes", "flowcon", "flowcon2", "las", "marginal", "srpt_oracle", "tradl"}),
-        ("place", {"deadline", "dqoes", "draps", "flowcon2", "kube_default", "marginal", "procon"}),
-        ("migrate", {"deadline", "dqoes", "draps", "marginal", "specon"}),
-    ],
-)
-def test_every_policy_names_what_it_may_decide(action: Action, expected: set[str]) -> None:
-    assert {name for name in names() if action in find(name).actions} == expected
-
-
-def test_the_policies_that_serve_jobs_one_after_another_say_so() -> None:
-    assert {name for name in names() if find(name).in_turns} == {"las", "marginal", "srpt_oracle"}
-
-
 def test_an_action_that_a_file_does_not_name_breaks_the_contract() -> None:
     arrival = Arrival("new", "new", "team", START, 1000)
     world = replace(a_snapshot([a_job("a")]), waiting=(arrival,))
     with pytest.raises(ContractError, match="decides to place a job, which ACTIONS does not name; add 'place' to it"):
         check_everything(maker("kube_default", "limits"), "limits", world, MemoryState(), "loss", frozenset())
-
-
-def test_the_oracle_and_two_baselines_decide_in_the_simulator_only() -> None:
-    assert [name for name in names() if find(name).simulator_only] == ["kube_default", "las", "srpt_oracle"]

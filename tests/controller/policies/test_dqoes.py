@@ -13,7 +13,6 @@ from support.worlds import START, a_job, a_node, a_snapshot
 
 from slopewise.allocation import capacity_cores
 from slopewise.estimators.pace import KEPT
-from slopewise.estimators.promises import deviation, listed_as
 from slopewise.model import (
     Answering,
     CpuAllocation,
@@ -62,10 +61,6 @@ def classes(decisions: Decisions) -> dict[str, str | None]:
 
 
 class TestClasses:
-    @pytest.mark.parametrize(("seconds", "listed"), [(8, "G"), (9, "S"), (9.5, "S"), (11, "S"), (12, "B")])
-    def test_the_printed_vector(self, seconds: float, listed: str) -> None:
-        assert listed_as(deviation(ASKED, seconds), 0.1) == listed
-
     def test_a_job_that_is_not_timed_and_one_without_objective_are_reported_as_such(self) -> None:
         decisions = decide([served("new"), served("none", asked=None)], {"new": JobMemory(), "none": JobMemory()})
         assert classes(decisions) == {"new": "unknown", "none": "no objective"}
@@ -127,18 +122,6 @@ class TestRequestsThatComeAnyway:
             assert limit >= 0.25 - 1e-9
         assert limit == pytest.approx(0.25)
 
-    def test_a_client_that_waits_for_each_answer_gets_what_its_objective_needs(self) -> None:
-        known = JobMemory(paces=(Pace(START - 1, 0.2, 0.5, busy_ratio=0.95),))
-        found = speed(known, 0.5)
-        assert found is not None
-        assert found.limit_for(0.25) == pytest.approx(0.4)
-
-    def test_a_model_whose_cpu_is_not_known_has_no_demand(self) -> None:
-        known = JobMemory(paces=(Pace(START - 1, 0.2, None, busy_ratio=0.5), Pace(START - 1, 0.2, 0.5)))
-        found = speed(known, 0.5)
-        assert found is not None
-        assert found.limit_for(10.0) == pytest.approx(0.25)
-
 
 class TestDirect:
     def test_a_job_that_took_20_s_of_10_at_0_2_cores_wants_0_4(self) -> None:
@@ -183,22 +166,11 @@ class TestDirect:
         narrow = [served("a", useful=0.3), served("b")]
         assert limits(decide(narrow, known, cores=1.2)) == pytest.approx({"a": 0.3, "b": 0.9})
 
-    def test_jobs_without_objective_share_evenly_what_is_left(self) -> None:
-        known = {"a": that_wants(0.4), "x": JobMemory(), "y": JobMemory()}
-        jobs = [served("a"), served("x", asked=None), served("y", asked=None)]
-        assert limits(decide(jobs, known)) == pytest.approx({"a": 0.4, "x": 0.3, "y": 0.3})
-
     def test_when_cpu_is_scarce_they_still_have_the_floor(self) -> None:
         known = {"a": that_wants(0.97), "x": JobMemory()}
         got = limits(decide([served("a"), served("x", asked=None)], known))
         assert got == pytest.approx({"a": 0.97, "x": 0.03})
         assert limits(decide([served("a"), served("x", asked=None)], {**known, "a": that_wants(1.02)}))["x"] == 0.025
-
-    def test_a_job_that_is_not_timed_yet_has_an_even_share_until_it_is(self) -> None:
-        known = {"a": that_wants(0.9), "new": JobMemory()}
-        decisions = decide([served("a"), served("new")], known)
-        assert limits(decisions) == pytest.approx({"a": 0.5, "new": 0.5})
-        assert classes(decisions)["a"] == "unsatisfiable"
 
     def test_weight_decides_who_is_satisfied(self) -> None:
         known = {"a": that_wants(0.5), "b": that_wants(0.7)}
@@ -228,11 +200,6 @@ class TestDirect:
         known = {"a": took(9.8, 0.4, wanted=0.4), "x": JobMemory(wanted_cores=0.6)}
         got = limits(decide([served("a"), served("x", asked=None)], known))
         assert got == pytest.approx({"a": 0.4, "x": 0.6})  # the line says 0.392
-
-    def test_a_training_may_ask_for_seconds_a_step_beside_served_models(self) -> None:
-        training = replace(a_job("job"), objectives=Objectives(qoe_seconds=0.5))
-        got = limits(decide([training, served("x", asked=None)], {"job": took(1.0, 0.3), "x": JobMemory()}))
-        assert got["job"] == pytest.approx(0.6)
 
 
 QUOTA_SPEEDS = ((0.0, 0.0), (0.1, 0.065), (0.25, 0.205), (0.5, 0.47), (1.0, 1.0))
@@ -283,34 +250,54 @@ class TestClosedLoop:
         ] * 10
 
 
+class TestSpeed:
+    @pytest.mark.parametrize(
+        ("known", "had", "target", "limit"),
+        [
+            (JobMemory(paces=(Pace(START - 1, 0.2, 0.5, busy_ratio=0.95),)), 0.5, 0.25, 0.4),  # a client that waits
+            (JobMemory(paces=(Pace(START - 1, 0.2, None, busy_ratio=0.5), Pace(START - 1, 0.2, 0.5))), 0.5, 10.0, 0.25),
+            (took(1.0, 0.8), 1.0, 100.0, 0.4),  # none far below all that was seen
+            (took(20.0, None), 0.2, 10.0, 0.4),  # without CPU use, what it might use counts
+        ],
+    )
+    def test_the_limit_for_a_response_time(self, known: JobMemory, had: float, target: float, limit: float) -> None:
+        found = speed(known, had)
+        assert found is not None
+        assert found.limit_for(target) == pytest.approx(limit)
+
+    def test_what_jobs_might_use_is_an_even_share_under_their_limits_or_in_proportion_to_requests(self) -> None:
+        jobs = [a_job("a", limit=200, request=100), a_job("b", request=300)]
+        assert had_cores(jobs, a_node(), "limits") == pytest.approx([0.2, 0.8])
+        assert had_cores(jobs, a_node(), "requests") == pytest.approx([0.25, 0.75])
+
+
 class TestStep:
     def step(self, jobs: list[Job], known: Mapping[str, JobMemory], **more: Any) -> Decisions:
         return decide(jobs, known, variant="step", **more)
 
-    def test_over_achieving_jobs_shrink_by_their_part_of_beta(self) -> None:
-        """q of 0.2 and 0.6: factors of 1 - 0.1 x 0.25 and 1 - 0.1 x 0.75."""
-        known = {"a": took(8, 0.5, wanted=0.5), "b": took(4, 0.5, wanted=0.5)}
-        got = limits(self.step([served("a"), served("b")], known))
-        assert got == pytest.approx({"a": 0.4875, "b": 0.4625})
-
-    def test_jobs_below_target_grow_and_satisfied_ones_stay(self) -> None:
-        known = {"a": took(20, 0.3, wanted=0.3), "b": took(9.5, 0.3, wanted=0.3)}
-        assert limits(self.step([served("a"), served("b")], known)) == pytest.approx({"a": 0.33, "b": 0.3})
-
-    def test_what_is_too_much_is_taken_from_those_below_target_first(self) -> None:
-        known = {"a": took(20, 0.6, wanted=0.6), "b": took(9.5, 0.4, wanted=0.4)}
-        assert limits(self.step([served("a"), served("b")], known)) == pytest.approx({"a": 0.6, "b": 0.4})
+    @pytest.mark.parametrize(
+        ("known", "expected"),
+        [
+            # q of 0.2 and 0.6: factors of 1 - 0.1 x 0.25 and 1 - 0.1 x 0.75
+            ({"a": took(8, 0.5, wanted=0.5), "b": took(4, 0.5, wanted=0.5)}, {"a": 0.4875, "b": 0.4625}),
+            # below its target, and satisfied
+            ({"a": took(20, 0.3, wanted=0.3), "b": took(9.5, 0.3, wanted=0.3)}, {"a": 0.33, "b": 0.3}),
+            # what is too much is taken from those below target
+            ({"a": took(20, 0.6, wanted=0.6), "b": took(9.5, 0.4, wanted=0.4)}, {"a": 0.6, "b": 0.4}),
+            # all make room for an arrival
+            ({"a": took(9.5, 0.7, wanted=0.7), "b": JobMemory()}, {"a": 0.25 + 0.45 * 5 / 7, "b": 0.25 + 0.25 * 5 / 7}),
+        ],
+    )
+    def test_jobs_above_target_shrink_by_their_part_of_beta_and_jobs_below_grow_as_far_as_there_is_room(
+        self, known: Mapping[str, JobMemory], expected: Mapping[str, float]
+    ) -> None:
+        assert limits(self.step([served("a"), served("b")], known)) == pytest.approx(expected)
 
     def test_no_job_goes_below_half_an_even_share_or_above_the_node(self) -> None:
         known = {"a": took(5, 0.26, wanted=0.26), "b": JobMemory()}
         assert limits(self.step([served("a"), served("b")], known))["a"] == 0.25
         alone = {"a": took(20, 0.99, wanted=0.99)}
         assert limits(self.step([served("a")], alone)) == {"a": 1.0}
-
-    def test_an_arrival_that_is_too_much_is_made_room_for_by_all(self) -> None:
-        known = {"a": took(9.5, 0.7, wanted=0.7), "new": JobMemory()}
-        got = limits(self.step([served("a"), served("new")], known))
-        assert got == pytest.approx({"a": 0.25 + 0.45 * 5 / 7, "new": 0.25 + 0.25 * 5 / 7})
 
     def test_jobs_without_objective_share_what_is_left_and_have_half_an_even_share_at_least(self) -> None:
         known = {"a": took(9.5, 0.3, wanted=0.3), "x": JobMemory(wanted_cores=0.1)}
@@ -327,34 +314,18 @@ class TestStep:
         decisions = policy.decide(a_snapshot([served(uid) for uid in now]), MemoryState(jobs, nodes))
         return decisions.memory.nodes["n1"].interval_seconds
 
-    def test_the_interval_doubles_while_the_classes_stay_up_to_its_bound(self) -> None:
-        stable, now = {"a": "S", "b": "B"}, {"a": 10.0, "b": 20.0}
-        assert self.after(stable, now=now) == 40.0
-        assert self.after(stable, looked=40.0, now=now) == 80.0
-        assert self.after(stable, looked=80.0, now=now) == 80.0
-
-    def test_it_returns_to_its_first_value_when_fewer_are_satisfied_more_are_below_or_others_are_there(self) -> None:
-        assert self.after({"a": "S", "b": "B"}, looked=80.0, now={"a": 5.0, "b": 20.0}) == ITVAL
-        assert self.after({"a": "S", "b": "G"}, looked=80.0, now={"a": 10.0, "b": 20.0}) == ITVAL
-        assert self.after({"a": "S"}, looked=80.0, now={"a": 10.0, "b": 20.0}) == ITVAL
-
-    def test_it_stays_when_more_are_satisfied(self) -> None:
-        assert self.after({"a": "S", "b": "B"}, looked=80.0, now={"a": 10.0, "b": 10.0}) == 80.0
-
-
-class TestSpeed:
-    def test_no_limit_is_wanted_far_below_all_that_was_seen(self) -> None:
-        found = speed(took(1.0, 0.8), had_cores=1.0)
-        assert found is not None
-        assert found.limit_for(100.0) == 0.4
-
-    def test_without_cpu_use_what_the_job_might_use_counts(self) -> None:
-        found = speed(took(20.0, None), had_cores=0.2)
-        assert found is not None
-        assert found.limit_for(10.0) == pytest.approx(0.4)
-        assert found.seconds_at(0.8) == pytest.approx(5.0)
-
-    def test_what_jobs_might_use_is_an_even_share_under_their_limits_or_in_proportion_to_requests(self) -> None:
-        jobs = [a_job("a", limit=200, request=100), a_job("b", request=300)]
-        assert had_cores(jobs, a_node(), "limits") == pytest.approx([0.2, 0.8])
-        assert had_cores(jobs, a_node(), "requests") == pytest.approx([0.25, 0.75])
+    @pytest.mark.parametrize(
+        ("before", "looked", "now", "interval"),
+        [
+            ({"a": "S", "b": "B"}, ITVAL, {"a": 10.0, "b": 20.0}, 40.0),
+            ({"a": "S", "b": "B"}, 80.0, {"a": 10.0, "b": 20.0}, 80.0),  # its bound
+            ({"a": "S", "b": "B"}, 80.0, {"a": 10.0, "b": 10.0}, 80.0),  # more are satisfied
+            ({"a": "S", "b": "B"}, 80.0, {"a": 5.0, "b": 20.0}, ITVAL),  # fewer are
+            ({"a": "S", "b": "G"}, 80.0, {"a": 10.0, "b": 20.0}, ITVAL),  # more are below
+            ({"a": "S"}, 80.0, {"a": 10.0, "b": 20.0}, ITVAL),  # others are there
+        ],
+    )
+    def test_the_interval_doubles_while_the_classes_stay_and_returns_to_its_first_value_when_they_get_worse(
+        self, before: Mapping[str, str], looked: float, now: Mapping[str, float], interval: float
+    ) -> None:
+        assert self.after(before, looked=looked, now=now) == interval

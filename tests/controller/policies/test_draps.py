@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from msgspec import structs
-from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
+from support.worlds import START, a_job, a_snapshot, known, remembering
 
 from slopewise.model import (
     Arrival,
@@ -72,23 +72,17 @@ def test_the_vector_a_job_that_needs_most_cpu_goes_where_most_cpu_is_free_whatev
     assert decisions.moves[0].reason == "needs most cpu, of which n2 has most free (40% used)"
 
 
-def test_the_vector_holds_only_where_the_memory_fits() -> None:
-    assert placed(world(THREE, BUSY, [arrival(cores=2.0, gib=13)]), USED) == ["n3"]
-
-
-def test_a_job_that_needs_most_memory_goes_where_most_memory_is_free() -> None:
-    jobs = [job("a", "n1", gib=2), job("b", "n2", gib=20), job("c", "n3", gib=4)]
-    assert placed(world(THREE, jobs, [arrival(cores=0.1, gib=8)]), USED) == ["n1"]
-
-
-def test_a_cpu_request_stands_for_the_parallelism_that_is_not_stated_and_cpu_for_what_is_not_known() -> None:
-    assert placed(world(THREE, BUSY, [arrival(millicores=1500, gib=4)]), USED) == ["n2"]
-    assert placed(world(THREE, BUSY, [arrival()]), USED) == ["n2"]
-
-
-def test_arrivals_are_placed_one_after_another_each_seeing_those_before() -> None:
-    waiting = [arrival("x", cores=0.4), arrival("y", cores=0.4), arrival("z", cores=0.4)]
-    assert placed(world(THREE, BUSY, waiting), USED) == ["n2", "n3", "n1"]
+@pytest.mark.parametrize(
+    ("arriving", "node"),
+    [
+        (arrival(cores=2.0, gib=13), "n3"),  # the memory of n2 does not fit it
+        (arrival(cores=0.1, gib=8), "n3"),  # needs most memory, of which n2 has least
+        (arrival(millicores=1500, gib=4), "n2"),  # its request stands for the parallelism that is not stated
+        (arrival(), "n2"),  # nothing is known of it
+    ],
+)
+def test_the_resource_that_an_arrival_needs_most_decides_where_it_fits(arriving: Arrival, node: str) -> None:
+    assert placed(world(THREE, BUSY, [arriving]), USED) == [node]
 
 
 def test_among_nodes_whose_cpu_is_used_up_the_one_with_the_fewest_jobs_is_chosen() -> None:
@@ -119,6 +113,8 @@ def test_memory_is_relieved_as_well_as_cpu() -> None:
     jobs = [job("a", "n1", gib=20), job("b", "n1", gib=8), job("c", "n2", gib=2)]
     moves = decide(world([node("n1", 4.0), node("n2", 4.0)], jobs), {uid: using(0.1) for uid in "abc"}).moves
     assert [(move.job_uid, move.node) for move in moves] == [("a", "n2")]
+    assert isinstance(moves[0], Migrate)
+    assert moves[0].relieves == "memory"
     assert moves[0].reason.startswith("largest user of memory on n1, of which 88% is used")
 
 
@@ -152,16 +148,6 @@ def test_a_job_goes_to_the_next_best_node_where_the_best_would_not_take_it() -> 
     assert [(move.job_uid, move.node) for move in moves] == [("big", "n3")]
 
 
-def test_a_move_says_which_shortage_it_relieves_unless_it_is_that_of_cpu() -> None:
-    full = world([node("n1"), node("n2")], [job("a", "n1", gib=20), job("b", "n1", gib=8)])
-    [of_memory] = decide(full, {"a": using(0.1), "b": using(0.1)}).moves
-    busy = world([node("n1"), node("n2")], [job("a", "n1"), job("b", "n1")])
-    [of_cpu] = decide(busy, {"a": using(0.5), "b": using(0.45)}).moves
-    assert isinstance(of_memory, Migrate)
-    assert isinstance(of_cpu, Migrate)
-    assert (of_memory.relieves, of_cpu.relieves) == ("memory", None)
-
-
 def test_a_job_moves_only_on_a_measurement_made_since_the_last_look() -> None:
     jobs = [job("a", "n1"), job("b", "n1"), job("new", "n1")]
     snapshot = world([node("n1"), node("n2")], jobs)
@@ -190,10 +176,6 @@ def test_before_it_is_measured_a_job_counts_for_what_it_is_allotted_up_to_what_i
     wide, narrow = job("wide", "n1", limit=2000), job("narrow", "n2", limit=2000, useful_cores=0.5)
     unknown = {"wide": using(None), "narrow": using(None)}
     assert placed(world([node("n1", 2.0), node("n2", 2.0)], [wide, narrow], [arrival(cores=1.0)]), unknown) == ["n2"]
-
-
-def test_nothing_is_resized() -> None:
-    assert decide(world([a_node("n1")], [job("a", "n1", limit=300)]), {"a": using(0.3)}).resizes == ()
 
 
 def test_a_node_that_only_a_new_placement_will_fill_is_not_relieved_in_the_same_breath() -> None:

@@ -80,6 +80,24 @@ def test_vector_c_all_completing_frees_every_limit_and_doubles_the_interval_unti
     assert classes(arrival)["c"] == NEW
 
 
+@pytest.mark.parametrize(
+    ("jobs", "interval", "ended", "after"),
+    [
+        ({"a": (FAST, COMPLETING), "b": (SLOW, COMPLETING)}, 80.0, {"a": NEW, "b": COMPLETING}, ITVAL),  # grows again
+        ({"a": (SLOW, COMPLETING)}, 4 * ITVAL, {"a": COMPLETING}, 4 * ITVAL),  # the cap of the back-off
+        ({"a": (FAST, NEW), "b": (FAST, NEW)}, 10.0, {"a": NEW, "b": NEW}, ITVAL),  # after an arrival's short one
+    ],
+)
+def test_the_interval_after_a_look(
+    jobs: dict[str, tuple[float, str]], interval: float, ended: dict[str, str], after: float
+) -> None:
+    remembered = {uid: known(efficiency=each[0], job_class=each[1]) for uid, each in jobs.items()}
+    memory = remembering(remembered, evaluated_at=START - interval, interval=interval)
+    decisions = decide(a_snapshot([a_job(uid) for uid in jobs]), memory, max_interval_ratio=4)
+    assert classes(decisions) == ended
+    assert decisions.memory.nodes["n1"].interval_seconds == after
+
+
 def test_limits_are_in_proportion_to_growth_with_a_floor_for_every_list() -> None:
     memory = remembering(
         {
@@ -131,25 +149,6 @@ def test_between_looks_nothing_is_decided_and_the_reason_says_when_the_next_look
     decisions = decide(a_snapshot([a_job("a", limit=500)]), memory)
     assert decisions.resizes == ()
     assert decisions.reasons["a"] == "NL, still learning: next evaluation in 15 s, limit 0.5 of 1 cores"
-
-
-def test_a_job_that_grows_again_after_back_off_returns_to_the_new_list_and_resets_the_interval() -> None:
-    memory = remembering(
-        {"a": known(efficiency=FAST, job_class=COMPLETING), "b": known(efficiency=SLOW, job_class=COMPLETING)},
-        evaluated_at=START - 80,
-        interval=80.0,
-    )
-    decisions = decide(a_snapshot([a_job("a"), a_job("b")]), memory)
-    assert classes(decisions) == {"a": NEW, "b": COMPLETING}
-    assert decisions.memory.nodes["n1"].interval_seconds == ITVAL
-
-
-def test_back_off_stops_at_its_cap() -> None:
-    memory = remembering(
-        {"a": known(efficiency=SLOW, job_class=COMPLETING)}, evaluated_at=START - 80, interval=4 * ITVAL
-    )
-    decisions = decide(a_snapshot([a_job("a")]), memory, max_interval_ratio=4)
-    assert decisions.memory.nodes["n1"].interval_seconds == 4 * ITVAL
 
 
 @pytest.mark.parametrize(
@@ -231,12 +230,6 @@ def test_a_job_that_has_diverged_has_an_even_share_at_most(had: float, expected:
     assert "growth unknown (its loss is not finite)" in decisions.reasons["lost"]
 
 
-def test_back_off_goes_on_beside_a_job_whose_growth_is_unknown() -> None:
-    odd = a_job("odd", started_at=START - 1000, finite=False)
-    decisions = decide(a_snapshot([a_job("a"), a_job("b"), odd]), both_converged(odd=known(job_class=NEW, wanted=0.5)))
-    assert decisions.memory.nodes["n1"].interval_seconds == 2 * ITVAL
-
-
 def test_a_job_that_has_ended_is_a_departure() -> None:
     memory = remembering({uid: known(efficiency=FAST, job_class=NEW) for uid in ("a", "b")}, evaluated_at=START - 1)
     decisions = decide(a_snapshot([a_job("a"), a_job("b", state=JobState.FINISHED)]), memory)
@@ -273,16 +266,6 @@ def test_nodes_are_looked_at_one_by_one() -> None:
     assert decisions.memory.nodes["n2"] == memory.nodes["n2"]
 
 
-def test_soft_limits_are_written_as_shares_that_give_75_and_25_percent_and_keep_the_sum_of_requests() -> None:
-    memory = remembering(
-        {"old": known(efficiency=0.0, job_class=COMPLETING, wanted=1.0), "new": known()},
-        evaluated_at=START - 5,
-        on_node=["old"],
-    )
-    decisions = decide(a_snapshot([a_job("old"), a_job("new")]), memory, control="requests")
-    assert {r.job_uid: r.to_millicores for r in decisions.resizes} == {"old": 500, "new": 1500}
-
-
 def test_a_reason_says_what_its_class_means_and_what_is_given_in_the_unit_that_is_written() -> None:
     jobs = [a_job("a", request=1000), a_job("b", request=1000)]
     memory = remembering(
@@ -300,15 +283,6 @@ def test_a_reason_says_what_its_class_means_and_what_is_given_in_the_unit_that_i
         "a": (500, soft.reasons["a"]),
         "b": (1500, soft.reasons["b"]),
     }
-
-
-@pytest.mark.parametrize(
-    ("job_class", "meaning"), [(NEW, "still learning"), (WATCHING, "slowing down"), (COMPLETING, "converged")]
-)
-def test_each_class_is_named_with_its_meaning(job_class: str, meaning: str) -> None:
-    memory = remembering({"a": known(job_class=job_class, wanted=0.5)}, evaluated_at=START - ITVAL)
-    decisions = decide(a_snapshot([a_job("a", at=START - 1000)]), memory)
-    assert decisions.reasons["a"].startswith(f"{job_class}, {meaning}: ")
 
 
 def class_of(job: Job, growth: Growth, *, cores: float, interval: float) -> str | None:
@@ -353,13 +327,3 @@ def test_the_interval_of_an_arrival_counts_from_its_start_and_not_from_its_first
     assert interval_of(10.0) == pytest.approx(10.0)
     assert interval_of(15.0) == ITVAL, "what is left is too short to measure growth over"
     assert interval_of(1000.0) == ITVAL
-
-
-def test_the_short_interval_of_an_arrival_is_followed_by_whole_ones() -> None:
-    memory = remembering(
-        {"a": known(efficiency=FAST, job_class=NEW), "b": known(efficiency=FAST, job_class=NEW)},
-        evaluated_at=START - 10,
-        interval=10.0,
-    )
-    decisions = decide(a_snapshot([a_job("a"), a_job("b")]), memory)
-    assert decisions.memory.nodes["n1"].interval_seconds == ITVAL

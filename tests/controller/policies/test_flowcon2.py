@@ -8,7 +8,7 @@ from dataclasses import replace
 from msgspec import structs
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
-from slopewise.model import Arrival, ClusterSnapshot, Decisions, Job, JobMemory, JobState, MemoryState, Node, Place
+from slopewise.model import Arrival, ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, Node, Place
 from slopewise.policies import Setting, flowcon
 from slopewise.policies.flowcon import COMPLETING, NEW, WATCHING
 from slopewise.policies.flowcon2 import Parameters, Policy
@@ -75,23 +75,6 @@ def test_a_tie_goes_to_the_node_with_the_lowest_measured_cpu_fraction() -> None:
     memory = remembering({"busy": known(efficiency=0.01), "waits-for-data": idle})
     snapshot = replace(a_snapshot(jobs, nodes), waiting=(an_arrival("new"),))
     assert places(decide(snapshot, memory)) == {"new": "b"}
-
-
-def test_a_node_without_the_memory_is_passed_over_and_where_none_has_it_the_default_scheduler_decides() -> None:
-    nodes = (replace(a_node("a"), memory_bytes=1000), replace(a_node("b", 0.5), memory_bytes=2000))
-    arrivals = (
-        an_arrival("fits-b", START, memory_request_bytes=1500.0),
-        an_arrival("huge", START, memory_request_bytes=9e9),
-    )
-    assert places(decide(*a_world({}, *arrivals, nodes=nodes))) == {"fits-b": "b"}
-
-
-def test_a_job_that_has_ended_claims_nothing() -> None:
-    nodes = (a_node("a"), a_node("b"))
-    jobs = [a_job("ended", node="a", state=JobState.FINISHED), a_job("runs", node="b")]
-    memory = remembering({"ended": known(job_class=NEW), "runs": known(job_class=COMPLETING)})
-    snapshot = replace(a_snapshot(jobs, nodes), waiting=(an_arrival("new"),))
-    assert places(decide(snapshot, memory)) == {"new": "a"}
 
 
 def test_the_lists_that_count_are_those_of_this_look() -> None:

@@ -50,21 +50,10 @@ def test_requests_decide_and_not_how_many_pods_there_are() -> None:
     assert targets(decide(nodes, jobs, waiting, requests="none")) == ["n1"]
 
 
-def test_memory_counts_as_much_as_cpu() -> None:
-    jobs = [pod("a", "n1", 4000, 4), pod("b", "n2", 1000, 32)]
-    assert targets(decide([node("n1"), node("n2")], jobs, [arrival(millicores=1000, gib=1)])) == ["n1"]
-
-
 def test_a_pod_without_requests_counts_as_a_tenth_of_a_core_and_200_mebibytes() -> None:
     tiny = node("n1", cpu_cores=1.0, gib=1)
     decisions = decide([tiny], [], [arrival()])
     assert decisions.moves[0].reason == f"least allocated: score {(90 + 100 * (1 - 200 / 1024)) / 2:.3g} of 100 with it"
-
-
-def test_arrivals_spread_because_each_sees_those_before() -> None:
-    nodes = [node("n1"), node("n2"), node("n3")]
-    waiting = [arrival(str(index), 1000, 1) for index in range(4)]
-    assert targets(decide(nodes, [], waiting)) == ["n1", "n2", "n3", "n1"]
 
 
 @pytest.mark.parametrize("requests", ["pods", "none"])
@@ -73,12 +62,6 @@ def test_where_requests_reserve_something_a_pod_goes_only_where_they_fit(request
     jobs = [pod("a", "n1", 3500), pod("b", "n2", 14_500)]
     assert targets(decide(nodes, jobs, [arrival(millicores=1000)], requests)) == ["n2"]
     assert targets(decide(nodes, jobs, [arrival(millicores=2000)], requests)) == []
-
-
-def test_where_they_only_weigh_the_least_crowded_node_is_found_beyond_its_cores_too() -> None:
-    jobs = [pod("a", "n1", 1000), pod("b", "n1", 1000), pod("c", "n2", 1000)]
-    nodes = [node("n1", cpu_cores=1.0), node("n2", cpu_cores=1.0)]
-    assert targets(decide(nodes, jobs, [arrival(millicores=1000)])) == ["n2"]
 
 
 def test_within_a_node_everything_is_left_alone() -> None:

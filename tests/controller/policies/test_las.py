@@ -36,11 +36,6 @@ def test_queues_end_at_doubling_thresholds(cpu_seconds: float, queue: int) -> No
     assert decide([a_job("a", cpu_seconds=cpu_seconds)]).memory.jobs["a"].job_class == f"queue {queue}"
 
 
-def test_the_width_of_the_first_queue_is_a_parameter() -> None:
-    decisions = decide([a_job("a", cpu_seconds=300)], first_queue_cpu_seconds=1000)
-    assert decisions.memory.jobs["a"].job_class == "queue 0"
-
-
 def test_no_job_gets_more_than_it_can_use_and_the_next_queue_has_the_rest() -> None:
     jobs = [a_job("a", cpu_seconds=0, useful_cores=1.0), a_job("b", cpu_seconds=50, useful_cores=4.0)]
     assert limits(decide(jobs, cpu_cores=4.0)) == pytest.approx({"a": 1.0, "b": 3.0})

@@ -44,10 +44,6 @@ def test_the_newest_pace_counts() -> None:
     assert [move.node for move in decide(jobs, {"a": at_pace(9.0, 1.0), "b": at_pace(0.1, 2.0)}).moves] == ["n1"]
 
 
-def test_an_empty_node_costs_nothing() -> None:
-    assert [move.node for move in decide([job("a", "n1", 0)], {"a": at_pace(1.0)}).moves] == ["n2"]
-
-
 def test_a_job_that_is_not_known_counts_as_the_mean_of_the_known() -> None:
     jobs = [job("a", "n1", 10), job("plain", "n2"), job("c", "n3", 30)]
     memory = {"a": at_pace(1.0), "plain": at_pace(1.0), "c": at_pace(1.0)}
@@ -67,9 +63,3 @@ def test_with_nothing_known_the_node_with_the_fewest_jobs_is_chosen(unknown: Job
 def test_a_served_model_has_no_end_that_could_be_known() -> None:
     served = replace(job("a", "n1", 1000), responses=Responses(1.0, 1.0))
     assert "not known" in decide([served], {"a": at_pace(1.0)}).reasons["a"]
-
-
-def test_a_job_that_was_just_placed_counts_for_the_next() -> None:
-    jobs = [job("a", "n1", 10), job("b", "n2", 12)]
-    moves = decide(jobs, {"a": at_pace(1.0), "b": at_pace(1.0)}, arrivals=3).moves
-    assert [move.node for move in moves] == ["n1", "n2", "n1"]

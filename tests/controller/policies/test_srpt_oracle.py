@@ -10,7 +10,7 @@ import pytest
 from support.worlds import a_job, a_node, a_snapshot, known
 
 from slopewise.model import Decisions, Job, MemoryState
-from slopewise.policies import Setting, find
+from slopewise.policies import Setting
 from slopewise.policies.srpt_oracle import Parameters, Policy
 
 
@@ -22,10 +22,6 @@ def decide(jobs: Sequence[Job], remaining: Mapping[str, float], cpu_cores: float
 
 def limits(decisions: Decisions) -> dict[str, float | None]:
     return {uid: each.wanted_cores for uid, each in decisions.memory.jobs.items()}
-
-
-def test_it_says_that_only_a_simulator_can_run_it() -> None:
-    assert find("srpt-oracle").simulator_only
 
 
 def test_cpu_goes_down_the_order_of_remaining_work_to_each_up_to_what_it_can_use() -> None:
@@ -43,8 +39,3 @@ def test_jobs_without_a_known_end_come_last_and_share_evenly() -> None:
     decisions = decide(jobs, {"served": math.inf, "nan": math.nan, "known": 1000.0})
     assert limits(decisions) == pytest.approx({"known": 0.9625, "served": 0.0125, "unknown": 0.0125, "nan": 0.0125})
     assert decisions.memory.jobs["served"].job_class == "no end known"
-
-
-def test_equal_jobs_are_taken_in_the_order_of_their_names() -> None:
-    decisions = decide([a_job("b"), a_job("a")], {"a": 5.0, "b": 5.0})
-    assert limits(decisions) == pytest.approx({"a": 0.975, "b": 0.025})

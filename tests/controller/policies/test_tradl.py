@@ -68,17 +68,6 @@ def test_what_an_urgent_job_cannot_use_goes_to_the_others() -> None:
     assert got == pytest.approx({"narrow": 1.0, "d": 3.0})
 
 
-def test_a_job_of_another_policy_begins_in_the_class_of_the_targets_that_were_counted_under_that_one() -> None:
-    remembered = structs.replace(in_class(None), job_class="NL", targets=TargetHits(0, 1))
-    assert decide([job("a", 0.3)], {"a": remembered}).memory.jobs["a"].job_class == DELIVERABLE
-
-
-def test_a_job_whose_owner_drops_a_target_is_in_no_class_that_needs_it() -> None:
-    remembered = in_class(RELEASED)
-    only_first = decide([job("a", 0.05, Objectives(deliverable_level=0.1))], {"a": remembered})
-    assert only_first.memory.jobs["a"].job_class == DELIVERABLE
-
-
 def test_a_metric_that_rises_is_read_in_its_own_direction() -> None:
     wanted = Objectives(target_level=0.95, deliverable_level=0.8)
     memory = {"far": in_class(URGENT, first=0.2), "near": in_class(URGENT, first=0.2)}

@@ -27,28 +27,29 @@ ROW = LiveRow(
 )
 
 
-def test_a_row_shows_state_loss_growth_cpu_and_why() -> None:
-    text = words(printed(live_table([ROW], HEADER), width=160))
-
-    assert "flowcon 30 s next pass in 8 s 3 passes 4 resizes applied 0 withheld" in text
-    assert "digits training NL 0.346 ▇▃▁ 0.0123 0.48 2.00 → 0.50 growth 0.012 per interval is below α 0.05" in text
-
-
-def test_what_is_not_known_yet_is_a_dash() -> None:
-    row = LiveRow("new", "starting", None, None, [], None, None, None, None, "")
-
-    assert "new starting – – – – –" in words(printed(live_table([row], HEADER)))
-
-
-def test_only_one_figure_is_shown_when_a_job_has_what_the_policy_wants() -> None:
-    text = printed(live_table([replace(ROW, cpu_wanted_millicores=2000)], HEADER))
-
-    assert "2.00" in text
-    assert "2.00 →" not in text
-
-
-def test_a_job_that_ended_has_no_cpu_any_more() -> None:
-    assert "2.00" not in printed(live_table([replace(ROW, state="finished", reason="")], HEADER))
+def test_a_row_shows_state_loss_growth_cpu_and_why_below_a_header_and_its_trouble() -> None:
+    rows = [
+        ROW,
+        replace(ROW, name="wanted", cpu_wanted_millicores=2000, reason=""),
+        replace(ROW, name="ended", state="finished", reason=""),
+        replace(ROW, name="diverged", loss=math.inf, loss_history=[1.0, math.nan, 1e308, 1e308], growth=math.nan),
+        LiveRow("new", "starting", None, None, [], None, None, None, None, ""),
+    ]
+    lines = printed(
+        live_table(rows, replace(HEADER, note="Prometheus does not answer: holding")), width=160
+    ).splitlines()
+    text = [words(line) for line in lines]
+    assert text[0] == "flowcon 30 s next pass in 8 s 3 passes 4 resizes applied 0 withheld"
+    assert text[1] == "Prometheus does not answer: holding"
+    shown = {line.split()[0]: line for line in text[3:] if line}
+    assert shown["digits"] == (
+        "digits training NL 0.346 ▇▃▁ 0.0123 0.48 2.00 → 0.50 growth 0.012 per interval is below α 0.05"
+    )
+    assert "2.00" in shown["wanted"]
+    assert "2.00 →" not in shown["wanted"]
+    assert "2.00" not in shown["ended"]
+    assert "inf" in shown["diverged"]
+    assert shown["new"].startswith("new starting – – – – –")
 
 
 def test_a_long_reason_is_cut_and_a_narrow_terminal_gets_none() -> None:
@@ -98,22 +99,10 @@ def test_a_served_model_shows_its_response_time_and_objective_from_the_start() -
     assert "LOSS" in printed(live_table([waiting, ROW], HEADER), width=100)
 
 
-def test_trouble_is_said_below_the_header() -> None:
-    text = printed(live_table([ROW], replace(HEADER, note="Prometheus does not answer: holding")))
-
-    assert text.splitlines()[1] == "Prometheus does not answer: holding"
-
-
 def test_a_hostile_reason_does_not_reach_the_terminal() -> None:
     text = printed(live_table([replace(ROW, reason="[b]x[/b]\x1b]0;owned\x07\nnext")], HEADER), force_terminal=True)
 
     assert "[b]x[/b]�]0;owned� next" in text
-
-
-def test_a_diverged_job_does_not_stop_the_table() -> None:
-    row = replace(ROW, loss=math.inf, loss_history=[1.0, math.nan, 1e308, 1e308], growth=math.nan)
-
-    assert "inf" in printed(live_table([row], HEADER))
 
 
 # --- the sparkline and the line for logs ------------------------------------------------------------------
@@ -128,38 +117,38 @@ def test_a_diverged_job_does_not_stop_the_table() -> None:
         ([0.0, 1.0, 2.0, 3.0, 4.0], "▁▂▃▅▇"),
         ([1.0, math.nan, 0.0], "▇ ▁"),
         ([math.nan, math.inf, -math.inf, 1e308], "    "),
+        ([float(value) for value in range(100, 0, -1)], "▇▇▇▅▅▃▃▂▂▁▁▁"),
     ],
 )
 def test_a_sparkline_goes_from_low_to_high_and_leaves_gaps(history: list[float], drawn: str) -> None:
     assert sparkline(history) == drawn
 
 
-def test_a_long_history_is_drawn_in_twelve_blocks() -> None:
-    assert sparkline([float(value) for value in range(100, 0, -1)]) == "▇▇▇▅▅▃▃▂▂▁▁▁"
+@pytest.mark.parametrize(
+    ("states", "header", "line"),
+    [
+        (["training"] * 5 + ["finished"], HEADER, "t=30s flowcon: 5 running, 1 done, 3 passes, 4 resizes"),
+        (
+            ["failed", "waiting"],
+            replace(HEADER, passes=1, resizes_applied=1, withheld=2, note="no\nanswer"),
+            "t=30s flowcon: 0 running, 0 done, 1 failed, 1 pass, 1 resize, 2 withheld, no answer",
+        ),
+        # on its way between nodes
+        (
+            ["moving"],
+            replace(HEADER, moves_applied=2),
+            "t=30s flowcon: 1 running, 0 done, 3 passes, 4 resizes, 2 placed or moved",
+        ),
+    ],
+)
+def test_the_line_for_a_log_counts_jobs_passes_and_changes_and_says_failures_and_trouble(
+    states: list[str], header: LiveHeader, line: str
+) -> None:
+    assert plain_progress_line([replace(ROW, state=each) for each in states], header) == line
 
 
-def test_the_line_for_a_log_counts_jobs_passes_and_resizes() -> None:
-    rows = [replace(ROW, name=str(number)) for number in range(5)] + [replace(ROW, state="finished")]
-
-    assert plain_progress_line(rows, HEADER) == "t=30s flowcon: 5 running, 1 done, 3 passes, 4 resizes"
-
-
-def test_the_line_for_a_log_shows_failures_and_trouble() -> None:
-    header = replace(HEADER, passes=1, resizes_applied=1, withheld=2, note="no\nanswer")
-
-    assert (
-        plain_progress_line([replace(ROW, state="failed"), replace(ROW, state="waiting")], header)
-        == "t=30s flowcon: 0 running, 0 done, 1 failed, 1 pass, 1 resize, 2 withheld, no answer"
-    )
-
-
-def test_a_job_on_its_way_between_nodes_counts_as_running_and_moves_are_counted() -> None:
-    header = replace(HEADER, moves_applied=2)
+def test_moves_are_counted_and_a_job_on_its_way_between_nodes_is_shown() -> None:
     moving = replace(ROW, state="moving", job_class=None, growth=None)
-
-    assert plain_progress_line([moving], header) == (
-        "t=30s flowcon: 1 running, 0 done, 3 passes, 4 resizes, 2 placed or moved"
-    )
-    text = words(printed(live_table([moving], header), width=160))
+    text = words(printed(live_table([moving], replace(HEADER, moves_applied=2)), width=160))
     assert "4 resizes applied 2 placed or moved 0 withheld" in text
     assert "digits moving – " in text

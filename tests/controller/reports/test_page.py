@@ -74,17 +74,6 @@ def test_a_write_that_fails_half_way_keeps_the_older_report(tmp_path: Path) -> N
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_a_folder_that_vanished_during_the_demo_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(SlopewiseError, match="No such file or directory"):
-        write_page(PAGE, tmp_path / "gone" / "report.html")
-
-
-def test_a_path_that_can_be_written_passes_the_check_and_is_left_alone(tmp_path: Path) -> None:
-    check_writable(tmp_path / "report.html")
-
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_missing_folder_is_found_before_the_demo_starts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"the folder .*missing is missing; create it"):
         check_writable(tmp_path / "missing" / "report.html")

@@ -52,13 +52,13 @@ def test_an_area_goes_along_its_upper_edge_and_back_along_the_lower() -> None:
     at = [0.0, 100.0]
     (first, second) = (Area("a", at, low, high, "#000") for low, high in stacked(at, [[1.0, 0.5], [1.0, 1.0]]))
     plot = Plot(TIME, UP, 200, areas=(first, second))
-    assert plot.outline(first) == "M0 100L1000 150L1000 200L0 200Z"
-    assert plot.outline(second) == "M0 0L1000 50L1000 150L0 100Z"
+    assert plot.outline(first) == "M0 100L1000 100L1000 150L1000 150L1000 200L0 200Z"
+    assert plot.outline(second) == "M0 0L1000 0L1000 50L1000 50L1000 150L1000 150L1000 100L0 100Z"
     assert (first.values, second.values) == ([1.0, 0.5], [1.0, 1.0])
 
 
-def test_a_stepped_area_holds_each_value_until_the_next() -> None:
-    area = Area("a", [0.0, 50.0, 100.0], [0.0] * 3, [1.0, 1.0, 2.0], "#000", stepped=True)
+def test_an_area_holds_each_value_until_the_next() -> None:
+    area = Area("a", [0.0, 50.0, 100.0], [0.0] * 3, [1.0, 1.0, 2.0], "#000")
     assert Plot(TIME, UP, 200, areas=(area,)).outline(area) == "M0 100L1000 100L1000 0L1000 0L1000 200L0 200Z"
 
 

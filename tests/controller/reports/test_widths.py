@@ -18,7 +18,7 @@ from slopewise.reports.columns import fitting, named, remarks, sized, table_of
 from slopewise.reports.live_table import LiveRow, jobs_table
 from slopewise.reports.report import ComparisonTable, terminal
 
-WIDTHS = [60, 80, 100, 140]
+WIDTHS = [60, 80, 140]
 NAMES = ["digits-conv", "team-of-the-long-name/experiment-0042-resnet-152-imagenet-worker-7"]
 
 
@@ -45,7 +45,7 @@ def of_names(width: int) -> RenderableType:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("policies", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("policies", [1, 2, 9])
 @pytest.mark.parametrize("rounds", [1, 2])
 def test_the_end_of_a_demo_names_every_measure_job_and_policy(width: int, policies: int, rounds: int) -> None:
     text = printed(of_demo(policies, rounds), width=width)
@@ -60,7 +60,7 @@ def test_the_end_of_a_demo_names_every_measure_job_and_policy(width: int, polici
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("policies", [1, 2, 4, 12])
+@pytest.mark.parametrize("policies", [1, 2, 12])
 def test_a_comparison_is_columns_or_lines_and_always_whole(width: int, policies: int) -> None:
     text = printed(of_measures(policies), width=width)
     assert "…" not in text

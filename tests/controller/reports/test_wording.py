@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from slopewise.reports.wording import (
-    allotment,
     change,
     cores,
     counted,
@@ -44,11 +43,8 @@ def test_a_long_list_shows_how_many_are_left_out() -> None:
     assert listed(["a", "b"], at_most=2) == "a, b"
 
 
-def test_what_is_unknown_is_a_dash() -> None:
-    assert (seconds(None), ratio(None), cores(None)) == ("–", "–", "–")
-
-
 def test_figures_have_their_units() -> None:
+    assert (seconds(None), ratio(None), cores(None)) == ("–", "–", "–")
     assert (seconds(41.26), ratio(0.824), cores(500), counted(1, "job"), counted(2, "pass", "passes")) == (
         "41.3 s",
         "×0.82",
@@ -93,11 +89,6 @@ def test_a_value_whose_sum_would_overflow_is_as_good_as_infinite() -> None:
         False,
         False,
     ]
-
-
-def test_a_limit_is_a_ceiling_and_a_request_a_share() -> None:
-    assert allotment("limits") == "the most it may use"
-    assert allotment("requests") == "its share when every job wants CPU"
 
 
 def test_a_label_is_one_line_of_bounded_length() -> None:

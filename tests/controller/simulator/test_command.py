@@ -27,7 +27,7 @@ spec:
     - {name: first, model: mnist-pytorch, arriveSeconds: 0}
     - {name: second, model: mnist-tensorflow, arriveSeconds: 20}
   policies: [fair, flowcon]
-  seeds: 3
+  seeds: 2
 """
 COMMAND = (sys.executable, "-m", "slopewise", "simulate")
 
@@ -53,64 +53,44 @@ def message_of(result: subprocess.CompletedProcess[str]) -> str:
 # --- what it prints ---------------------------------------------------------------------------------------
 
 
-def test_json_has_every_policy_and_measure_with_its_interval_and_its_ratio_to_fair(folder: Path) -> None:
-    printed = json.loads(simulate(folder, "small.yaml", "-o", "json").stdout)
+def test_json_has_every_policy_and_measure_with_its_interval_and_its_ratio_to_fair_with_any_number_of_workers(
+    folder: Path,
+) -> None:
+    alone = simulate(folder, "small.yaml", "-o", "json").stdout
+    printed = json.loads(alone)
     assert list(printed) == ["scenario", "seeds", "policies", "ratio_to_fair"]
-    assert (printed["scenario"], printed["seeds"]) == ("small", 3)
+    assert (printed["scenario"], printed["seeds"]) == ("small", 2)
     assert list(printed["policies"]) == ["fair", "flowcon"]
     makespan = printed["policies"]["fair"]["makespan_seconds"]
     assert makespan["low"] < makespan["mean"] < makespan["high"]
     assert list(printed["ratio_to_fair"]) == ["flowcon"]
-
-
-def test_the_same_seeds_give_the_same_figures_with_any_number_of_workers(folder: Path) -> None:
-    several = slopewise_process("simulate", "small.yaml", "-o", "json", "--workers", "3", cwd=folder)
-    assert several.stdout == simulate(folder, "small.yaml", "-o", "json").stdout != ""
-
-
-def test_one_seed_has_means_and_null_intervals(folder: Path) -> None:
-    printed = json.loads(simulate(folder, "small.yaml", "-o", "json", "--seeds", "1").stdout)
-    makespan = printed["policies"]["fair"]["makespan_seconds"]
-    assert makespan["mean"] > 0
-    assert (makespan["low"], makespan["high"]) == (None, None)
-
-
-def test_csv_is_read_by_a_csv_reader(folder: Path) -> None:
-    rows = list(csv.DictReader(simulate(folder, "small.yaml", "-o", "csv").stdout.splitlines()))
-    assert {row["policy"] for row in rows} == {"fair", "flowcon"}
-    row = next(row for row in rows if (row["policy"], row["measure"]) == ("flowcon", "makespan_seconds"))
-    assert float(row["ratio_to_fair_low"]) <= float(row["ratio_to_fair_mean"]) <= float(row["ratio_to_fair_high"])
+    several = slopewise_process("simulate", "small.yaml", "-o", "json", "--workers", "2", cwd=folder)
+    assert (several.stdout, several.stderr) == (alone, ""), "progress is for a terminal"
 
 
 def test_the_table_says_better_and_worse_in_words_and_names_the_seeds(folder: Path) -> None:
-    printed = simulate(folder, "small.yaml").stdout
-    assert "Mean completion" in printed
-    assert "flowcon" in printed
-    assert any(f" {word}" in printed for word in ("better", "worse", "same", "unclear"))
-    assert "Mean over 3 seeds" in printed
+    result = simulate(folder, "small.yaml", "--report", "report.html")
+    assert "Mean completion" in result.stdout
+    assert any(f" {word}" in result.stdout for word in ("better", "worse", "same", "unclear"))
+    assert "Mean over 2 seeds" in result.stdout
+    assert "Report: report.html" in result.stderr
+    assert "Mean completion time" in (folder / "report.html").read_text()
 
 
-def test_one_seed_is_warned_of(folder: Path) -> None:
-    assert "One seed gives no interval" in simulate(folder, "small.yaml", "--seeds", "1").stdout
-
-
-def test_policies_of_the_command_line_replace_the_scenarios(folder: Path) -> None:
-    arguments = ("small.yaml", "--seeds", "1", "--policy", "las", "--policy", "kube-default", "-o", "json")
-    assert list(json.loads(simulate(folder, *arguments).stdout)["policies"]) == ["fair", "las", "kube-default"]
+def test_policies_of_the_command_line_replace_the_scenarios_and_csv_has_a_row_for_each_measure(folder: Path) -> None:
+    arguments = ("small.yaml", "--seeds", "1", "--policy", "las", "--policy", "kube-default", "-o", "csv")
+    rows = list(csv.DictReader(simulate(folder, *arguments).stdout.splitlines()))
+    assert {row["policy"] for row in rows} == {"fair", "las", "kube-default"}
+    (row,) = [row for row in rows if (row["policy"], row["measure"]) == ("las", "makespan_seconds")]
+    assert float(row["mean"]) > 0
+    assert float(row["ratio_to_fair_mean"]) > 0
+    assert row["low"] == row["high"] == "", "one seed has no interval"
 
 
 def test_the_shipped_scenarios_are_listed_one_a_line() -> None:
     listed = slopewise("simulate", "--list").stdout.splitlines()
     assert "flowcon-10" in listed
     assert listed == sorted(listed)
-
-
-def test_the_help_starts_with_what_it_does_and_has_an_example(folder: Path) -> None:
-    assert "Example" in simulate(folder, "--help").stdout
-
-
-def test_progress_keeps_out_of_the_way_where_no_terminal_listens(folder: Path) -> None:
-    assert slopewise_process("simulate", "small.yaml", "-o", "json", cwd=folder).stderr == ""
 
 
 # --- what it writes ---------------------------------------------------------------------------------------
@@ -123,12 +103,6 @@ def test_the_trace_has_the_events_of_every_run_in_order_one_object_a_line(folder
     assert runs == [(1, "fair"), (1, "flowcon"), (2, "fair"), (2, "flowcon")]
     arrived = [event for event in events if event["kind"] == "arrived" and event["job"] == "second"]
     assert [event["at_seconds"] for event in arrived] == [20.0] * 4
-
-
-def test_a_report_is_written_after_the_figures(folder: Path) -> None:
-    result = simulate(folder, "small.yaml", "--seeds", "2", "--report", "report.html")
-    assert "Report: report.html" in result.stderr
-    assert "Mean completion time" in (folder / "report.html").read_text()
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------
@@ -205,17 +179,6 @@ def test_ctrl_c_prints_the_seeds_that_are_whole_and_leaves_no_process(
         assert done[:2] == [1, 2]
         assert printed["policies"]["flowcon"]["makespan_seconds"]["mean"] > 0
         assert all(json.loads(line) for line in trace.read_text().splitlines())
-        assert eventually(lambda: of_session(process.pid) == [])  # the interpreter's own helper ends after it
-
-
-def test_ctrl_c_while_the_workers_start_is_as_orderly(folder: Path) -> None:
-    with a_long_sweep(folder) as process:
-        assert eventually(lambda: len(of_session(process.pid)) >= 3)
-        os.killpg(process.pid, signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
-        assert process.returncode == 130
-        assert "Traceback" not in stderr
-        assert json.loads(stdout)["scenario"] == "small"
         assert eventually(lambda: of_session(process.pid) == [])  # the interpreter's own helper ends after it
 
 

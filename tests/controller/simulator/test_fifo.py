@@ -9,7 +9,6 @@ from support.instances import Straight, a_sim_job, a_sim_node, an_instance
 
 from slopewise.simulator.engine import run, run_unmanaged
 from slopewise.simulator.scenario.scenario import load_scenario, policy_runs
-from slopewise.simulator.workload import draw
 from slopewise.simulator.world.model import Instance, RunOutcome, SimJob, SimNode
 
 
@@ -47,9 +46,10 @@ def test_of_two_nodes_with_room_the_fuller_one_takes_it() -> None:
 
 
 def test_it_is_a_baseline_of_a_scenario_by_its_label() -> None:
-    scenario = load_scenario("hours")
-    fair, fifo = policy_runs(scenario, ["fifo"])
+    fair, fifo = policy_runs(load_scenario("hours"), ["fifo"])
+    assert (fair.name, fair.default_scheduler) == ("fair", None)
     assert (fifo.name, fifo.default_scheduler) == ("fair", "fifo")
-    instance = draw(scenario, 1)
+    jobs = [a_job(f"j{n}", 20, n, 2) for n in range(6)]
+    instance = an_instance(jobs, [a_sim_node("n1", 4.0)])
     shared, queue = run(instance, fair), run(instance, fifo)
-    assert max(shared.overlap_seconds) > 20 >= max(queue.overlap_seconds)  # 16 cores, and no job can use less than 2
+    assert max(shared.overlap_seconds) > 2 >= max(queue.overlap_seconds)  # 4 cores, and each job can use 2

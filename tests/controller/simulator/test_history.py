@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.scenarios import a_scenario
 
-from slopewise.config.validation import validate
 from slopewise.model import ClusterSnapshot, Decisions, MemoryState
 from slopewise.policies import fair
 from slopewise.simulator import engine
@@ -17,22 +17,12 @@ from slopewise.simulator.world.observer import EPOCH_SECONDS
 MODELS = {"gru": 1, "rnn": 1}
 
 
-def a_scenario(**spec: Any) -> Scenario:
-    document = {
-        "apiVersion": "slopewise.dev/v1alpha1",
-        "kind": "Scenario",
-        "metadata": {"name": "history"},
-        "spec": {
-            "nodes": [{"name": "n1", "cpu": 1}],
-            "generate": {"count": 4, "arriveSeconds": {"every": 30}, "models": MODELS},
-            **spec,
-        },
-    }
-    return validate(Scenario, document, where="test")
+def with_jobs(**spec: Any) -> Scenario:
+    return a_scenario(**{"generate": {"count": 4, "arriveSeconds": {"every": 30}, "models": MODELS}, **spec})
 
 
 def test_a_history_has_jobs_of_each_model_and_changes_none_of_the_others() -> None:
-    without, with_it = (draw(a_scenario(historyJobs=count), 1) for count in (0, 3))
+    without, with_it = (draw(with_jobs(historyJobs=count), 1) for count in (0, 3))
     assert without.history == ()
     assert sorted(job.model for job in with_it.history) == ["gru"] * 3 + ["rnn"] * 3
     assert with_it.jobs == without.jobs
@@ -41,7 +31,7 @@ def test_a_history_has_jobs_of_each_model_and_changes_none_of_the_others() -> No
 
 @pytest.mark.parametrize(("spec", "classes"), [({}, {"gru", "rnn"}), ({"workloadClasses": False}, {""})])
 def test_jobs_say_which_they_are_like_unless_they_have_no_class(spec: dict[str, Any], classes: set[str]) -> None:
-    assert {job.class_name for job in draw(a_scenario(**spec), 1).jobs} == classes
+    assert {job.class_name for job in draw(with_jobs(**spec), 1).jobs} == classes
 
 
 def test_a_policy_begins_with_the_records_of_the_history_and_no_figure_counts_it(
@@ -55,7 +45,7 @@ def test_a_policy_begins_with_the_records_of_the_history_and_no_figure_counts_it
             return super().decide(snapshot, memory)
 
     monkeypatch.setattr(fair, "Policy", Watching)
-    scenario = a_scenario(historyJobs=3)
+    scenario = with_jobs(historyJobs=3)
     instance = draw(scenario, 1)
     outcome = engine.run(instance, policy_runs(scenario)[0])
     assert [job.name for job in outcome.jobs] == [job.name for job in instance.jobs]

@@ -50,7 +50,7 @@ class Flipping:
         return improvement_ratio if improvement_ratio <= 1 else None
 
 
-def flipping_jobs(count: int, hours: float = 4.0, work: float = 40_000.0) -> Instance:
+def flipping_jobs(count: int, hours: float = 2.0, work: float = 40_000.0) -> Instance:
     """Jobs that run for hours on three nodes; some short ones leave a node idle every now and then."""
     jobs = [
         a_sim_job(f"long-{n}", work, curve=Flipping(40.0 / work), noise=0.001, steps_planned=100_000)
@@ -100,7 +100,7 @@ def driven(instance: Instance, policy: PolicyProtocol, run_: PolicyRun) -> tuple
     return world, controller
 
 
-@pytest.mark.parametrize(("policy", "jobs"), [("specon", 7), ("specon", 8), ("draps", 7), ("draps", 9)])
+@pytest.mark.parametrize(("policy", "jobs"), [("specon", 7), ("draps", 7)])
 def test_growth_that_flips_every_interval_moves_no_job_more_often_than_the_bounds_allow(policy: str, jobs: int) -> None:
     # A fall of a thousandth of the first value an interval, against a range that is at least half of it.
     parameters = {"alpha": 0.0005} if policy == "specon" else {}
@@ -126,7 +126,7 @@ def test_growth_that_flips_every_interval_moves_no_job_more_often_than_the_bound
     ],
 )
 def test_a_policy_that_wants_every_job_elsewhere_in_every_pass_is_held_to_the_bounds(bounds: Migration) -> None:
-    world, controller = driven(flipping_jobs(5, hours=2.0), Restless(), a_policy_run("specon", migration=bounds))
+    world, controller = driven(flipping_jobs(5, hours=1.5), Restless(), a_policy_run("specon", migration=bounds))
     assert migrations(world.events)
     assert controller.withheld_total > len(migrations(world.events))
     check_bounds(world.events, bounds)
@@ -143,11 +143,6 @@ def test_a_policy_whose_moves_cost_more_than_they_gain_moves_no_job() -> None:
     world, controller = driven(even, OnlyForCpu(), a_policy_run("specon", migration=BOUNDED))
     assert migrations(world.events) == []
     assert controller.withheld_total > 0
-
-
-def test_moves_are_not_made_at_all_unless_they_are_enabled() -> None:
-    world, _ = driven(flipping_jobs(3, hours=0.5), Restless(), a_policy_run("specon", migration=Migration()))
-    assert migrations(world.events) == []
 
 
 def one_pass(world: World, desired: Migrate) -> PassReport:

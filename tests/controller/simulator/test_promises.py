@@ -9,9 +9,9 @@ from functools import cache
 
 import pytest
 from support.instances import a_policy_run, a_served_model, a_sim_job, a_sim_node, an_instance
+from support.scenarios import a_scenario
 
 from slopewise.config.training_policy import Behaviour
-from slopewise.config.validation import validate
 from slopewise.estimators.pace import QOE_TOLERANCE_RATIO
 from slopewise.reports.estimates import estimate
 from slopewise.simulator.engine import run
@@ -28,20 +28,15 @@ EVERY_20_S = Behaviour(interval_seconds=20.0)
 @cache
 def uneven(kind: str) -> Scenario:
     """Two nodes of one core and one of four, on which the default scheduler puts as many jobs."""
-    generate: dict[str, object] = {
-        "qoe": {
-            "count": 14,
-            "arriveSeconds": {"uniform": [0, 300]},
-            "qoe": {"requestCpuSeconds": [0.2, 2], "totalCores": 5},
-        },
-        "deadlines": {"count": 30, "deadlines": {"factor": [1.5, 4], "load": 1.0}},
+    qoe = {
+        "count": 14,
+        "arriveSeconds": {"uniform": [0, 300]},
+        "qoe": {"requestCpuSeconds": [0.2, 2], "totalCores": 5},
     }
+    deadlines = {"count": 30, "deadlines": {"factor": [1.5, 4], "load": 1.0}}
     nodes = [{"name": "small", "count": 2, "cpu": 1, "memoryGiB": 64}, {"name": "large", "cpu": 4, "memoryGiB": 64}]
-    spec = {"nodes": nodes, "generate": generate[kind], "policies": ["fair"], "seeds": len(SEEDS)}
-    if kind == "qoe":
-        spec["durationSeconds"] = 1200
-    document = {"apiVersion": "slopewise.dev/v1alpha1", "kind": "Scenario", "metadata": {"name": kind}, "spec": spec}
-    return validate(Scenario, document, where=kind)
+    of_kind = {"generate": qoe, "durationSeconds": 1200} if kind == "qoe" else {"generate": deadlines}
+    return a_scenario(nodes=nodes, **of_kind)
 
 
 @cache

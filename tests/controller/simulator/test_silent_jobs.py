@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -25,10 +26,15 @@ def two_trainings_beside_one_that_reports_nothing() -> Instance:
     return an_instance([*jobs, silent], [a_sim_node(cpu=1.0)])
 
 
-def outcome(policy: str, control: CpuControl, instance: Instance) -> RunOutcome:
+@cache
+def outcome(policy: str, control: CpuControl) -> RunOutcome:
     # Of two weights that change together a small change may be withheld, and the sum beside the silent job's differs.
     behaviour = AT_ONCE.model_copy(update={"min_change_ratio": 0.0})
-    return run(instance, a_policy_run(policy, control=control, behaviour=behaviour), trace=True)
+    return run(
+        two_trainings_beside_one_that_reports_nothing(),
+        a_policy_run(policy, control=control, behaviour=behaviour),
+        trace=True,
+    )
 
 
 def ended_seconds(outcome: RunOutcome, name: str) -> float:
@@ -40,11 +46,9 @@ def ended_seconds(outcome: RunOutcome, name: str) -> float:
 @pytest.mark.parametrize("control", ["limits", "requests"])
 @pytest.mark.parametrize("policy", GIVE_CPU)
 def test_it_is_not_resized_and_takes_as_long_as_under_fair_sharing(policy: str, control: CpuControl) -> None:
-    instance = two_trainings_beside_one_that_reports_nothing()
-    managed = outcome(policy, control, instance)
-    resized = {event.job for event in managed.events if event.kind == "resized"}
-    assert SILENT not in resized
-    fair = ended_seconds(outcome("fair", control, instance), SILENT)
+    managed = outcome(policy, control)
+    assert SILENT not in {event.job for event in managed.events if event.kind == "resized"}
+    fair = ended_seconds(outcome("fair", control), SILENT)
     if control == "requests":  # under hard limits, what the others may not use is the silent job's as well
         assert ended_seconds(managed, SILENT) == pytest.approx(fair, rel=0.01)
     else:

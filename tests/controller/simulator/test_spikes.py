@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ ONE_SCRAPE, WHOLE_WINDOWS = 0.004, 0.05
 """Of the work, which takes 600 s of half a core: 2.4 s and 30 s, where a window is 20 s."""
 
 
+@cache
 def completion_seconds(spike: Spike | None, control: CpuControl = "requests") -> dict[str, float]:
     """Of a calm training and of its twin, which has this spike, under FlowCon on one core."""
     curve = Exponential(2.0)
@@ -26,10 +28,12 @@ def completion_seconds(spike: Spike | None, control: CpuControl = "requests") ->
     return {job.name: job.finished_seconds or 0.0 for job in outcome.jobs}
 
 
-@pytest.mark.parametrize("control", ["requests", "limits"])
+@pytest.mark.parametrize(
+    ("size", "control"),
+    [(20.0, "requests"), (-20.0, "requests"), (1e12, "requests"), (20.0, "limits"), (-1e12, "limits")],
+)
 @pytest.mark.parametrize("lasts", [ONE_SCRAPE, WHOLE_WINDOWS])
-@pytest.mark.parametrize("at", [0.0, 0.03, 0.3, 0.7])
-@pytest.mark.parametrize("size", [20.0, -20.0, 1e3, 1e12, -1e12])
+@pytest.mark.parametrize("at", [0.0, 0.03, 0.3])
 def test_a_spike_takes_no_cpu_from_a_training_and_gives_it_none(
     size: float, at: float, lasts: float, control: CpuControl
 ) -> None:

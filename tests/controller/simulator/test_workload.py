@@ -8,25 +8,14 @@ import statistics
 from typing import Any
 
 import pytest
+from support.scenarios import a_scenario
 
-from slopewise.config.validation import validate
-from slopewise.simulator.scenario.scenario import Scenario
 from slopewise.simulator.workload import draw
 from slopewise.simulator.world.model import Instance, SimJob
 
 FIRST = [("gru", 49.017245, 115.271219), ("gru", 95.152904, 181.802733), ("gru", 120.117681, 154.596106)]
 
 UNIFORM = {"uniform": [0, 200]}
-
-
-def a_scenario(name: str = "drawn", **spec: Any) -> Scenario:
-    document = {
-        "apiVersion": "slopewise.dev/v1alpha1",
-        "kind": "Scenario",
-        "metadata": {"name": name},
-        "spec": {"nodes": [{"name": "n1", "cpu": 1}], **spec},
-    }
-    return validate(Scenario, document, where="test")
 
 
 def generated(count: int, arrive: dict[str, Any] = UNIFORM, seed: int = 1, **more: Any) -> Instance:
@@ -47,11 +36,9 @@ class TestSeeds:
         assert generated(10) == generated(10)
         assert generated(10).jobs != generated(10, seed=2).jobs
 
-    def test_the_nodes_and_the_name_of_a_scenario_do_not_change_its_jobs(self) -> None:
+    def test_the_nodes_and_the_name_of_a_scenario_do_not_change_its_jobs_nor_other_models_the_arrivals(self) -> None:
         nodes = [{"name": "w", "count": 3, "cpu": 2}]
         assert generated(10, nodes=nodes, name="other").jobs == generated(10).jobs
-
-    def test_other_models_do_not_change_the_arrivals(self) -> None:
         assert arrivals(generated(10, generate={"models": {"vae-pytorch": 1}})) == arrivals(generated(10))
 
     def test_the_first_draw_of_seed_1_is_what_it_was(self) -> None:
@@ -69,9 +56,6 @@ class TestGeneratedJobs:
     def test_arrive_within_a_range(self) -> None:
         assert all(0 <= at <= 200 for at in arrivals(generated(200)))
         assert statistics.mean(arrivals(generated(2000))) == pytest.approx(100, rel=0.05)
-
-    def test_arrive_at_a_fixed_interval(self) -> None:
-        assert arrivals(generated(4, {"every": 50})) == [0, 50, 100, 150]
 
     def test_arrive_at_a_mean_rate(self) -> None:
         times = arrivals(generated(2000, {"poisson": 0.05}))
@@ -98,9 +82,9 @@ class TestGeneratedJobs:
 
     def test_of_a_heavy_tail_keep_their_mean(self) -> None:
         more = {"models": {"gru": 1}, "sizes": {"lognormal": 1.2}}
-        works = [job.work_cpu_seconds for job in generated(20_000, variation=0, generate=more).jobs]
-        assert statistics.mean(works) == pytest.approx(150, rel=0.05)
-        assert statistics.median(works) == pytest.approx(150 * math.exp(-0.72), rel=0.05)
+        works = [job.work_cpu_seconds for job in generated(5_000, variation=0, generate=more).jobs]
+        assert statistics.mean(works) == pytest.approx(150, rel=0.1)
+        assert statistics.median(works) == pytest.approx(150 * math.exp(-0.72), rel=0.1)
 
     def test_have_a_plan_of_ten_steps_a_core_second_unless_the_scenario_says_else(self) -> None:
         models = {"models": {"gru": 1}}
@@ -116,19 +100,17 @@ class TestExplicitJobs:
         assert (job.work_cpu_seconds, job.arrive_seconds, job.parallelism_cores) == (50, 7, 2)
         assert (job.memory_bytes, job.request_millicores, job.weight) == (2 * 2**30, 500, 3)
         assert (job.model, job.noise, job.steps_planned) == ("gru", 0.01, 500)
+        asked = the_job(
+            arriveSeconds=7, deadlineSeconds=60, targetLoss=0.1, deliverableLoss=0.4, crashesAtDoneRatio=[0.7, 0.2]
+        )
+        assert asked.deadline_seconds == 67, "from its arrival"
+        assert (asked.target_level, asked.deliverable_level, asked.crashes_at_done_ratio) == (0.1, 0.4, (0.2, 0.7))
 
     def test_may_arrive_at_random_within_a_range(self) -> None:
         scenario = a_scenario(jobs=[{"name": "a", "model": "gru", "arriveSeconds": [10, 20]}])
         times = [draw(scenario, seed).jobs[0].arrive_seconds for seed in range(50)]
         assert 10 <= min(times) < 11.5
         assert 18.5 < max(times) <= 20
-
-    def test_count_a_deadline_from_their_arrival(self) -> None:
-        assert the_job(arriveSeconds=7, deadlineSeconds=60).deadline_seconds == 67
-
-    def test_carry_targets_and_crashes(self) -> None:
-        job = the_job(targetLoss=0.1, deliverableLoss=0.4, crashesAtDoneRatio=[0.7, 0.2])
-        assert (job.target_level, job.deliverable_level, job.crashes_at_done_ratio) == (0.1, 0.4, (0.2, 0.7))
 
     def test_request_no_more_than_the_smallest_node_has(self) -> None:
         jobs = [{"name": "a", "model": "gru"}]
@@ -154,10 +136,6 @@ def test_a_model_of_the_scenario_varies_within_its_own_range_and_goes_before_a_b
     jobs = generated(50, models={"gru": model}, generate={"models": {"gru": 1}}).jobs
     assert all(100 <= job.work_cpu_seconds <= 110 and job.noise == 0.2 for job in jobs)
     assert {job.memory_bytes for job in jobs} == {3 * 2**30}
-
-
-def test_noise_of_the_scenario_goes_before_that_of_the_models() -> None:
-    assert {job.noise for job in generated(5, noise=0.05).jobs} == {0.05}
 
 
 def test_nodes_that_are_alike_are_numbered_and_the_physics_is_what_the_scenario_says() -> None:

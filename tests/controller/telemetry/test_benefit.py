@@ -81,13 +81,6 @@ def test_hard_limits_that_leave_cpu_idle_free_it_and_give_it_to_none() -> None:
     assert seconds(telemetry, "received", "") == 0
 
 
-def test_jobs_that_have_what_they_came_with_move_nothing_however_unequal_they_are() -> None:
-    jobs = {a_job("a", limit=100): known(job_class="CL"), a_job("b", limit=2000): known(job_class="NL")}
-    telemetry = recorded(a_report(0, jobs), a_report(20, jobs))
-
-    assert [seconds(telemetry, what, each) for what in ("freed", "received") for each in ("CL", "NL")] == [0] * 4
-
-
 def test_a_pass_counts_what_jobs_had_since_the_last_one_that_observed_and_none_that_have_left() -> None:
     jobs = three_jobs(250)
     without_a = {job: memory for job, memory in jobs.items() if job.uid != "a"}

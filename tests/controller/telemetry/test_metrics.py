@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from slopewise.model import (
     CpuAllocation,
     DeadlineStanding,
     Decisions,
+    Job,
     JobMemory,
     JobState,
     MemoryState,
@@ -74,6 +76,17 @@ def recorded(*reports: PassReport) -> Telemetry:
     return telemetry
 
 
+def a_pass_over(*jobs: Job, memory: Mapping[str, JobMemory] | None = None, **more: Any) -> PassReport:
+    """A pass that decides nothing, and remembers nothing of the jobs but what is given."""
+    state = MemoryState({job.uid: JobMemory() for job in jobs} | dict(memory or {}))
+    snapshot = a_snapshot(jobs)
+    return PassReport(START, "p", {}, START + 20, snapshot=snapshot, decisions=Decisions("p", (), {}, state), **more)
+
+
+def of_job(telemetry: Telemetry, name: str, uid: str = "a", **labels: str) -> float | None:
+    return value(telemetry, f"slopewise_job_{name}", job_namespace="team", job_name=uid, job_node="n1", **labels)
+
+
 def value(telemetry: Telemetry, name: str, **labels: str) -> float | None:
     return telemetry.registry.get_sample_value(name, labels)
 
@@ -95,13 +108,6 @@ def test_every_exported_metric_is_documented_and_every_documented_one_is_exporte
     assert exported == documented
 
 
-def test_counters_are_there_before_their_first_event() -> None:
-    telemetry = recorded()
-    assert value(telemetry, "slopewise_passes_total", result="held") == 0
-    assert value(telemetry, "slopewise_resizes_total", outcome="failed") == 0
-    assert value(telemetry, "slopewise_withheld_total", guard="node_capacity") == 0
-
-
 def test_pods_with_too_many_series_are_named_until_they_have_fewer_and_each_policy_names_its_own() -> None:
     instruments = Instruments()
     first, second = (
@@ -121,76 +127,75 @@ def series_left_out(instruments: Instruments, policy: str) -> float | None:
     return instruments.registry.get_sample_value("slopewise_left_out_series", pod)
 
 
-def test_a_pass_is_counted_with_its_outcomes_and_what_was_withheld() -> None:
-    telemetry = recorded(a_report())
-    assert value(telemetry, "slopewise_passes_total", result="ok") == 1
-    assert value(telemetry, "slopewise_resizes_total", outcome="applied") == 1
-    assert value(telemetry, "slopewise_withheld_total", guard="cooldown") == 1
+def test_a_pass_is_counted_with_its_outcomes_and_a_held_one_is_not_the_last_one() -> None:
+    telemetry = recorded()
+    counters = [
+        ("slopewise_passes_total", {"result": "ok"}), ("slopewise_passes_total", {"result": "held"}),
+        ("slopewise_resizes_total", {"outcome": "applied"}), ("slopewise_resizes_total", {"outcome": "failed"}),
+        ("slopewise_withheld_total", {"guard": "cooldown"}), ("slopewise_withheld_total", {"guard": "node_capacity"}),
+    ]  # fmt: skip
+
+    def values() -> list[float | None]:
+        return [value(telemetry, name, **labels) for name, labels in counters]
+
+    assert values() == [0] * 6, "they are there before their first event"
+    telemetry.record(a_report(held="Prometheus is gone"))
+    assert (values(), value(telemetry, "slopewise_last_pass_timestamp_seconds")) == ([0, 1, 0, 0, 0, 0], 0)
+    telemetry.record(a_report())
+    assert values() == [1, 1, 1, 0, 1, 0]
     assert value(telemetry, "slopewise_last_pass_timestamp_seconds") == START + sum(VERBS.values())
     assert value(telemetry, "slopewise_interval_seconds") == 20
 
 
-def test_a_held_pass_is_counted_and_does_not_count_as_the_last_pass() -> None:
-    telemetry = recorded(a_report(held="Prometheus is gone"))
-    assert value(telemetry, "slopewise_passes_total", result="held") == 1
-    assert value(telemetry, "slopewise_last_pass_timestamp_seconds") == 0
-
-
 def test_figures_of_a_job_are_those_of_the_last_pass_that_observed() -> None:
     telemetry = recorded(a_report(), a_report(held="Prometheus is gone"))
-    a = {"job_namespace": "team", "job_name": "a", "job_node": "n1"}
-    assert value(telemetry, "slopewise_job_growth_efficiency", **a, resource="cpu") == 0.02
-    assert value(telemetry, "slopewise_job_cpu_allocated_cores", **a) == 2.0
-    assert value(telemetry, "slopewise_job_cpu_accepted_cores", **a) == 2.0
-    assert value(telemetry, "slopewise_job_cpu_wanted_cores", **a) == 0.5
-    assert value(telemetry, "slopewise_job_class", **a, **{"class": "NL"}) == 1
-    assert value(telemetry, "slopewise_job_diverged", **{**a, "job_name": "b"}) == 1
-    assert value(telemetry, "slopewise_job_metrics_available", **{**a, "job_name": "c"}) == 0
+    assert of_job(telemetry, "growth_efficiency", resource="cpu") == 0.02
+    cores = [of_job(telemetry, f"cpu_{which}_cores") for which in ("allocated", "accepted", "wanted")]
+    assert cores == [2.0, 2.0, 0.5]
+    assert of_job(telemetry, "class", **{"class": "NL"}) == 1
+    assert of_job(telemetry, "diverged", "b") == 1
+    assert of_job(telemetry, "metrics_available", "c") == 0
     assert value(telemetry, "slopewise_jobs", state="training") == 3
 
 
 def test_an_evaluation_that_has_grown_old_is_none_that_is_available() -> None:
-    jobs = [a_job("fresh", age=19.0), a_job("stale", age=21.0)]  # four scrapes of 5 s
-    memory = MemoryState({job.uid: JobMemory() for job in jobs})
-    decisions = Decisions("p", (), {}, memory)
-    telemetry = recorded(PassReport(START, "p", {}, START + 20, snapshot=a_snapshot(jobs), decisions=decisions))
-    available = [
-        value(telemetry, "slopewise_job_metrics_available", job_namespace="team", job_name=job.uid, job_node="n1")
-        for job in jobs
-    ]
-    assert available == [1.0, 0.0]
+    telemetry = recorded(a_pass_over(a_job("fresh", age=19.0), a_job("stale", age=21.0)))  # four scrapes of 5 s
+    assert [of_job(telemetry, "metrics_available", uid) for uid in ("fresh", "stale")] == [1.0, 0.0]
 
 
 def test_what_a_job_has_is_what_its_kubelet_reports_and_not_what_was_accepted() -> None:
-    squeezed = replace(a_job("a", limit=500), actual=CpuAllocation(2000, 1000))
-    decisions = Decisions("p", (), {}, MemoryState({"a": JobMemory()}))
-    report = PassReport(START, "p", {}, START + 20, snapshot=a_snapshot([squeezed]), decisions=decisions)
-    telemetry = recorded(report)
-    a = {"job_namespace": "team", "job_name": "a", "job_node": "n1"}
-    assert value(telemetry, "slopewise_job_cpu_allocated_cores", **a) == 2.0
-    assert value(telemetry, "slopewise_job_cpu_accepted_cores", **a) == 0.5
+    telemetry = recorded(a_pass_over(replace(a_job("a", limit=500), actual=CpuAllocation(2000, 1000))))
+    assert of_job(telemetry, "cpu_allocated_cores") == 2.0
+    assert of_job(telemetry, "cpu_accepted_cores") == 0.5
 
 
-def test_a_resize_that_its_node_defers_and_a_regression_are_exported_of_their_jobs_alone() -> None:
+def test_what_is_true_of_some_jobs_is_exported_of_those_alone() -> None:
     pending = PendingResize("deferred", START - 75.0, "no room", CpuAllocation(1000, 1000))
-    jobs = [replace(a_job("waits"), pending=pending), a_job("worse"), a_job("better"), a_job("plain")]
     worse = Change(START - 60, "limits", 1000, 500, regression="OOM-killed after its CPU went from 1000m to 500m")
-    original = CpuAllocation(1000, 250)
+    changed = JobMemory(original=CpuAllocation(1000, 250), change=worse)
+    dear = known(paces=(Pace(START, 4.0, 0.8),) * 3, least_step_cpu_seconds=2.0)
     memory = {
-        "waits": JobMemory(),
-        "worse": JobMemory(original=original, change=worse, backoff_until_seconds=START + 1),
-        "better": JobMemory(original=original, change=worse, backoff_until_seconds=START),
-        "plain": JobMemory(),
+        "worse": changed.altered(backoff_until_seconds=START + 1),
+        "better": changed.altered(backoff_until_seconds=START),
+        "dear": dear,
+        "cheap": dear.altered(least_step_cpu_seconds=None),
+        "ended": dear,
     }
-    decisions = Decisions("p", (), {}, MemoryState(memory))
-    telemetry = recorded(PassReport(START, "p", {}, START + 20, snapshot=a_snapshot(jobs), decisions=decisions))
+    jobs = [
+        replace(a_job("waits"), pending=pending, wait_ratio=0.4),
+        *(a_job(uid) for uid in ("worse", "better", "dear", "cheap", "plain")),
+        a_job("ended", state=JobState.FINISHED),
+    ]
+    telemetry = recorded(a_pass_over(*jobs, memory=memory))
 
-    def figures(name: str) -> dict[str, float | None]:
-        return {job.uid: value(telemetry, name, job_namespace="team", job_name=job.uid, job_node="n1") for job in jobs}
+    def figures(name: str) -> dict[str, float]:
+        found = {job.uid: of_job(telemetry, name, job.uid) for job in jobs}
+        return {uid: each for uid, each in found.items() if each is not None}
 
-    nothing = dict.fromkeys(memory)
-    assert figures("slopewise_job_resize_pending_seconds") == {**nothing, "waits": 75.0}
-    assert figures("slopewise_job_regressed") == {**nothing, "worse": 1.0, "better": 0.0}
+    assert figures("resize_pending_seconds") == {"waits": 75.0}
+    assert figures("regressed") == {"worse": 1.0, "better": 0.0}
+    assert figures("cpu_per_step_ratio") == {"dear": pytest.approx(1.6)}
+    assert figures("wait_ratio") == {"waits": 0.4}
 
 
 def test_what_an_owner_asks_of_a_job_is_exported_and_of_other_jobs_nothing() -> None:
@@ -203,9 +208,7 @@ def test_what_an_owner_asks_of_a_job_is_exported_and_of_other_jobs_nothing() -> 
         "hangs": Standing(QoeStanding(0.5, 40.0, -79.0, "B", True, in_flight=12.0)),
         "new": Standing(QoeStanding(10.0), target=TargetStanding(None, True)),
     }
-    decisions = Decisions("p", (), {}, MemoryState({job.uid: JobMemory() for job in jobs}))
-    report = PassReport(START, "p", {}, START + 20, snapshot=a_snapshot(jobs), decisions=decisions, standings=standings)
-    telemetry = recorded(report)
+    telemetry = recorded(a_pass_over(*jobs, standings=standings))
 
     def figures(name: str) -> dict[str, float]:
         there = {"job_namespace": "team", "job_name": name, "job_node": "n1"}
@@ -247,12 +250,9 @@ def test_what_an_owner_asks_of_a_job_is_exported_and_of_other_jobs_nothing() -> 
     assert figures("plain") == {}
 
 
-def test_a_pass_is_one_json_line_with_its_figures() -> None:
-    stream = io.StringIO()
-    configure_logging(stream=stream, as_json=True)
-    Telemetry(control="limits", interval_seconds=20.0).record(a_report())
-    line = json.loads(stream.getvalue())
-    assert line["event"] == "pass completed"
+def test_a_pass_is_one_json_line_with_its_figures_and_names() -> None:
+    (line,) = lines_of(a_report())
+    assert (line["event"], line["name"], line["policy"]) == ("pass completed", "training", "flowcon")
     assert (line["jobs"], line["applied"], line["withheld"]) == (3, 1, {"cooldown": 1})
     assert line["observe_ms"] == 10.0
     assert line["changes"] == ["team/a 1000m to 500m applied: why", "team/a 1000m to 500m withheld: cooldown: …"]
@@ -283,10 +283,7 @@ def test_moves_are_counted_by_kind_and_outcome_and_withheld_ones_under_their_gua
 
 
 def test_the_line_of_a_pass_names_every_move_and_what_became_of_it() -> None:
-    stream = io.StringIO()
-    configure_logging(stream=stream, as_json=True)
-    Telemetry(control="limits", interval_seconds=20.0).record(a_report_with_moves())
-    line = json.loads(stream.getvalue())
+    (line,) = lines_of(a_report_with_moves())
     assert line["moves"] == [
         "place late on n2 applied: least claims",
         "migrate team/a on n2 infeasible: does not move yet",
@@ -296,15 +293,13 @@ def test_the_line_of_a_pass_names_every_move_and_what_became_of_it() -> None:
 
 
 def test_a_line_names_a_job_without_a_pod_by_its_workload() -> None:
-    stream = io.StringIO()
-    configure_logging(stream=stream, as_json=True)
     report = a_report()
     assert report.snapshot is not None
     absent = Absence("job-1:0", "suspended", "its Job is suspended, and not by Slopewise", "team/train")
     event = MoveEvent("job-1:0", "cancelled", MoveRecord(START, "n1", "n2"), "its move is over")
     snapshot = replace(report.snapshot, absent=(absent,))
-    Telemetry(control="limits", interval_seconds=20.0).record(also(replace(report, snapshot=snapshot), events=(event,)))
-    assert json.loads(stream.getvalue())["moves"] == ["team/train its move is over"]
+    (line,) = lines_of(also(replace(report, snapshot=snapshot), events=(event,)))
+    assert line["moves"] == ["team/train its move is over"]
 
 
 def news(stage: MoveStage, message: str, **more: object) -> MoveEvent:
@@ -320,19 +315,14 @@ STAGES = (
 )
 
 
-def test_what_became_of_migrations_is_counted_with_what_they_cost() -> None:
-    telemetry = recorded(also(a_report(), events=STAGES))
-    stages = [value(telemetry, "slopewise_migrations_total", stage=each) for each in ("begun", "resumed", "failed")]
-    assert stages == [1, 1, 1]
-    assert value(telemetry, "slopewise_move_pause_seconds_sum") == 4.0
-    assert value(telemetry, "slopewise_move_steps_lost_total") == 20.0
-
-
-def test_a_migration_that_was_given_up_has_cost_nothing() -> None:
+def test_what_became_of_migrations_is_counted_with_what_they_cost_and_one_given_up_has_cost_nothing() -> None:
     stayed = news("cancelled", "stays on n1", **{**BACK, "resumed_on": "n1"})
-    telemetry = recorded(also(a_report(), events=(stayed,)))
-    assert value(telemetry, "slopewise_migrations_total", stage="resumed") == 0
-    assert value(telemetry, "slopewise_move_pause_seconds_count") == 0
+    telemetry = recorded(also(a_report(), events=(*STAGES, stayed)))
+    stages = ("begun", "resumed", "failed", "cancelled")
+    assert [value(telemetry, "slopewise_migrations_total", stage=each) for each in stages] == [1, 1, 1, 1]
+    assert value(telemetry, "slopewise_move_pause_seconds_sum") == 4.0
+    assert value(telemetry, "slopewise_move_pause_seconds_count") == 1
+    assert value(telemetry, "slopewise_move_steps_lost_total") == 20.0
 
 
 def lines_of(*reports: PassReport, interval_seconds: float = 20.0) -> list[dict[str, Any]]:
@@ -380,20 +370,16 @@ def test_a_migration_that_stays_withheld_is_reported_once_though_its_figures_cha
     ]
 
 
-def test_a_line_names_its_training_policy_and_the_algorithm() -> None:
-    [line] = lines_of(a_report())
-    assert (line["name"], line["policy"]) == ("training", "flowcon")
-
-
-def test_passes_in_quick_succession_that_change_nothing_have_one_line_an_interval() -> None:
+def test_passes_in_quick_succession_have_one_line_an_interval_and_a_change_one_of_its_own() -> None:
     lines = lines_of(*(a_quiet_report(seconds) for seconds in range(0, 42, 2)))
-    assert len(lines) == 3
     assert [line["withheld"] for line in lines] == [{"cooldown": 1}] * 3
-
-
-def test_a_change_has_a_line_however_soon_it_comes() -> None:
     changed = replace(a_report(), taken_at_seconds=START + 2)
     assert [line["applied"] for line in lines_of(a_quiet_report(), changed, changed)] == [0, 1, 1]
+    held = [
+        replace(a_report(held=f"no news for {seconds} s"), taken_at_seconds=START + seconds)
+        for seconds in range(0, 20, 2)
+    ]
+    assert [line["reason"] for line in lines_of(*held)] == ["no news for 0 s", "no news for 18 s"]
 
 
 def test_what_is_withheld_is_named_once_and_counted_in_every_line() -> None:
@@ -413,14 +399,6 @@ def test_a_line_names_twenty_changes_what_went_wrong_first_and_counts_the_others
     assert line["changes"][-1] == "and 11 more"
 
 
-def test_an_outage_has_one_line_an_interval_although_its_seconds_are_counted_up() -> None:
-    held = [
-        replace(a_report(held=f"no news for {seconds} s"), taken_at_seconds=START + seconds)
-        for seconds in range(0, 20, 2)
-    ]
-    assert [line["reason"] for line in lines_of(*held)] == ["no news for 0 s", "no news for 18 s"]
-
-
 def test_a_job_that_went_to_another_policy_is_reported_once_by_the_one_that_saw_it_last() -> None:
     instruments = Instruments()
     configure_logging(stream=io.StringIO())
@@ -434,20 +412,18 @@ def test_a_job_that_went_to_another_policy_is_reported_once_by_the_one_that_saw_
     assert value(telemetry, "slopewise_jobs", state="training") == 1
 
 
-def test_a_failure_that_was_to_be_expected_is_one_sentence() -> None:
+def test_a_failure_that_was_to_be_expected_is_one_sentence_and_a_mistake_of_ours_is_logged_in_full_and_counted() -> (
+    None
+):
     stream = io.StringIO()
     configure_logging(stream=stream, as_json=True)
-    Telemetry(control="limits", interval_seconds=20.0).record_failure(SlopewiseError("the disk is full"))
-    assert json.loads(stream.getvalue())["reason"] == "the disk is full"
-
-
-def test_a_mistake_of_ours_is_logged_in_full_and_counted() -> None:
-    stream = io.StringIO()
-    configure_logging(stream=stream)
     telemetry = Telemetry(control="limits", interval_seconds=20.0)
+    telemetry.record_failure(SlopewiseError("the disk is full"))
+    assert json.loads(stream.getvalue())["reason"] == "the disk is full"
+    configure_logging(stream=stream)
     telemetry.record_failure(ZeroDivisionError("by zero"))
     assert "ZeroDivisionError: by zero" in stream.getvalue()
-    assert value(telemetry, "slopewise_passes_total", result="failed") == 1
+    assert value(telemetry, "slopewise_passes_total", result="failed") == 2
     structlog.reset_defaults()
 
 
@@ -478,14 +454,7 @@ def test_stops_at_the_target_are_counted_and_logged_and_a_withheld_one_once() ->
     assert held["withheld"] == {"cooldown": 1, "stop_checkpointing": 1}
 
 
-def test_a_warning_of_a_job_is_logged_once() -> None:
-    job = replace(a_job("a"), warnings=("annotation x is not known",))
-    report = replace(a_report(), snapshot=a_snapshot([job]))
-    warned = [line for line in lines_of(report, report) if line["event"] == "job warning raised"]
-    assert [line["warning"] for line in warned] == ["annotation x is not known"]
-
-
-def test_equal_warnings_of_a_pass_are_one_with_the_other_jobs() -> None:
+def test_a_warning_is_logged_once_and_equal_ones_of_a_pass_are_one_with_the_other_jobs() -> None:
     jobs = [replace(a_job(name), warnings=(f"port {port} refuses",)) for name, port in (("a", 1), ("b", 2), ("c", 3))]
     odd = replace(a_job("d"), warnings=("port 4 breaks off",))
     report = replace(a_report(), snapshot=a_snapshot([*jobs, odd]), decisions=None)
@@ -494,27 +463,3 @@ def test_equal_warnings_of_a_pass_are_one_with_the_other_jobs() -> None:
         ("team/a", "its port refuses", ["team/b", "team/c"]),
         ("team/d", "port 4 breaks off", None),
     ]
-
-
-def test_a_training_has_what_its_steps_cost_over_their_least_and_no_other_has() -> None:
-    paces = tuple(Pace(START, 4.0, 0.8) for _ in range(3))
-    dear = known(paces=paces, least_step_cpu_seconds=2.0)
-    memory = MemoryState({"a": dear, "b": known(paces=paces), "ended": dear})
-    jobs = [a_job("a"), a_job("b"), a_job("ended", state=JobState.FINISHED)]
-    report = replace(a_report(), snapshot=a_snapshot(jobs), decisions=Decisions("flowcon", (), {}, memory))
-    text = generate_latest(recorded(report).registry).decode()
-    (line,) = [each for each in text.splitlines() if each.startswith("slopewise_job_cpu_per_step_ratio{")]
-    assert 'job_name="a"' in line
-    assert line.endswith(" 1.6")
-
-
-def test_a_job_that_waits_for_its_batches_has_the_ratio_and_no_other_has() -> None:
-    jobs = [replace(a_job("a"), wait_ratio=0.4), a_job("b")]
-    report = PassReport(
-        START, "flowcon", VERBS, START + 20, snapshot=a_snapshot(jobs, [a_node(cpu_cores=2.0)]),
-        decisions=Decisions("flowcon", (), {}, MemoryState({"a": known(), "b": known()})),
-    )  # fmt: skip
-    text = generate_latest(recorded(report).registry).decode()
-    (line,) = [each for each in text.splitlines() if each.startswith("slopewise_job_wait_ratio{")]
-    assert 'job_name="a"' in line
-    assert line.endswith(" 0.4")

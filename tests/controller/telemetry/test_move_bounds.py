@@ -57,6 +57,8 @@ def test_a_node_is_there_before_its_first_move_and_gone_with_the_node() -> None:
     assert (departures(of, "n1"), departures(of, "n2")) == (None, 0.0)
     of.record(recorded([begun("job-1:0", "n1")], nodes=["n2"]))  # it was deleted while its job left
     assert departures(of, "n1") == 1.0
+    of.forget()
+    assert (departures(of, "n1"), bounds(of)) == (None, [None, None]), "its policy is deleted"
 
 
 def test_the_bounds_are_those_of_the_policy_as_it_is_now() -> None:
@@ -65,10 +67,3 @@ def test_the_bounds_are_those_of_the_policy_as_it_is_now() -> None:
     assert bounds(telemetry(MoveBounds(True, 3, 2, 60.0, 600.0, 600.0), instruments)) == [3.0, 2.0]
     assert bounds(telemetry(MoveBounds(False, 3, 2, 60.0, 600.0, 600.0), instruments)) == [None, None]
     assert bounds(telemetry(None, instruments)) == [None, None]
-
-
-def test_a_deleted_policy_leaves_nothing_behind() -> None:
-    of = telemetry()
-    of.record(recorded([begun("job-1:0")]))
-    of.forget()
-    assert (departures(of, "n1"), bounds(of)) == (None, [None, None])

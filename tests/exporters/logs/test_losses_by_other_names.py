@@ -6,15 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.following import read
-
-from slopewise_exporter.logs import Found, LineParser
+from support.following import found_in, read
 
 YOLO = "      3/100      2.5G      1.234          2      0.766         12        640"
-
-
-def found_in(line: str, **names: list[str]) -> dict[str, Any]:
-    return (LineParser(names=names).parse(line) or Found()).said
 
 
 @pytest.mark.parametrize(

@@ -46,9 +46,3 @@ def test_a_log_without_line_ends_takes_no_memory() -> None:
         assert splitter.pending_bytes <= 1000
     assert splitter.feed(b"the rest\nloss=1\n") == ["x" * 1000, "loss=1"]
     assert splitter.too_long == 1
-
-
-def test_a_long_line_within_one_block_is_cut_too() -> None:
-    splitter = LineSplitter(max_line_bytes=10)
-    assert splitter.feed(b"y" * 50 + b"\nloss=1\n") == ["y" * 10, "loss=1"]
-    assert splitter.too_long == 1

@@ -25,46 +25,56 @@ def keras(epochs: int, batches: int) -> list[str]:
     return lines
 
 
-def test_steps_of_the_whole_training() -> None:
-    kept = read(f"step {number}/1000 loss=0.5" for number in (100, 200, 300))
-    assert (kept.steps, kept.planned, kept.losses) == (300, 1000, [0.5] * 3)
-
-
-def test_bars_below_an_epoch_count_within_it() -> None:
-    kept = read(keras(epochs=3, batches=7))
-    assert (kept.steps, kept.planned, kept.epochs, kept.restarts) == (21, 21, 3, 0)
-
-
-def test_the_plan_is_there_from_the_first_bar_on() -> None:
-    assert read(keras(epochs=60, batches=5)[:2]).planned == 300
-
-
-def test_a_bar_of_an_evaluation_after_the_training_is_not_the_training() -> None:
-    kept = read([*keras(epochs=2, batches=5), "3/3 ━━━ 0s 3ms/step - loss: 0.9"])
-    assert (kept.steps, kept.planned, kept.losses[-1]) == (10, 10, 0.5)
-
-
-def test_steps_that_begin_again_with_each_epoch() -> None:
-    lines = [f"epoch {epoch} step {step} loss 1" for epoch in (0, 1, 2) for step in (10, 20, 30)]
+@pytest.mark.parametrize(
+    ("lines", "steps", "planned", "epochs"),
+    [
+        pytest.param([f"step {n}/1000 loss=0.5" for n in (100, 200, 300)], 300, 1000, 0, id="steps of all"),
+        pytest.param(keras(epochs=3, batches=7), 21, 21, 3, id="bars below an epoch count within it"),
+        pytest.param(keras(epochs=60, batches=5)[:2], 1, 300, 0, id="the plan is there from the first bar on"),
+        pytest.param(
+            [*keras(epochs=2, batches=5), "3/3 ━━━ 0s 3ms/step - loss: 0.9"], 10, 10, 2, id="the bar of an evaluation"
+        ),
+        pytest.param(
+            [f"epoch {epoch} step {step} loss 1" for epoch in (0, 1, 2) for step in (10, 20, 30)], 90, None, 2,
+            id="steps that begin again with each epoch",
+        ),
+        pytest.param(
+            [f"epoch {1 + step // 20}/3 step {step}/60 loss 1" for step in range(0, 60, 5)], 56, 60, 2,
+            id="steps that go on with each epoch",
+        ),
+        pytest.param(["epoch 1/60 step 2/300 loss 1"], 2, None, 0, id="no plan while two are possible"),
+        pytest.param(
+            ["epoch 1/60 step 2/300 loss 1", "epoch 1/60 step 120/300 loss 1"], 120, 60 * 300, 0,
+            id="a plan once one of two is left",
+        ),
+        pytest.param(
+            [bar(n, 10, 0.5) for _ in range(3) for n in (1, 5, 9, 10)], 30, None, 0, id="bars without an epoch"
+        ),
+        pytest.param(["loss 1", "loss 0.9", "loss 0.8"], 3, None, 0, id="losses without any number are a step each"),
+        pytest.param([f"epoch {n}/60 loss 0.5" for n in (1, 2)], 2, 60, 2, id="the second epoch has a plan"),
+        pytest.param([f"epoch {n}/60 loss 0.5" for n in range(1, 61)], 60, 60, 60, id="one line an epoch"),
+        pytest.param([f'{{"step": {n}, "loss": 0.5}}' for n in range(50)], 50, None, 0, id="a step number zero"),
+        pytest.param(
+            ["loaded the checkpoint of step 500", *["loss 0.5"] * 60], 500 + 60 - 20, None, 0, id="a step in a remark"
+        ),
+        pytest.param(
+            ["  Total optimization steps = 1,000", bar(1, 100, 0.5), bar(2, 100, 0.5)], 2, 1000, 0,
+            id="a plan of its own line",
+        ),
+        pytest.param(
+            [f"step {step - rank % 2} loss 1" for step in range(100, 200) for rank in range(4)], 199, None, 0,
+            id="another rank a little behind",
+        ),
+    ],
+)  # fmt: skip
+def test_what_lines_count_as(lines: list[str], steps: int, planned: float | None, epochs: int) -> None:
     kept = read(lines)
-    assert (kept.steps, kept.epochs, kept.restarts) == (90, 2, 0)
+    assert (kept.steps, kept.planned, kept.epochs, kept.restarts) == (steps, planned, epochs, 0)
 
 
-def test_steps_that_go_on_with_each_epoch() -> None:
-    lines = [f"epoch {1 + step // 20}/3 step {step}/60 loss 1" for step in range(0, 60, 5)]
-    kept = read(lines)
-    assert (kept.steps, kept.planned, kept.restarts) == (56, 60, 0)
-
-
-def test_there_is_no_plan_while_two_are_possible() -> None:
-    one_epoch, whole = "epoch 1/60 step 2/300 loss 1", "epoch 1/60 step 120/300 loss 1"
-    assert read([one_epoch]).planned is None
-    assert read([one_epoch, whole]).planned == 60 * 300
-
-
-def test_bars_that_begin_again_without_any_epoch() -> None:
-    kept = read([bar(n, 10, 0.5) for _ in range(3) for n in (1, 5, 9, 10)])
-    assert (kept.steps, kept.planned, kept.restarts) == (30, None, 0)
+def test_a_bar_of_other_work_before_the_training_does_not_hide_it() -> None:
+    kept = read([bar(500, 500), *(bar(number, 40) for number in range(41)), "{'loss': 1, 'epoch': 0.5}", bar(40, 40)])
+    assert (kept.steps, kept.planned) == (40, 40)
 
 
 def test_the_bar_of_transformers_is_of_the_whole_training() -> None:
@@ -79,32 +89,6 @@ def test_the_bar_of_transformers_is_of_the_whole_training() -> None:
     assert kept.evaluations == [0.6] * 3
 
 
-def test_a_bar_of_other_work_before_the_training_does_not_hide_it() -> None:
-    kept = read([bar(500, 500), *(bar(number, 40) for number in range(41)), "{'loss': 1, 'epoch': 0.5}", bar(40, 40)])
-    assert (kept.steps, kept.planned) == (40, 40)
-
-
-def test_losses_without_any_number_are_a_step_each() -> None:
-    kept = read(["loss 1", "loss 0.9", "loss 0.8"])
-    assert (kept.steps, kept.planned) == (3, None)
-
-
-def test_one_line_an_epoch_has_a_plan_from_the_second_on() -> None:
-    assert read([f"epoch {epoch}/60 loss 0.5" for epoch in (1, 2)]).planned == 60
-    kept = read(f"epoch {epoch}/60 loss 0.5" for epoch in range(1, 61))
-    assert (kept.steps, kept.epochs, kept.planned) == (60, 60, 60)
-
-
-def test_the_first_step_may_be_number_zero() -> None:
-    kept = read(json.dumps({"step": step, "loss": 0.5}) for step in range(50))
-    assert kept.steps == 50
-
-
-def test_a_step_in_a_remark_does_not_stop_the_count() -> None:
-    kept = read(["loaded the checkpoint of step 500", *["loss 0.5"] * 60])
-    assert kept.steps == 500 + 60 - 20
-
-
 def test_a_new_process_begins_again_at_once() -> None:
     kept = read(f"step {step} loss 1" for step in (100, 200, 300, 10, 20))
     assert (kept.steps, kept.restarts) == (20, 1)
@@ -117,11 +101,6 @@ def test_a_process_that_resumed_is_seen_after_three_lines() -> None:
     assert (kept.steps, kept.restarts) == (270, 1)
 
 
-def test_another_rank_a_little_behind_is_no_restart() -> None:
-    kept = read(f"step {step - rank % 2} loss 1" for step in range(100, 200) for rank in range(4))
-    assert (kept.steps, kept.restarts) == (199, 0)
-
-
 def test_progress_after_the_end_is_another_training() -> None:
     kept = read(["step 10/10 loss 1", "training finished", "step 1/10 loss 3"])
     assert (kept.steps, kept.ended, kept.restarts) == (1, None, 1)
@@ -131,11 +110,6 @@ def test_the_plan_of_the_user_stays() -> None:
     kept = Kept()
     Tracker(kept, planned_steps=77).take(Found(loss=1.0, step=3, steps_planned=1000))
     assert kept.planned == 77
-
-
-def test_a_plan_of_its_own_line_is_not_lost_to_bars_without_one() -> None:
-    kept = read(["  Total optimization steps = 1,000", bar(1, 100, 0.5), bar(2, 100, 0.5)])
-    assert kept.planned == 1000
 
 
 @pytest.mark.parametrize("cut", [1, 5, 17, 30])

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.following import append
 
 from slopewise_exporter.tail.followed_file import BLOCK_BYTES, FollowedFile
 from slopewise_exporter.values import Checker
@@ -16,11 +17,6 @@ from slopewise_exporter.values import Checker
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     return tmp_path / "train.log"
-
-
-def append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)
 
 
 def rest_of(file: FollowedFile) -> bytes:

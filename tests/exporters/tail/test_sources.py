@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.following import Kept
+from support.following import Kept, append
 
 from slopewise_exporter.logs import LineParser, Tracker
 from slopewise_exporter.tail.opening import Opening
@@ -57,20 +57,19 @@ def test_consoles(name: str) -> None:
     assert kept.ended == (None if name == "keras" else "finished")
 
 
-def test_csv_of_keras_has_a_row_for_each_epoch() -> None:
-    kept = read(SAMPLES / "keras.csv")
-    assert (kept.steps, kept.epochs, len(kept.losses), len(kept.evaluations)) == (3, 3, 3, 3)
-
-
-def test_csv_of_lightning() -> None:
-    kept = read(SAMPLES / "lightning-csv" / "metrics.csv")
-    assert (kept.steps, kept.epochs, len(kept.losses), len(kept.evaluations), kept.restarts) == (29, 2, 15, 3, 0)
-
-
-@pytest.mark.parametrize(("name", "steps", "losses"), [("lightning", 29, 15), ("transformers", 30, 15)])
-def test_event_files(name: str, steps: int, losses: int) -> None:
-    kept = read(SAMPLES / f"{name}-events")
-    assert (kept.steps, len(kept.losses), len(kept.evaluations), kept.restarts) == (steps, losses, 3, 0)
+@pytest.mark.parametrize(
+    ("name", "steps", "epochs", "losses"),
+    [
+        ("keras.csv", 3, 3, 3),  # a row for each epoch
+        ("lightning-csv/metrics.csv", 29, 2, 15),
+        ("lightning-events", 29, 2, 15),
+        ("transformers-events", 30, 2, 15),
+    ],
+)
+def test_csv_and_event_files(name: str, steps: int, epochs: int, losses: int) -> None:
+    kept = read(SAMPLES / name)
+    assert (kept.steps, kept.epochs, len(kept.losses)) == (steps, epochs, losses)
+    assert (len(kept.evaluations), kept.restarts) == (3, 0)
 
 
 def test_a_run_of_weights_and_biases() -> None:
@@ -103,26 +102,32 @@ def mlflow_store(folder: Path, store: str) -> Path:
 # live: files that grow, are cut off, are written again
 
 
-def test_a_csv_file_that_is_written_again_with_another_column(tmp_path: Path) -> None:
+ANOTHER_COLUMN = "step,train_loss,val_loss\n" + "".join(f"{n},0.5,\n" for n in range(1, 11)) + "11,0.4,\n11,,0.6\n"
+
+
+@pytest.mark.parametrize(
+    ("again", "steps", "evaluations", "restarts"),
+    [
+        (ANOTHER_COLUMN, 11, [0.6], 0),
+        ("step,train_loss\n1,0.4\n", 1, [], 1),
+    ],
+    ids=["with another column", "of another training"],
+)
+def test_a_csv_file_that_is_written_again(
+    tmp_path: Path, again: str, steps: int, evaluations: list[float], restarts: int
+) -> None:
     path, kept = tmp_path / "metrics.csv", Kept()
     source = opened(path, kept)
     path.write_text("step,train_loss\n" + "".join(f"{step},0.5\n" for step in range(1, 11)))
     drained(source)
-    path.write_text(
-        "step,train_loss,val_loss\n" + "".join(f"{step},0.5,\n" for step in range(1, 11)) + "11,0.4,\n11,,0.6\n"
+    path.write_text(again)
+    drained(source)
+    assert (kept.steps, kept.losses, kept.evaluations, kept.restarts) == (
+        steps,
+        [0.5] * 10 + [0.4],
+        evaluations,
+        restarts,
     )
-    drained(source)
-    assert (kept.steps, len(kept.losses), kept.evaluations, kept.restarts) == (11, 11, [0.6], 0)
-
-
-def test_a_csv_file_of_another_training_in_its_place(tmp_path: Path) -> None:
-    path, kept = tmp_path / "metrics.csv", Kept()
-    source = opened(path, kept)
-    path.write_text("step,train_loss\n" + "".join(f"{step},0.5\n" for step in range(1, 11)))
-    drained(source)
-    path.write_text("step,train_loss\n1,0.9\n")
-    drained(source)
-    assert (kept.steps, kept.losses[-1], kept.restarts) == (1, 0.9, 1)
 
 
 def test_half_a_row_waits_for_its_end(tmp_path: Path) -> None:
@@ -256,8 +261,3 @@ def test_the_newest_of_several_logs_that_match(tmp_path: Path) -> None:
     (tmp_path / "other.log").write_bytes(b"step=7 loss=7\n")
     drained(source)
     assert kept.losses == [1]
-
-
-def append(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)

@@ -18,6 +18,7 @@ from itertools import islice
 import structlog
 
 from slopewise.adapters.grafana.client import connect, message_of
+from slopewise.adapters.pauses import ANNOTATION
 from slopewise.errors import SlopewiseError
 from slopewise.model import Arrival, Job, JobView, Migrate, PassReport, Place, Resize, ResizeMemory, Stop
 from slopewise.text import bounded
@@ -33,7 +34,6 @@ MAX_TAG = 100
 _TIMEOUT_SECONDS = 5.0
 _CLOSE_SECONDS = 2.0
 _JOIN_SECONDS = 0.2
-_MAX_PAUSE_SECONDS = 60.0
 TAG = "slopewise"
 
 
@@ -106,7 +106,7 @@ class DecisionAnnotations:
         access: GrafanaAccess,
         *,
         timeout_seconds: float = _TIMEOUT_SECONDS,
-        pause: Callable[[int], float] = lambda failures: min(_MAX_PAUSE_SECONDS, 2.0**failures),
+        pause: Callable[[int], float] = ANNOTATION.after,
     ) -> None:
         """UsageError when the address or the token cannot be used. `pause`: seconds after so many failures in a row."""
         self._url = access.url

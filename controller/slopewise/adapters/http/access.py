@@ -1,29 +1,67 @@
 """Builds headers, TLS context and proxy from an `http_config`, and detects changed files.
 
-`HttpAccess.is_current` compares each file with its stamp, which costs microseconds, before each use. Secrets are in
-no `repr`, and `mask` removes them from foreign text, because a server or a proxy may quote the request that it
-refuses.
+Tokens, passwords and certificates rotate: `HttpAccess.is_current` compares each file with its stamp, which costs
+microseconds, before each use. Secrets are in no `repr`, and `mask` removes them from foreign text, because a server or
+a proxy may quote the request that it refuses.
 """
 
 from __future__ import annotations
 
 import base64
+import html
 import ipaddress
+import json
 import os
+import re
 import ssl
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit
+from typing import NoReturn
+from urllib.parse import SplitResult, quote, quote_plus, unquote, urlsplit
 from urllib.request import getproxies_environment
 
+from pydantic import SecretStr
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
-from slopewise.adapters.http.config import BasicAuth, Endpoint, HttpConfig, TlsConfig, load_http_config, split_url
-from slopewise.adapters.http.secret_files import CONTROL_CHARACTER, Mask, SecretFiles, Stamp, stamp_or_none
+from slopewise.adapters.http.config import Endpoint, HttpConfig, TlsConfig, load_http_config, split_url
+from slopewise.errors import UsageError
+
+MAX_FILE_BYTES = 1024 * 1024
+"""Bundles of authorities have 250 KB; a larger file was named by mistake."""
+
+Stamp = tuple[int, int, int]
+"""Inode (a Secret's volume changes it), bytes, and nanoseconds of the last change (an editor changes these)."""
 
 _VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+_CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
+
+
+class Mask:
+    """Takes secrets out of text, however it quotes them; its own `repr` shows how many."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        spellings = {
+            spelling
+            for secret in filter(None, secrets)
+            for spelling in (
+                secret, quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1],
+                html.escape(secret),
+            )
+        }  # fmt: skip
+        self._spellings = sorted(spellings, key=len, reverse=True)
+
+    def __call__(self, text: object) -> str:
+        """The text with `<secret>` in the place of each secret."""
+        shown = str(text)
+        for spelling in self._spellings:
+            shown = shown.replace(spelling, "<secret>")
+        return shown
+
+    def __repr__(self) -> str:
+        return f"Mask({len(self._spellings)} spellings)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +93,25 @@ class HttpAccess:
 
     def is_current(self) -> bool:
         """False once a file that this was read from has changed or gone."""
-        return all(stamp_or_none(path) == stamp for path, stamp in self.stamps.items())
+        with suppress(OSError):
+            return all(_stamp(path) == stamp for path, stamp in self.stamps.items())
+        return False
 
 
 def read_access(endpoint: Endpoint) -> HttpAccess:
     """Read the `http_config` of an endpoint and every file that it names; UsageError says what cannot be used."""
     url = urlsplit(endpoint.url)
     if endpoint.config_file is None:
-        files = SecretFiles(Path())
-        return HttpAccess(_tls_context(TlsConfig(), files) if url.scheme == "https" else None)
-    files = SecretFiles(endpoint.config_file)
+        return HttpAccess(_tls_context(TlsConfig(), _Files(Path())) if url.scheme == "https" else None)
+    files = _Files(endpoint.config_file)
     files.path(endpoint.config_file.name)
     config = load_http_config(endpoint.config_file)
-    authorization, credentials = _authorization(config, files)
-    headers = {**authorization, **_further_headers(config, files)}
+    headers, credentials = _authorization(config, files)
+    for name, given in config.http_headers.items():
+        key = f"http_headers.{name}"
+        values = [*given.values, *(files.secret(each, None, f"{key}.secrets") for each in given.secrets)]
+        values += [files.content(named, f"{key}.files") for named in given.files]
+        headers[name] = files.header(", ".join(values), key)
     proxy = _proxy(config, url, files)
     return HttpAccess(
         tls=_tls_context(config.tls_config, files),
@@ -84,63 +127,110 @@ def read_access(endpoint: Endpoint) -> HttpAccess:
     )
 
 
-def _authorization(config: HttpConfig, files: SecretFiles) -> tuple[Mapping[str, str], str | None]:
+class _Files:
+    """Reads the files that an `http_config` names, beside which relative paths are looked for."""
+
+    def __init__(self, config_file: Path) -> None:
+        self._config_file = config_file
+        self.stamps: dict[Path, Stamp] = {}
+        self.secrets: set[str] = set()
+
+    def path(self, named: str, key: str = "") -> str:
+        """The path of a named file, checked to be readable, and noted as it is before it is read."""
+        path = self._config_file.parent / named
+        try:
+            self.stamps[path] = _stamp(path)
+        except OSError as error:
+            place = f"{self._config_file}: {key}: " if key else ""
+            reason = error.strerror or str(error)
+            raise UsageError(f"{place}{path} cannot be read ({reason}); give the path of a readable file.") from None
+        return str(path)
+
+    def secret(self, given: SecretStr | None, named: str | None, key: str) -> str:
+        """A secret that was written, or the content of the file that is named instead; without either, empty."""
+        if named is not None:
+            return self.content(named, f"{key}_file")
+        return self._checked("" if given is None else given.get_secret_value(), key)
+
+    def content(self, named: str, key: str) -> str:
+        """What is in a file that holds a secret, without the white space around it."""
+        path = self.path(named, key)
+        try:
+            text = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            self.refuse(key, f"{path} cannot be read as text; write the secret alone into it")
+        if not text:
+            self.refuse(key, f"{path} is empty; write the secret into it")
+        return self._checked(text, key)
+
+    def basic(self, user: str, password: str, key: str) -> str:
+        """The value of a header, in UTF-8 as Prometheus sends it."""
+        encoded = base64.b64encode(f"{user}:{self._checked(password, key)}".encode()).decode()
+        self.secrets.add(encoded)
+        return f"Basic {encoded}"
+
+    def header(self, value: str, key: str) -> str:
+        """The value of a header: one line in Latin-1; the client quotes one that does not fit into its own error."""
+        try:
+            self._one_line(value, key).encode("latin-1")
+        except UnicodeEncodeError:
+            self.refuse(key, "holds characters that no header may have; write letters, digits and signs of ASCII")
+        return value
+
+    def refuse(self, key: str, reason: str) -> NoReturn:
+        """UsageError about one key."""
+        raise UsageError(f"{self._config_file}: {key}: {reason}.")
+
+    def _checked(self, secret: str, key: str) -> str:
+        """A secret as it may be sent, which is masked from now on."""
+        if secret:
+            self.secrets.add(self._one_line(secret, key))
+        return secret
+
+    def _one_line(self, value: str, key: str) -> str:
+        if _CONTROL_CHARACTER.search(value):
+            self.refuse(key, "holds more than one line, or control characters, which cannot be sent")
+        return value
+
+
+def _stamp(path: Path) -> Stamp:
+    """OSError where it cannot be read: before it is opened, because a pipe would never end."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(0, "it is not a regular file")
+    if found.st_size > MAX_FILE_BYTES:
+        raise OSError(0, "it has more than 1 MiB")
+    if not os.access(path, os.R_OK):
+        raise PermissionError(0, "permission denied")
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _authorization(config: HttpConfig, files: _Files) -> tuple[dict[str, str], str | None]:
     """The header with the credentials, and the part of the document that it comes from."""
-    if config.basic_auth is not None:
-        return {"Authorization": _user_and_password(config.basic_auth, files)}, "basic_auth"
+    if (basic := config.basic_auth) is not None:
+        user = basic.username or ""
+        if basic.username_file is not None:
+            user = files.content(basic.username_file, "basic_auth.username_file")
+            files.secrets.discard(user)  # a user's name is no secret, and often a word of any text
+        if ":" in user or _CONTROL_CHARACTER.search(user):
+            files.refuse("basic_auth", "the user's name holds a colon or a control character, which cannot be sent")
+        password = files.secret(basic.password, basic.password_file, "basic_auth.password")
+        return {"Authorization": files.basic(user, password, "basic_auth.password")}, "basic_auth"
     if (given := config.authorization) is not None:
-        key = "authorization.credentials"
+        key, scheme = "authorization.credentials", given.type
         token = files.secret(given.credentials, given.credentials_file, key)
-        return {"Authorization": f"{given.type} {_latin(token, key, files)}"}, "authorization"
-    if config.bearer_token or config.bearer_token_file:
-        token = files.secret(config.bearer_token, config.bearer_token_file, "bearer_token")
-        return {"Authorization": f"Bearer {_latin(token, 'bearer_token', files)}"}, "bearer_token"
-    return {}, None
-
-
-def _user_and_password(given: BasicAuth, files: SecretFiles) -> str:
-    user = given.username or ""
-    if given.username_file is not None:
-        user = files.content(given.username_file, "basic_auth.username_file")
-        files.secrets.discard(user)  # a user's name is no secret, and often a word of any text
-    if ":" in user or CONTROL_CHARACTER.search(user):
-        files.refuse("basic_auth", "the user's name holds a colon or a control character, which cannot be sent")
-    return _basic(user, files.secret(given.password, given.password_file, "basic_auth.password"), files)
-
-
-def _basic(user: str, password: str, files: SecretFiles) -> str:
-    """In UTF-8, as Prometheus sends it."""
-    encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
-    files.secrets.add(encoded)
-    return f"Basic {encoded}"
-
-
-def _further_headers(config: HttpConfig, files: SecretFiles) -> Mapping[str, str]:
-    found = {}
-    for name, given in config.http_headers.items():
-        key = f"http_headers.{name}"
-        values = [*given.values]
-        values += [files.secret(secret, None, f"{key}.secrets") for secret in given.secrets]
-        values += [files.content(named, f"{key}.files") for named in given.files]
-        found[name] = _latin(", ".join(values), key, files)
-    return found
-
-
-def _latin(value: str, key: str, files: SecretFiles) -> str:
-    """A header's value is one line in Latin-1; the client quotes one that does not fit into its own error."""
-    if CONTROL_CHARACTER.search(value):
-        files.refuse(key, "holds more than one line, or control characters, which cannot be sent")
-    try:
-        value.encode("latin-1")
-    except UnicodeEncodeError:
-        files.refuse(key, "holds characters that no header may have; write letters, digits and signs of ASCII")
-    return value
+    elif config.bearer_token or config.bearer_token_file:
+        key, scheme = "bearer_token", "Bearer"
+        token = files.secret(config.bearer_token, config.bearer_token_file, key)
+    else:
+        return {}, None
+    return {"Authorization": f"{scheme} {files.header(token, key)}"}, key.partition(".")[0]
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------
 
 
-def _tls_context(given: TlsConfig, files: SecretFiles) -> ssl.SSLContext:
+def _tls_context(given: TlsConfig, files: _Files) -> ssl.SSLContext:
     """As Prometheus' own client: any certificate that is trusted is an anchor, and host names are not in `CN`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = _VERSIONS[given.min_version]
@@ -148,39 +238,28 @@ def _tls_context(given: TlsConfig, files: SecretFiles) -> ssl.SSLContext:
         context.maximum_version = _VERSIONS[given.max_version]
     context.hostname_checks_common_name = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    _trust(context, given, files)
-    _show_certificate(context, given, files)
+    system = ssl.get_default_verify_paths()
+    try:
+        if given.ca_file is not None:
+            context.load_verify_locations(cafile=files.path(given.ca_file, "tls_config.ca_file"))
+        elif given.ca is not None:
+            context.load_verify_locations(cadata=given.ca)
+        elif system.cafile or (system.capath and next(Path(system.capath).glob("*"), None)):
+            context.set_default_verify_paths()
+        else:  # Mozilla's authorities, where the system has none, as in an image without ca-certificates
+            context.load_verify_locations(cafile=DEFAULT_CA_BUNDLE_PATH)
+    except (ssl.SSLError, ValueError, OSError):
+        key = "ca" if given.ca_file is None else "ca_file"
+        files.refuse(f"tls_config.{key}", "holds no certificates; write those of the authority, in PEM")
+    if given.has_certificate:
+        _show_certificate(context, given, files)
     if given.insecure_skip_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
 
 
-def _trust(context: ssl.SSLContext, given: TlsConfig, files: SecretFiles) -> None:
-    try:
-        if given.ca_file is not None:
-            context.load_verify_locations(cafile=files.path(given.ca_file, "tls_config.ca_file"))
-        elif given.ca is not None:
-            context.load_verify_locations(cadata=given.ca)
-        else:
-            _trust_the_system(context)
-    except (ssl.SSLError, ValueError, OSError):
-        key = "ca" if given.ca_file is None else "ca_file"
-        files.refuse(f"tls_config.{key}", "holds no certificates; write those of the authority, in PEM")
-
-
-def _trust_the_system(context: ssl.SSLContext) -> None:
-    """The system's authorities, and Mozilla's where the system has none, as in an image without ca-certificates."""
-    paths = ssl.get_default_verify_paths()
-    if paths.cafile or (paths.capath and next(Path(paths.capath).glob("*"), None)):
-        context.set_default_verify_paths()
-    else:
-        context.load_verify_locations(cafile=DEFAULT_CA_BUNDLE_PATH)
-
-
-def _show_certificate(context: ssl.SSLContext, given: TlsConfig, files: SecretFiles) -> None:
-    if not given.has_certificate:
-        return
+def _show_certificate(context: ssl.SSLContext, given: TlsConfig, files: _Files) -> None:
     key = "" if given.key is None else given.key.get_secret_value()
     with (
         _as_file(given.cert or "", given.cert_file, "tls_config.cert_file", files) as certificate_path,
@@ -189,15 +268,13 @@ def _show_certificate(context: ssl.SSLContext, given: TlsConfig, files: SecretFi
         try:
             # Without a password OpenSSL would prompt for it on the terminal, and wait.
             context.load_cert_chain(certificate_path, key_path, password=lambda: "")
-        except (ssl.SSLError, ValueError, OSError) as error:
-            if "KEY_VALUES_MISMATCH" in str(error):
-                files.refuse("tls_config", "the key is not that of the certificate; name the two that belong together")
-            unread = "the client certificate and its key cannot be read"
-            files.refuse("tls_config", f"{unread}; write both in PEM, the key without a passphrase")
+        except (ssl.SSLError, ValueError, OSError):
+            unusable = "the client certificate and its key cannot be used"
+            files.refuse("tls_config", f"{unusable}; write a pair in PEM, the key without a passphrase")
 
 
 @contextmanager
-def _as_file(text: str, named: str | None, key: str, files: SecretFiles) -> Iterator[str]:
+def _as_file(text: str, named: str | None, key: str, files: _Files) -> Iterator[str]:
     """The path of what is in a file, or of one that is on no disk: OpenSSL reads a certificate to show from files."""
     if named is not None:
         yield files.path(named, key)
@@ -211,33 +288,28 @@ def _as_file(text: str, named: str | None, key: str, files: SecretFiles) -> Iter
 # --- the proxy -------------------------------------------------------------------------------------------------
 
 
-def _proxy(config: HttpConfig, target: SplitResult, files: SecretFiles) -> Proxy | None:
+def _proxy(config: HttpConfig, target: SplitResult, files: _Files) -> Proxy | None:
+    url: str | None
     if config.proxy_url is not None:
-        past = config.no_proxy is not None and _goes_past(target, config.no_proxy)
-        named, url = "proxy_url", None if past else config.proxy_url.get_secret_value()
+        key, url, past = "proxy_url", config.proxy_url.get_secret_value(), config.no_proxy
     elif config.proxy_from_environment:
         found = getproxies_environment()
-        named, url = f"{target.scheme.upper()}_PROXY", found.get(target.scheme)
-        url = None if _goes_past(target, found.get("no", "")) else url
+        key, url, past = f"{target.scheme.upper()}_PROXY", found.get(target.scheme), found.get("no", "")
     else:
         return None
-    if url is None:
+    parts = None if url is None else split_url(url)
+    if url is not None and parts is None:
+        files.refuse(key, "is not the URL of an HTTP proxy; write it like http://proxy.example.org:3128")
+    if parts is None or (past is not None and _goes_past(target, past)):
         return None
-    parts = split_url(url)
-    if parts is None:
-        files.refuse(named, "is not the URL of an HTTP proxy; write it like http://proxy.example.org:3128")
-    return Proxy(without_user(parts), _proxy_headers(config, parts, files))
-
-
-def _proxy_headers(config: HttpConfig, proxy: SplitResult, files: SecretFiles) -> Mapping[str, str]:
     headers = {}
     for name, values in config.proxy_connect_header.items():
         key = f"proxy_connect_header.{name}"
-        headers[name] = _latin(", ".join(files.secret(value, None, key) for value in values), key, files)
-    if proxy.username is not None:
-        user, password = unquote(proxy.username), unquote(proxy.password or "")
-        headers["Proxy-Authorization"] = _basic(user, files.checked(password, "proxy_url"), files)
-    return headers
+        headers[name] = files.header(", ".join(files.secret(value, None, key) for value in values), key)
+    if parts.username is not None:
+        user, password = unquote(parts.username), unquote(parts.password or "")
+        headers["Proxy-Authorization"] = files.basic(user, password, "proxy_url")
+    return Proxy(without_user(parts), headers)
 
 
 def _goes_past(target: SplitResult, no_proxy: str) -> bool:

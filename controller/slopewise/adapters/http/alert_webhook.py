@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from slopewise.errors import UsageError
 from slopewise.text import bounded, printable
@@ -48,15 +48,11 @@ class Reply(NamedTuple):
     outcome: CallOutcome
 
 
-class Handle(Protocol):
-    """Carries out a body and returns what was done, for people.
+Handle = Callable[[bytes], str]
+"""Carries out a body and returns what was done, for people.
 
-    UsageError for what it cannot use, any other error for what another try may do.
-    """
-
-    def __call__(self, body: bytes) -> str:
-        """One call."""
-        ...
+UsageError for what it cannot use, any other error for what another try may do.
+"""
 
 
 def check_token_file(path: Path) -> None:

@@ -12,10 +12,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from slopewise.config.validation import load_yaml, validation_message
 from slopewise.errors import UsageError
@@ -23,19 +32,12 @@ from slopewise.errors import UsageError
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A header's name, and a scheme of authorization (RFC 9110, 5.6.2)."""
 
-RESERVED_HEADERS = frozenset(
-    {
-        "authorization", "host", "content-encoding", "content-length", "content-type", "user-agent", "connection",
-        "keep-alive", "proxy-authenticate", "proxy-authorization", "www-authenticate", "accept-encoding",
-        "x-prometheus-remote-write-version", "x-prometheus-remote-read-version", "x-prometheus-scrape-timeout-seconds",
-        "x-amz-date", "x-amz-security-token", "x-amz-content-sha256",
-    }
-)  # fmt: skip
+_RESERVED_HEADER = re.compile(
+    "authorization|host|content-.*|user-agent|connection|keep-alive|proxy-auth.*|www-authenticate|accept-encoding"
+    "|x-prometheus-.*|x-amz-.*",
+    re.IGNORECASE,
+)
 """What Prometheus itself refuses among `http_headers` (`ReservedHeaders` of prometheus/common)."""
-
-_NO_OAUTH2 = "is not supported; have a token kept fresh in a file, and name that as authorization.credentials_file"
-_OF_PROMETHEUS_YML = frozenset({"global", "scrape_configs", "rule_files", "alerting", "remote_write", "remote_read"})
-_OF_WEB_CONFIG = frozenset({"tls_server_config", "http_server_config", "basic_auth_users"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +65,41 @@ class HttpDocument(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
+    exclusive: ClassVar[tuple[tuple[str, ...], ...]] = ()
+    """Keys of which one at most may be written."""
+
     @model_validator(mode="before")
     @classmethod
     def _known_keys(cls, document: object) -> object:
+        """An unknown key is repeated only where it is a known one mistyped: it may be a secret in the wrong place."""
         if not isinstance(document, Mapping):
             raise ValueError(f"must be a mapping of keys to values, not {type(document).__name__}")  # noqa: TRY004
-        if unknown := [str(key) for key in document if key not in cls.model_fields]:
-            raise ValueError(_unknown(unknown, sorted(cls.model_fields)))
+        known = sorted(cls.model_fields)
+        for key in (str(key) for key in document if key not in known):
+            if meant := difflib.get_close_matches(key, known, 1, 0.8):
+                raise ValueError(f"{key} is an unknown key; write {meant[0]}")
+            raise ValueError(f"holds an unknown key; it may hold {', '.join(known)}")
         return document
+
+    @model_validator(mode="after")
+    def _at_most_one(self) -> HttpDocument:
+        for names in self.exclusive:
+            if len(given := [name for name in names if getattr(self, name)]) > 1:
+                raise ValueError(f"{given[0]} and {given[1]} exclude each other; leave one of them out")
+        return self
 
 
 class BasicAuth(HttpDocument):
     """User and password, sent with every request."""
 
+    exclusive = (("username", "username_file"), ("password", "password_file"))
     username: str | None = None
     username_file: str | None = None
     password: SecretStr | None = None
     password_file: str | None = None
 
     @model_validator(mode="after")
-    def _one_of_each(self) -> BasicAuth:
-        _at_most_one(self, "username", "username_file")
-        _at_most_one(self, "password", "password_file")
+    def _names_a_user(self) -> BasicAuth:
         if not (self.username or self.username_file):
             raise ValueError("names no user; add username or username_file")
         return self
@@ -93,13 +108,13 @@ class BasicAuth(HttpDocument):
 class Authorization(HttpDocument):
     """The header `Authorization`: a scheme and its credentials."""
 
+    exclusive = (("credentials", "credentials_file"),)
     type: str = "Bearer"
     credentials: SecretStr | None = None
     credentials_file: str | None = None
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> Authorization:
-        _at_most_one(self, "credentials", "credentials_file")
         if not (self.credentials or self.credentials_file):
             raise ValueError("names no credentials; add credentials_file or credentials")
         if self.type.lower() == "basic":
@@ -112,6 +127,7 @@ class Authorization(HttpDocument):
 class TlsConfig(HttpDocument):
     """Whom to trust, and which certificate to show."""
 
+    exclusive = (("ca", "ca_file"), ("cert", "cert_file"), ("key", "key_file"))
     ca: str | None = None
     ca_file: str | None = None
     cert: str | None = None
@@ -124,28 +140,17 @@ class TlsConfig(HttpDocument):
     max_version: Literal["TLS12", "TLS13"] | None = None
 
     @model_validator(mode="after")
-    def _whole_pairs(self) -> TlsConfig:
-        for name in ("ca", "cert", "key"):
-            _at_most_one(self, name, f"{name}_file")
+    def _whole_pair(self) -> TlsConfig:
         has_key = self.key is not None or self.key_file is not None
         if self.has_certificate != has_key:
             missing = "key_file" if self.has_certificate else "cert_file"
             raise ValueError(f"a client certificate needs both cert_file and key_file; add {missing}")
-        if self.min_version == "TLS13" and self.max_version == "TLS12":
-            raise ValueError("min_version is above max_version; swap them")
         return self
 
     @property
     def has_certificate(self) -> bool:
-        """Whether there is a certificate to show."""
+        """Whether a client certificate is shown to a server that asks for one."""
         return self.cert is not None or self.cert_file is not None
-
-    @field_validator("min_version", "max_version", mode="before")
-    @classmethod
-    def _not_broken(cls, version: object) -> object:
-        if version in ("TLS10", "TLS11"):
-            raise ValueError(f"{version} is broken and not spoken; write TLS12 or TLS13")
-        return version
 
 
 class HeaderValues(HttpDocument):
@@ -165,6 +170,10 @@ class HeaderValues(HttpDocument):
 class HttpConfig(HttpDocument):
     """One `http_config`. Without any key it means what it means to Prometheus: no credentials and no proxy."""
 
+    exclusive = (
+        ("basic_auth", "authorization", "bearer_token", "bearer_token_file"),
+        ("proxy_url", "proxy_from_environment"),
+    )
     basic_auth: BasicAuth | None = None
     authorization: Authorization | None = None
     oauth2: Any = None
@@ -181,42 +190,23 @@ class HttpConfig(HttpDocument):
 
     @field_validator("oauth2", mode="before")
     @classmethod
-    def _no_oauth2(cls, given: object) -> object:
+    def _no_oauth2(cls, given: object) -> None:
         if given is not None:
-            raise ValueError(_NO_OAUTH2)
-        return given
-
-    @field_validator("proxy_url", mode="after")
-    @classmethod
-    def _usable_proxy(cls, given: SecretStr | None) -> SecretStr | None:
-        parts = None if given is None else split_url(given.get_secret_value())
-        if given is not None and parts is None:
-            raise ValueError("is not the URL of an HTTP proxy; write it like http://proxy.example.org:3128")
-        return given
+            remedy = "have a token kept fresh in a file, and name that as authorization.credentials_file"
+            raise ValueError(f"is not supported; {remedy}")
 
     @field_validator("http_headers", "proxy_connect_header", mode="before")
     @classmethod
-    def _sendable_headers(cls, given: object) -> object:
-        if isinstance(given, Mapping) and not all(_TOKEN.fullmatch(str(name)) for name in given):
-            raise ValueError("a key is not the name of a header; write the name alone, like X-Scope-OrgID")
-        return given
-
-    @field_validator("http_headers", mode="after")
-    @classmethod
-    def _no_reserved_headers(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        for name in given:
-            if name.lower() in RESERVED_HEADERS:
+    def _sendable_headers(cls, given: object, info: ValidationInfo) -> object:
+        for name in map(str, given) if isinstance(given, Mapping) else ():
+            if not _TOKEN.fullmatch(name):
+                raise ValueError("a key is not the name of a header; write the name alone, like X-Scope-OrgID")
+            if info.field_name == "http_headers" and _RESERVED_HEADER.fullmatch(name):
                 raise ValueError(f"{name} cannot be set; use basic_auth or authorization for credentials")
         return given
 
     @model_validator(mode="after")
-    def _one_identity(self) -> HttpConfig:
-        _at_most_one(self, "basic_auth", "authorization", "bearer_token", "bearer_token_file")
-        return self
-
-    @model_validator(mode="after")
-    def _one_proxy(self) -> HttpConfig:
-        _at_most_one(self, "proxy_url", "proxy_from_environment")
+    def _has_a_proxy(self) -> HttpConfig:
         if self.no_proxy is not None and self.proxy_url is None:
             raise ValueError("no_proxy is for proxy_url; add that, or leave it out (NO_PROXY is the environment's)")
         if self.proxy_connect_header and self.proxy_url is None and not self.proxy_from_environment:
@@ -243,22 +233,3 @@ def split_url(url: str) -> SplitResult | None:
     except ValueError:  # a port that is no number, or above 65535; a bracket that is not closed
         return None
     return parts if usable else None
-
-
-def _at_most_one(document: BaseModel, *names: str) -> None:
-    if len(given := [name for name in names if getattr(document, name)]) > 1:
-        raise ValueError(f"{given[0]} and {given[1]} exclude each other; leave one of them out")
-
-
-def _unknown(keys: list[str], known: list[str]) -> str:
-    """An unknown key is repeated only where it is a known one mistyped: it may be a secret in the wrong place."""
-    if _OF_PROMETHEUS_YML & set(keys):
-        return "is a configuration of Prometheus itself; write only the http_config of a client, e.g. basic_auth"
-    if _OF_WEB_CONFIG & set(keys):
-        return "is the web.config.file of a server; write the http_config of its client, e.g. basic_auth"
-    for key in keys:
-        if key == "http_config":
-            return "holds http_config as a key; write what is below it at the top"
-        if close := difflib.get_close_matches(key, known, 1, 0.8):
-            return f"{key} is an unknown key; write {close[0]}"
-    return f"holds an unknown key; it may hold {', '.join(known)}"

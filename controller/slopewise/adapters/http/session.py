@@ -58,7 +58,7 @@ class OneHostSession(requests.Session):
 
 
 class AccessAdapter(HTTPAdapter):
-    """Makes the connections: with the context of the `HttpAccess`, one try each, and ended in time."""
+    """Makes the connections: with the context and the proxy of the `HttpAccess`, one try each, and ended in time."""
 
     def __init__(self, access: HttpAccess) -> None:
         self._access = access
@@ -67,37 +67,24 @@ class AccessAdapter(HTTPAdapter):
         # With read=0 a timeout would be reported as "too many retries".
         super().__init__(max_retries=Retry(0, read=False))
 
-    def init_poolmanager(self, connections: int, maxsize: int, block: bool = False, **more: Any) -> None:  # noqa: FBT001, FBT002
-        """As requests does, with its signature."""
-        super().init_poolmanager(connections, maxsize, block, **more, **self._tls())
+    def init_poolmanager(self, *_: Any, **__: Any) -> None:
+        """One for all requests; a proxy that is reached over TLS itself is trusted like the server."""
+        tls, proxy = self._access.tls, self._access.proxy
+        more: dict[str, Any] = {} if tls is None else {"ssl_context": tls, "server_hostname": self._access.server_name}
+        if proxy is None:
+            self.poolmanager = urllib3.PoolManager(**more)
+        else:
+            self.poolmanager = urllib3.ProxyManager(
+                proxy.url, proxy_headers=dict(proxy.headers), proxy_ssl_context=tls, **more
+            )
         self.poolmanager.pool_classes_by_scheme = dict(BOUNDED_POOLS)
 
-    def proxy_manager_for(self, proxy: str, **more: Any) -> urllib3.ProxyManager:
-        """As requests does; a proxy that is reached over TLS itself is trusted like the server."""
-        if proxy not in self.proxy_manager:
-            more |= {**self._tls(), "proxy_ssl_context": self._access.tls}
-        manager: urllib3.ProxyManager = super().proxy_manager_for(proxy, **more)
-        manager.pool_classes_by_scheme = dict(BOUNDED_POOLS)
-        return manager
-
-    def proxy_headers(self, proxy: str) -> dict[str, str]:
-        """What the proxy alone is sent."""
-        return {} if self._access.proxy is None else dict(self._access.proxy.headers)
-
-    def build_connection_pool_key_attributes(
-        self, request: requests.PreparedRequest, verify: Any, cert: Any = None
-    ) -> tuple[Any, Any]:
-        """Only the host: requests would add Mozilla's authorities to a context that trusts others."""
-        host, _ = super().build_connection_pool_key_attributes(request, verify, cert)
-        return host, {}
+    def get_connection_with_tls_context(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> Any:
+        """Without what requests would add: Mozilla's authorities to a context that trusts others."""
+        return self.poolmanager.connection_from_url(request.url)
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
         """Nothing: the context does it."""
-
-    def _tls(self) -> dict[str, Any]:
-        if self._access.tls is None:
-            return {}
-        return {"ssl_context": self._access.tls, "server_hostname": self._access.server_name}
 
 
 def _origin(url: str) -> tuple[str, str | None, int]:

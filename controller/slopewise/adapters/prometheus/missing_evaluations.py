@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from slopewise.adapters.pauses import GRANT_SECONDS
 from slopewise.adapters.prometheus.client import Target
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import JobSeries
@@ -33,9 +34,6 @@ MAX_QUERIED_PER_PASS = 20
 
 RECHECK_SECONDS = 600.0
 """A job may begin to export another metric while its target stays the same."""
-
-TRY_AGAIN_SECONDS = 60.0
-"""After a failed request to Prometheus."""
 
 MAX_NAMES = 5
 """Metrics that a message lists."""
@@ -169,7 +167,7 @@ class MissingEvaluations:
         for job in jobs:
             known = self._known[job.key]
             known.found, is_certain = self._cause(job, errors, names)
-            known.due_at_seconds = now_seconds + (RECHECK_SECONDS if is_certain else TRY_AGAIN_SECONDS)
+            known.due_at_seconds = now_seconds + (RECHECK_SECONDS if is_certain else GRANT_SECONDS)
 
     def _errors(self, jobs: Sequence[Unreachable]) -> Mapping[str, str] | None:
         """The last error of each target, by its address; None where Prometheus does not answer."""

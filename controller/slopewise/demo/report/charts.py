@@ -6,13 +6,13 @@ side by side. Grid, axis and text colours are left to the page, which has light 
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from slopewise.demo.report.results import Curves, DemoResult, RunResult
-from slopewise.reports.plots import Area, Axis, Line, Plot, Points, Rule, colour, stacked, ticks
+from slopewise.reports.plots import MAX_POINTS, Area, Axis, Line, Plot, Points, Rule, colour, stacked, ticks
 from slopewise.reports.wording import finite, label
 
 OTHERS_COLOUR = "#8a94a0"
@@ -26,7 +26,6 @@ _HEADROOM_RATIO = 1.12
 _MARGIN_RATIO = 1.02
 _LOSS_PIXELS = 256
 _AREA_PIXELS = 196
-_AREA_POINTS = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +43,26 @@ class Frame:
     allotted_top_cores: float
     """The highest stack of allotted CPU in any run, at least the node's cores."""
 
+    @property
+    def time_axis(self) -> Axis:
+        """The same for all charts of all runs."""
+        end = self.end_seconds * _MARGIN_RATIO
+        return Axis(0.0, end, ticks(0.0, end, unit=" s"))
+
 
 def frame(result: DemoResult) -> Frame:
     """The shared axes and colours of a demo's charts."""
     names = tuple(result.job_names)
-    ranges = {name: _loss_range(name, result.runs) for name in names}
+    ranges = {name: _loss_range([run.curves[name] for run in result.runs if name in run.curves]) for name in names}
     highest = max((_highest_loss(run, name, ranges[name]) for run in result.runs for name in run.curves), default=1.0)
+    stacks = [sum(held) for run in result.runs for held in zip(*_held_by_job(run, "allotted_cores")[1], strict=True)]
     return Frame(
         names=names,
-        end_seconds=max((run_end(run) for run in result.runs), default=0.0) or 1.0,
+        end_seconds=max((_run_end(run) for run in result.runs), default=0.0) or 1.0,
         node_cores=result.node_cores,
         loss_ranges=ranges,
         loss_top=min(_MAX_LOSS_TOP, max(_MIN_LOSS_TOP, highest * 1.03)),
-        allotted_top_cores=max([result.node_cores, *(_highest_stack(run) for run in result.runs)]),
+        allotted_top_cores=max([result.node_cores, *stacks]),
     )
 
 
@@ -66,13 +72,13 @@ def loss_figure(run: RunResult, shared: Frame) -> Plot:
     The raw value shows under the mouse.
     """
     lines = []
-    for place, name, curves in _curves(run, shared):
-        points = _finite(curves.loss)
+    for place, name in _drawn(run, shared):
+        points = _finite(run.curves[name].loss)
         scaled = [(at, _scaled(value, shared.loss_ranges[name])) for at, value in points]
         lines.append(Line(label(name, 24), scaled, colour(place), place, [value for _, value in points]))
     marks = tuple((value, f"{value:g}") for value in _LOSS_TICKS if value <= shared.loss_top)
     return Plot(
-        time_axis(shared),
+        shared.time_axis,
         Axis(_LOSS_FLOOR, shared.loss_top, marks, "loss (1 = first, 0 = best)"),
         _LOSS_PIXELS,
         lines=tuple(lines),
@@ -89,76 +95,79 @@ def used_figure(run: RunResult, shared: Frame) -> Plot:
 
     Together they are under the line of the machine's cores.
     """
-    grid = _grid([curves.cpu_cores for _, _, curves in _curves(run, shared)])
-    used = [(place, name, _resampled(curves.cpu_cores, grid)) for place, name, curves in _curves(run, shared)]
-    others = [_means_before(run.other_cpu_curve, grid)] if run.other_cpu_curve else []
-    return _stack(grid, used, others, shared, "cores used", shared.node_cores, stepped=False)
+    return _stack(run, shared, "cpu_cores", "cores used", shared.node_cores)
 
 
 def allotted_figure(run: RunResult, shared: Frame) -> Plot:
-    """CPU allotted, one stepped area for each job on top of the other.
+    """CPU allotted, one area for each job on top of the other.
 
     Shares add up to the machine's cores; limits may add up to more, and the axis has room for the highest stack.
     """
-    moments = _moments(run)
-    held = [(place, name, _held(curves.allotted_cores, moments)) for place, name, curves in _curves(run, shared)]
-    return _stack(moments, held, [], shared, "cores allotted", shared.allotted_top_cores, stepped=True)
+    return _stack(run, shared, "allotted_cores", "cores allotted", shared.allotted_top_cores)
 
 
-def _stack(
-    at: Sequence[float],
-    areas: Sequence[tuple[int, str, Sequence[float]]],
-    others: Sequence[Sequence[float]],
-    shared: Frame,
-    title: str,
-    top_cores: float,
-    *,
-    stepped: bool,
-) -> Plot:
-    """Areas of (place, job, cores) on one another, then what belongs to no job, under the line of the cores."""
-    edges = stacked(at, [*(values for _, _, values in areas), *others])
-    drawn = [
-        Area(label(name, 24), at, low, high, colour(place), place, stepped)
-        for (place, name, _), (low, high) in zip(areas, edges, strict=False)
+def _stack(run: RunResult, shared: Frame, of: str, title: str, top_cores: float) -> Plot:
+    """Stepped areas on one another, then what belongs to no job, under the line of the cores."""
+    jobs = _drawn(run, shared)
+    at, held = _held_by_job(run, of, [name for _, name in jobs])
+    edges = stacked(at, held)
+    areas = [
+        Area(label(name, 24), at, low, high, colour(place), place)
+        for (place, name), (low, high) in zip(jobs, edges, strict=False)
     ]
-    drawn += [Area("everything else", at, low, high, OTHERS_COLOUR) for low, high in edges[len(areas) :]]
-    high = top_cores * _HEADROOM_RATIO
-    cores = shared.node_cores
+    areas += [Area("everything else", at, low, high, OTHERS_COLOUR) for low, high in edges[len(jobs) :]]
+    high, cores = top_cores * _HEADROOM_RATIO, shared.node_cores
     return Plot(
-        time_axis(shared),
+        shared.time_axis,
         Axis(0.0, high, ticks(0.0, high, 4), title),
         _AREA_PIXELS,
-        areas=tuple(drawn),
+        areas=tuple(areas),
         rules=(Rule(0.0, shared.end_seconds * _MARGIN_RATIO, cores, cores, dashed=True),),
         unit=" cores",
     )
 
 
-def _curves(run: RunResult, shared: Frame) -> list[tuple[int, str, Curves]]:
-    return [(place, name, run.curves[name]) for place, name in enumerate(shared.names) if name in run.curves]
+def _drawn(run: RunResult, shared: Frame) -> list[tuple[int, str]]:
+    return [(place, name) for place, name in enumerate(shared.names) if name in run.curves]
 
 
-def time_axis(shared: Frame) -> Axis:
-    """The same for all charts of all runs."""
-    end = shared.end_seconds * _MARGIN_RATIO
-    return Axis(0.0, end, ticks(0.0, end, unit=" s"))
+def _held_by_job(run: RunResult, of: str, names: Iterable[str] | None = None) -> tuple[list[float], list[list[float]]]:
+    """Every moment at which some job was sampled, and each job's values then; of CPU used, those of all others too."""
+    curves = [_finite(getattr(run.curves[name], of)) for name in (run.curves if names is None else names)]
+    moments = sorted({at for points in curves for at, _ in points})
+    if of == "cpu_cores":  # it changes with every sample: a run of a day would be a page of many megabytes
+        moments = moments[:: math.ceil(len(moments) / MAX_POINTS) or 1]
+    if of == "cpu_cores" and run.other_cpu_curve:
+        ends, means = zip(*run.other_cpu_curve, strict=True)
+        # Each is the mean up to its moment, and is drawn from the one before.
+        curves.append([*zip((0.0, *ends), means, strict=False), (max([ends[-1], *moments[-1:]]), means[-1])])
+    return moments, [_held(points, moments) for points in curves]
 
 
-def run_end(run: RunResult) -> float:
+def _held(points: Points, moments: Sequence[float]) -> list[float]:
+    """The value that holds at each moment: the last one sampled; 0 before the first and after the last."""
+    ats = [at for at, _ in points]
+    places = [bisect_right(ats, moment) - 1 for moment in moments]
+    return [
+        points[place][1] if place >= 0 and moment <= ats[-1] else 0.0
+        for place, moment in zip(places, moments, strict=True)
+    ]
+
+
+def _run_end(run: RunResult) -> float:
     """The last moment that a run shows anything of."""
     ends = [job.finished_seconds for job in run.jobs if job.finished_seconds is not None]
     sampled = [points[-1][0] for c in run.curves.values() for points in (c.loss, c.cpu_cores) if points]
     return max([*ends, *sampled, *(row.at_seconds for row in run.decisions)], default=0.0)
 
 
-def _loss_range(name: str, runs: Iterable[RunResult]) -> tuple[float, float]:
+def _loss_range(of_runs: Sequence[Curves]) -> tuple[float, float]:
     """First and best value over all runs; where a job never got better than its first, its worst and best."""
-    found = [(run.curves[name].objective, _finite(run.curves[name].loss)) for run in runs if name in run.curves]
-    curves = [points for _, points in found if points]
+    curves = [points for curve in of_runs if (points := _finite(curve.loss))]
     if not curves:
         return 1.0, 0.0
     # The larger of two values is the better one where an accuracy is to rise: count everything downwards.
-    sign = -1.0 if any(objective == "max" for objective, _ in found) else 1.0
+    sign = -1.0 if any(curve.objective == "max" for curve in of_runs) else 1.0
     values = [sign * value for points in curves for _, value in points]
     # Two runs scrape at different moments, and the later first sample is a little better: the worst is nearest.
     first, best = max(sign * points[0][1] for points in curves), min(values)
@@ -179,56 +188,3 @@ def _highest_loss(run: RunResult, name: str, worst_and_best: tuple[float, float]
 def _finite(points: Points) -> list[tuple[float, float]]:
     """JSON has no NaN and no infinity, and a curve has no place for them."""
     return [(at, value) for at, value in points if finite(value)]
-
-
-def _grid(curves: Sequence[Points]) -> list[float]:
-    """Moments at which every area has a value, so that areas can be stacked.
-
-    Two for each sample of the longest curve, so that 90 samples make 180 moments; at most 600.
-    """
-    ends = [points[-1][0] for points in curves if points]
-    longest = max((len(points) for points in curves), default=0)
-    if not ends:
-        return []
-    count = min(_AREA_POINTS, max(2, round(longest * 2)))
-    return [float(at) for at in np.linspace(0.0, max(ends), count)]
-
-
-def _resampled(points: Points, grid: Sequence[float]) -> list[float]:
-    """`points` at the moments of `grid`; 0 before the first and after the last."""
-    known = _finite(points)
-    if not known:
-        return [0.0] * len(grid)
-    at, value = zip(*known, strict=True)
-    return [float(v) for v in np.interp(grid, at, value, left=0.0, right=0.0)]
-
-
-def _means_before(points: Points, grid: Sequence[float]) -> list[float]:
-    """Of points that are each the mean since the one before, what held at each moment of `grid`."""
-    at, value = zip(*points, strict=True)
-    place = np.minimum(np.searchsorted(at, grid, side="left"), len(at) - 1)
-    return [float(value[each]) for each in place]
-
-
-def _moments(run: RunResult) -> list[float]:
-    """Every moment at which some job's allotment was sampled, in order."""
-    return sorted({at for curves in run.curves.values() for at, _ in _finite(curves.allotted_cores)})
-
-
-def _held(points: Points, moments: Sequence[float]) -> list[float]:
-    """The value that holds at each moment: the last one sampled; 0 before the first and after the last."""
-    known = _finite(points)
-    if not known:
-        return [0.0] * len(moments)
-    at, value = zip(*known, strict=True)
-    latest = np.searchsorted(at, moments, side="right") - 1
-    return [
-        float(value[place]) if place >= 0 and moment <= at[-1] else 0.0
-        for place, moment in zip(latest, moments, strict=True)
-    ]
-
-
-def _highest_stack(run: RunResult) -> float:
-    moments = _moments(run)
-    held = [_held(curves.allotted_cores, moments) for curves in run.curves.values()]
-    return max((sum(values) for values in zip(*held, strict=True)), default=0.0)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
-from slopewise.demo.report.decisions import WITHHELD
+from slopewise.demo.report.history import WITHHELD
 from slopewise.demo.report.results import DemoResult, RunResult
 from slopewise.model import JobState
 from slopewise.reports.wording import counted, listed, plain, uncapitalised
@@ -21,28 +20,18 @@ and 5 % is what a single pair of runs cannot resolve (`cells.SINGLE_RATIO`)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hindrance:
-    """Why a run is not compared with the baseline."""
-
-    kind: Literal["failed", "idle", "busy"]
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
 class Pair:
-    """The baseline and one policy in one round."""
+    """The baseline and one policy in one round, and why they are not compared; None: they are."""
 
     base: RunResult
     run: RunResult
-    hindrance: Hindrance | None
+    hindrance: str | None
 
 
 def pairs(result: DemoResult, place: int) -> list[Pair]:
     """The policy at `place` beside the baseline, one pair for each round."""
-    return [
-        Pair(of_round[0], of_round[place], hindrance(result, of_round[0], of_round[place]))
-        for of_round in result.rounds
-    ]
+    both = [(of_round[0], of_round[place]) for of_round in result.rounds]
+    return [Pair(base, run, _hindrance(result, base, run)) for base, run in both]
 
 
 def comparable(result: DemoResult, place: int) -> list[Pair]:
@@ -50,48 +39,33 @@ def comparable(result: DemoResult, place: int) -> list[Pair]:
     return [] if place == 0 else [pair for pair in pairs(result, place) if pair.hindrance is None]
 
 
-def hindrance(result: DemoResult, base: RunResult, run: RunResult) -> Hindrance | None:
-    """Why these two are not compared; None: they are."""
-    failed = [each for each in (base, run) if each.names_in_state(JobState.FAILED)]
-    if failed:
-        return Hindrance("failed", _failed(failed))
-    if result.workload != "threads" and did_nothing(base, run):
-        return Hindrance("idle", _idle(result, base, run))
-    return _busy(result, base, run)
-
-
 def hindrances(result: DemoResult, place: int) -> Iterator[str]:
     """A sentence for each round in which the policy at `place` is not compared."""
     rounds = len(result.rounds)
     for number, pair in enumerate(pairs(result, place), start=1):
         if pair.hindrance is not None:
-            message = pair.hindrance.message
-            yield message if rounds == 1 else f"Round {number} of {rounds}: {uncapitalised(message)}"
+            yield pair.hindrance if rounds == 1 else f"Round {number} of {rounds}: {uncapitalised(pair.hindrance)}"
 
 
-def did_nothing(base: RunResult, run: RunResult) -> bool:
-    """True where no CPU was changed, no job was moved, and each ran where it ran under the baseline."""
+def _hindrance(result: DemoResult, base: RunResult, run: RunResult) -> str | None:
+    if failed := [failures(each) for each in (base, run) if each.names_in_state(JobState.FAILED)]:
+        said = " and under ".join(failed)
+        return f"Under {said}. Runs in which jobs failed are not compared: what fails leaves its CPU to the others."
     nodes = {job.name: job.node for job in base.jobs}
     elsewhere = any(nodes.get(job.name, job.node) != job.node for job in run.jobs)
-    return not run.resizes_applied and not run.job_moves and not elsewhere
+    if result.workload != "threads" and not (run.resizes_applied or run.job_moves or elsewhere):
+        return (
+            f"Under {plain(run.policy)}, nothing was done: no CPU was changed, and no job was moved or started "
+            f"elsewhere than under {plain(base.policy)}. Whatever differs is chance and is not "
+            f"compared{_idle_reason(result, run)}."
+        )
+    return _busy(result, base, run)
 
 
-def _failed(runs: list[RunResult]) -> str:
-    parts = " and under ".join(_failed_in(run) for run in runs)
-    return f"Under {parts}. Runs in which jobs failed are not compared: what fails leaves its CPU to the others."
-
-
-def _failed_in(run: RunResult) -> str:
-    failed = [job.name for job in run.jobs if job.state == JobState.FAILED]
+def failures(run: RunResult) -> str:
+    """`fair, 1 of 2 jobs failed: a`."""
+    failed = run.names_in_state(JobState.FAILED)
     return f"{plain(run.policy)}, {len(failed)} of {counted(len(run.jobs), 'job')} failed: {listed(failed)}"
-
-
-def _idle(result: DemoResult, base: RunResult, run: RunResult) -> str:
-    policy = plain(run.policy)
-    return (
-        f"Under {policy}, nothing was done: no CPU was changed, and no job was moved or started elsewhere than under "
-        f"{plain(base.policy)}. Whatever differs is chance and is not compared{_idle_reason(result, run)}."
-    )
 
 
 def _idle_reason(result: DemoResult, run: RunResult) -> str:
@@ -102,25 +76,22 @@ def _idle_reason(result: DemoResult, run: RunResult) -> str:
             f"; no job ran for as long as an interval ({result.interval_seconds:g} s), in which growth is measured: "
             "take longer jobs, or a shorter --interval"
         )
-    withheld = [row.outcome for row in run.decisions if row.outcome.startswith(WITHHELD)]
-    if withheld:
+    if withheld := [row.outcome for row in run.decisions if row.outcome.startswith(WITHHELD)]:
         guard, _ = Counter(withheld).most_common(1)[0]
         changes = counted(run.withheld, "change")
         return f"; guards withheld {changes} that it wanted, most often {plain(guard.removeprefix(WITHHELD))}"
     return ""
 
 
-def _busy(result: DemoResult, base: RunResult, run: RunResult) -> Hindrance | None:
+def _busy(result: DemoResult, base: RunResult, run: RunResult) -> str | None:
     before, after = base.away_cpu_cores, run.away_cpu_cores
     if before is None or after is None:
         return None
     left_before, left_after = (max(0.0, result.node_cores - away) for away in (before, after))
     if abs(left_after - left_before) <= OTHER_CPU_RATIO * max(left_before, left_after):
         return None
-    policy, baseline = plain(run.policy), plain(base.policy)
-    return Hindrance(
-        "busy",
-        f"Everything else on this machine used {before:.2f} cores under {baseline} and {after:.2f} under {policy}, "
-        f"which left the jobs {left_before:.2f} and {left_after:.2f}. Runs that differ in that by more than "
-        f"{100 * OTHER_CPU_RATIO:.0f} % are not comparable: run again on a quieter machine, or with --repeat.",
+    return (
+        f"Everything else on this machine used {before:.2f} cores under {plain(base.policy)} and {after:.2f} under "
+        f"{plain(run.policy)}, which left the jobs {left_before:.2f} and {left_after:.2f}. Runs that differ in that by "
+        f"more than {100 * OTHER_CPU_RATIO:.0f} % are not comparable: run again on a quieter machine, or with --repeat."
     )

@@ -5,12 +5,14 @@ All times are seconds since the start of the run, so that runs can be laid over 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
 from slopewise.estimators.pace import QOE_TOLERANCE_RATIO
 from slopewise.model import CpuControl, JobState, Objective
+from slopewise.reports.estimates import SAME_RATIO
 from slopewise.signals import Interrupted
 
 
@@ -31,16 +33,14 @@ class JobMove:
 
 @dataclass(frozen=True)
 class JobResult:
-    """One job of one run. `time_to_90_seconds`: from its arrival until 90 % of its loss's total improvement.
-
-    Objectives are None where it has none, and results where they are unknown.
-    """
+    """One job of one run; None: unknown, and of objectives that it has none."""
 
     name: str
     arrived_seconds: float
     finished_seconds: float | None
     jct_seconds: float | None
     time_to_90_seconds: float | None
+    """From its arrival until 90 % of its loss's total improvement."""
     steps: int | None
     loss_first: float | None
     loss_last: float | None
@@ -49,7 +49,6 @@ class JobResult:
     node: str = ""
     """Where it ran, at last; empty when it never started."""
     moves: tuple[JobMove, ...] = ()
-    """Its migrations, in order."""
     deadline_seconds: float | None = None
     """From its arrival."""
     qoe_seconds: float | None = None
@@ -74,9 +73,8 @@ class JobResult:
         """None where there is no deadline; one that failed met none."""
         if self.deadline_seconds is None:
             return None
-        if self.jct_seconds is None or self.state != JobState.FINISHED:
-            return False
-        return self.jct_seconds <= self.deadline_seconds
+        is_finished = self.jct_seconds is not None and self.state == JobState.FINISHED
+        return is_finished and (self.jct_seconds or 0.0) <= self.deadline_seconds
 
     @property
     def qoe_satisfied(self) -> bool | None:
@@ -92,6 +90,48 @@ class JobResult:
         return asdict(self) | {"deadline_met": self.deadline_met, "qoe_satisfied": self.qoe_satisfied}
 
 
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A figure of a job of which less is better, and its mean over a run; `name` and `mean_name` are those in JSON."""
+
+    name: str
+    mean_name: str
+    mean_label: str
+    heading: str = ""
+    """Of the figures of each job."""
+    tolerance_seconds: float = 0.0
+    same_ratio: float = 0.0
+    """Two figures less apart than either of these are the same."""
+
+    def of(self, job: JobResult) -> float | None:
+        """None: not known."""
+        value: float | None = getattr(job, self.name)
+        return value
+
+
+SCRAPED_SECONDS = 1.0
+"""A loss is seen when it is scraped, once a second: at 12.0 s in one run and 12.9 s in another may be the same step."""
+
+JCT = Measure(
+    "jct_seconds", "jct_mean_seconds", "Mean completion time", "JCT of each job", same_ratio=SAME_RATIO
+)  # fmt: skip
+TIME_TO_90 = Measure(
+    "time_to_90_seconds", "time_to_90_mean_seconds", "Mean time to 90 %", "Time to 90 % of each job", SCRAPED_SECONDS
+)
+CPU_OF_STEPS = Measure(
+    "cpu_seconds_per_1000_steps", "cpu_seconds_per_1000_steps_mean", "CPU-seconds of 1,000 steps",
+    "CPU-seconds of 1,000 steps of each job", same_ratio=SAME_RATIO,
+)  # fmt: skip
+TIME_TO_DELIVERABLE = Measure(
+    "time_to_deliverable_seconds", "time_to_deliverable_mean_seconds", "Mean time to deliverable", "", SCRAPED_SECONDS
+)
+TIME_TO_TARGET = Measure(
+    "time_to_target_seconds", "time_to_target_mean_seconds", "Mean time to target", "Time to target of each job",
+    SCRAPED_SECONDS,
+)  # fmt: skip
+MEASURES = (JCT, TIME_TO_90, CPU_OF_STEPS, TIME_TO_DELIVERABLE, TIME_TO_TARGET)
+
+
 @dataclass(frozen=True)
 class Curves:
     """One job over time: its evaluation, the CPU it used (cores), the CPU it was allotted (cores)."""
@@ -100,6 +140,7 @@ class Curves:
     """Whether the evaluation is to fall (a loss) or to rise (an accuracy)."""
     loss: list[tuple[float, float]] = field(default_factory=list)
     cpu_cores: list[tuple[float, float]] = field(default_factory=list)
+    """Each point is the mean since the one before."""
     allotted_cores: list[tuple[float, float]] = field(default_factory=list)
 
 
@@ -118,6 +159,12 @@ class DecisionRow:
     reason: str
     node: str = ""
     """Of a placement or migration: the node it was to. Empty otherwise."""
+
+
+_FIGURES = (
+    "passes", "passes_held", "resizes_applied", "moves_applied", "withheld", "controller_cpu_ratio", "control", "note",
+    "other_cpu_cores", "stolen_cpu_cores", "makespan_seconds",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -153,9 +200,9 @@ class RunResult:
         """Both together: what the jobs could not have."""
         return None if self.other_cpu_cores is None else self.other_cpu_cores + (self.stolen_cpu_cores or 0.0)
 
-    def names_in_state(self, state: JobState) -> set[str]:
+    def names_in_state(self, state: JobState) -> list[str]:
         """The jobs that are in that state at the end."""
-        return {job.name for job in self.jobs if job.state == state}
+        return [job.name for job in self.jobs if job.state == state]
 
     def job(self, name: str) -> JobResult | None:
         """The job of that name; None when this run had none."""
@@ -169,59 +216,24 @@ class RunResult:
     @property
     def makespan_seconds(self) -> float | None:
         """From the first arrival to the last end; None while a job has not ended."""
-        if any(job.finished_seconds is None for job in self.jobs) or not self.jobs:
-            return None
-        arrived = min(job.arrived_seconds for job in self.jobs)
-        return max(job.finished_seconds for job in self.jobs if job.finished_seconds is not None) - arrived
+        ends = [job.finished_seconds for job in self.jobs if job.finished_seconds is not None]
+        whole = ends and len(ends) == len(self.jobs)
+        return max(ends) - min(job.arrived_seconds for job in self.jobs) if whole else None
 
-    @property
-    def jct_mean_seconds(self) -> float | None:
-        """Mean completion time over the jobs that ended."""
-        return _mean([job.jct_seconds for job in self.jobs])
-
-    @property
-    def time_to_90_mean_seconds(self) -> float | None:
-        """Mean time to 90 % of the improvement over the jobs that reached it."""
-        return _mean([job.time_to_90_seconds for job in self.jobs])
-
-    @property
-    def cpu_seconds_per_1000_steps_mean(self) -> float | None:
-        """Mean CPU-seconds of 1,000 steps over the jobs whose steps are known."""
-        return _mean([job.cpu_seconds_per_1000_steps for job in self.jobs])
-
-    @property
-    def time_to_deliverable_mean_seconds(self) -> float | None:
-        """Mean time to the first target over the jobs that reached it."""
-        return _mean([job.time_to_deliverable_seconds for job in self.jobs])
-
-    @property
-    def time_to_target_mean_seconds(self) -> float | None:
-        """Mean time to the final target over the jobs that reached it."""
-        return _mean([job.time_to_target_seconds for job in self.jobs])
+    def mean(self, measure: Measure) -> float | None:
+        """Over the jobs that have the figure."""
+        known = [value for job in self.jobs if (value := measure.of(job)) is not None]
+        return fmean(known) if known else None
 
     def as_json(self) -> dict[str, Any]:
         """The figures without the curves."""
         return {
             "jobs": [job.as_json() for job in self.jobs],
-            "makespan_seconds": self.makespan_seconds,
-            "jct_mean_seconds": self.jct_mean_seconds,
-            "time_to_90_mean_seconds": self.time_to_90_mean_seconds,
-            "cpu_seconds_per_1000_steps_mean": self.cpu_seconds_per_1000_steps_mean,
-            "time_to_deliverable_mean_seconds": self.time_to_deliverable_mean_seconds,
-            "time_to_target_mean_seconds": self.time_to_target_mean_seconds,
-            "deadlines_met": _kept([job.deadline_met for job in self.jobs]),
-            "qoe_satisfied": _kept([job.qoe_satisfied for job in self.jobs]),
-            "passes": self.passes,
-            "passes_held": self.passes_held,
-            "resizes_applied": self.resizes_applied,
-            "moves_applied": self.moves_applied,
+            **{measure.mean_name: self.mean(measure) for measure in MEASURES},
+            "deadlines_met": _kept(job.deadline_met for job in self.jobs),
+            "qoe_satisfied": _kept(job.qoe_satisfied for job in self.jobs),
             "jobs_moved": len(self.job_moves),
-            "withheld": self.withheld,
-            "controller_cpu_ratio": self.controller_cpu_ratio,
-            "control": self.control,
-            "note": self.note,
-            "other_cpu_cores": self.other_cpu_cores,
-            "stolen_cpu_cores": self.stolen_cpu_cores,
+            **{name: getattr(self, name) for name in _FIGURES},
         }
 
 
@@ -251,6 +263,11 @@ class DemoResult:
         """Every whole round: one run of each policy, in the order of `runs`."""
         return [self.runs, *self.repeats]
 
+    @property
+    def jobs(self) -> list[JobResult]:
+        """Those of all runs of the first round."""
+        return [job for run in self.runs for job in run.jobs]
+
     def runs_of(self, place: int) -> list[RunResult]:
         """The runs of one policy by its place in `runs`, one for each round."""
         return [of_round[place] for of_round in self.rounds]
@@ -258,13 +275,12 @@ class DemoResult:
     @property
     def job_names(self) -> list[str]:
         """Every job of any run, in order of first appearance; its place in here is its colour in the report."""
-        return list(dict.fromkeys(job.name for run in self.runs for job in run.jobs))
+        return list(dict.fromkeys(job.name for job in self.jobs))
 
     @property
-    def has_objectives(self) -> bool:
-        """True when any job has a deadline or an objective."""
-        jobs = [job for run in self.runs for job in run.jobs]
-        return any(job.deadline_seconds is not None or job.qoe_seconds is not None for job in jobs)
+    def is_served(self) -> bool:
+        """True where every job is a served model, which ends at a fixed time whatever CPU it got."""
+        return bool(self.jobs) and all(job.qoe_seconds is not None and job.steps is None for job in self.jobs)
 
     def as_json(self) -> dict[str, Any]:
         """The figures of every run; `policy_runs` are those of the first round."""
@@ -281,12 +297,7 @@ class DemoResult:
         }
 
 
-def _kept(objectives: list[bool | None]) -> dict[str, int] | None:
+def _kept(objectives: Iterable[bool | None]) -> dict[str, int] | None:
     """How many of how many were met; None where no job has an objective."""
     made = [met for met in objectives if met is not None]
     return {"met": sum(made), "of": len(made)} if made else None
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None

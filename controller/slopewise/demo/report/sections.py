@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from rich import text as rich_text
 
 from slopewise.demo.report import charts
 from slopewise.demo.report.comparison import (
     ROUND_HEADINGS,
-    RoundRow,
     Summary,
     caveats,
-    condition_rows,
-    ends_mean_nothing,
+    fact_rows,
     job_blocks,
     measure_rows,
     report_blocks,
     round_rows,
     summaries,
 )
-from slopewise.demo.report.job_moves import move_rows
+from slopewise.demo.report.objectives import kinds
 from slopewise.demo.report.results import DecisionRow, DemoResult, RunResult
 from slopewise.reports.cells import Cell, Row
-from slopewise.reports.columns import Column, named, sized
+from slopewise.reports.columns import named, sized
 from slopewise.reports.estimates import Verdict
 from slopewise.reports.plots import colour
 from slopewise.reports.report import (
+    STYLES,
     Cards,
     Chart,
     Comparison,
@@ -42,8 +42,6 @@ from slopewise.reports.report import (
     notes_of,
 )
 from slopewise.reports.wording import UNKNOWN, allotment, cores, listed, plain, seconds
-
-_STYLES: Mapping[str, str] = {"better": "green", "worse": "red", "same": "dim", "unclear": "dim"}
 
 _MEANINGS = (
     "Completion time (JCT): from a job's arrival to its end. Time to 90 %: from its arrival until 90 % of its loss's "
@@ -65,7 +63,7 @@ def report_of(result: DemoResult) -> Report:
     """The whole of it; a terminal has the comparison, the rounds and the verdicts."""
     policies = [plain(run.policy) for run in result.runs]
     compared, rows, shared = summaries(result), measure_rows(result), charts.frame(result)
-    facts = [*move_rows(result), *condition_rows(result)] if result.runs else []
+    facts = fact_rows(result) if result.runs else []
     blocks = [("", [*rows, *facts]), *((block.heading, block.rows) for block in job_blocks(result))]
     sections = [
         *(_summary(each, rows, place) for place, each in enumerate(compared, start=1)),
@@ -83,16 +81,15 @@ def report_of(result: DemoResult) -> Report:
         sections,
         _lead(result, shared, policies),
         caveats(result),
-        [_MEANINGS, *([_OBJECTIVES] if result.has_objectives else []), _NOT_COMPARED + once],
+        [_MEANINGS, *([_OBJECTIVES] if kinds(result) else []), _NOT_COMPARED + once],
     )
 
 
 def _lead(result: DemoResult, shared: charts.Frame, policies: list[str]) -> str:
-    served = ends_mean_nothing(result)
-    jobs = f"{len(shared.names)} {'served models' if served else 'training jobs'}"
+    jobs = f"{len(shared.names)} {'served models' if result.is_served else 'training jobs'}"
     nodes = f" of {result.nodes} nodes" if result.nodes > 1 else ""
     where = f"{jobs} on {result.node_cores:g} cores{nodes}, the same under {', then '.join(policies) or 'no policy'}."
-    return where if served else f"{where} Of durations, less is better."
+    return where if result.is_served else f"{where} Of durations, less is better."
 
 
 def _summary(summary: Summary, rows: list[Row], place: int) -> Section:
@@ -113,10 +110,10 @@ def _tile(label: str, base: Cell, cell: Cell) -> tuple[str, str, str, Verdict | 
     return label, "the same" if figure == "same" else figure, f"{figures}{said}", cell.verdict
 
 
-def _phrases(summary: Summary) -> list[tuple[str, str, tuple[str, ...]]]:
+def _phrases(summary: Summary) -> list[tuple[str, str, Sequence[str]]]:
     """What is better and worse, also where that is nothing, and what is the same or unclear where anything is."""
-    found = {"better": summary.better, "worse": summary.worse, "same": summary.same, "unclear": summary.unclear}
-    return [(word, _STYLES[word], said) for word, said in found.items() if said or word in ("better", "worse")]
+    shown = [(word, said) for word, said in summary.phrases.items() if said or word in ("better", "worse")]
+    return [(word, STYLES[word], said) for word, said in shown]
 
 
 def _verdicts(summary: Summary) -> Notes:
@@ -141,16 +138,13 @@ def _measures_and_jobs(result: DemoResult, policies: Sequence[str], rows: Sequen
 def _rounds(result: DemoResult) -> list[Part]:
     """Every run with its own figures, and whether it is in the ratios; nothing of a single round."""
     rows = round_rows(result)
-    columns: list[Column[RoundRow]] = [
-        named("Policy", rows, lambda row: row.policy),
-        sized("Round", rows, lambda row: rich_text.Text(str(row.number))),
+    more = [0, *([] if all(row[-1] == "yes" for row in rows) else [6]), 2, 3, 4, 5]
+    columns = [
+        named("Policy", rows, lambda row: row[1]),
+        *(sized(ROUND_HEADINGS[place], rows, lambda row, place=place: rich_text.Text(row[place])) for place in more),  # type: ignore[misc]
     ]
-    if not all(row.compared for row in rows):
-        columns.append(sized("Compared", rows, lambda row: rich_text.Text("yes" if row.compared else "no")))
-    for place, heading in enumerate(ROUND_HEADINGS):
-        columns.append(sized(heading, rows, lambda row, place=place: rich_text.Text(row.figures[place])))  # type: ignore[misc]
     caption = f"Every run, in {len(result.rounds)} rounds; every second one went through the policies backwards"
-    return [Table(columns, rows, ("Round", "Policy", *ROUND_HEADINGS, "Compared"), caption)] if rows else []
+    return [Table(columns, rows, ROUND_HEADINGS, caption)] if rows else []
 
 
 def _facts(result: DemoResult) -> Facts:
@@ -185,26 +179,14 @@ def _run(number: int, run: RunResult, shared: charts.Frame) -> Section:
     cut = listed(charts.cut_losses(run, shared))
     more = " Hatched grey: everything else on the machine." if run.other_cpu_curve else ""
     limits = "; limits may add up to more" if run.control == "limits" else ""
+    scale = "Each job on its own scale: 1 is its first value, 0 the best it reached in any run. Hover for the loss."
+    out = f" Out of the chart above {shared.loss_top:g}: {cut}." if cut else ""
+    allotted = f"Each job's cores: {allotment(run.control)}. Dashed: the cores of this machine{limits}."
+    used = f"Dashed: the cores of this machine that the jobs share.{more}"
     drawn = (
-        (
-            "loss",
-            "Loss over time",
-            charts.loss_figure,
-            "Each job on its own scale: 1 is its first value, 0 the best it reached in any run. Hover for the loss."
-            + (f" Out of the chart above {shared.loss_top:g}: {cut}." if cut else ""),
-        ),
-        (
-            "used",
-            "CPU used, stacked",
-            charts.used_figure,
-            f"Dashed: the cores of this machine that the jobs share.{more}",
-        ),
-        (
-            "allotted",
-            "CPU allotted, stacked",
-            charts.allotted_figure,
-            f"Each job's cores: {allotment(run.control)}. Dashed: the cores of this machine{limits}.",
-        ),
+        ("loss", "Loss over time", charts.loss_figure, scale + out),
+        ("used", "CPU used, stacked", charts.used_figure, used),
+        ("allotted", "CPU allotted, stacked", charts.allotted_figure, allotted),
     )
     label = f"of {len(run.jobs)} jobs under {policy}; the tables of this page show the same in figures"
     figures = [
@@ -216,13 +198,21 @@ def _run(number: int, run: RunResult, shared: charts.Frame) -> Section:
 
 def _decisions(run: RunResult) -> Table:
     rows = run.decisions
-    columns: list[Column[DecisionRow]] = [
-        sized("At", rows, lambda row: rich_text.Text(seconds(row.at_seconds)), "right"),
-        named("Job", rows, lambda row: row.job),
-        sized("Class", rows, lambda row: rich_text.Text(plain(row.job_class or UNKNOWN))),
-        sized("Cores", rows, lambda row: rich_text.Text(change_text(row)), "right"),
-        sized("Outcome", rows, lambda row: rich_text.Text(plain(row.outcome or "class only"))),
-        sized("Why", rows, lambda row: rich_text.Text(plain(row.reason))),
+    shown: dict[str, Callable[[DecisionRow], str]] = {
+        "At": lambda row: seconds(row.at_seconds),
+        "Job": lambda row: row.job,
+        "Class": lambda row: row.job_class or UNKNOWN,
+        "Cores": change_text,
+        "Outcome": lambda row: row.outcome or "class only",
+        "Why": lambda row: row.reason,
+    }
+    columns = [
+        replace(
+            named(heading, rows, cell),
+            justify="right" if heading in ("At", "Cores") else "left",
+            is_name=heading == "Job",
+        )
+        for heading, cell in shown.items()
     ]
     caption = (
         f"Every decision under {plain(run.policy)} that changed a class, the CPU or the node of a job; cores: "

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from slopewise.config.jobs_file import JobSpec
-from slopewise.errors import UsageError
 from slopewise.model import Objectives
 
 if TYPE_CHECKING:
@@ -33,9 +32,8 @@ class ServedModel:
     """One model."""
 
     name: str
-    summary: str
-    """One line for the user."""
     rows_per_request: int
+    """Images."""
     objective_seconds: float
     """Of a response, on two cores."""
 
@@ -50,21 +48,13 @@ class ServedModel:
 # 0.6 cores: all can be kept at once on two, with a fifth to spare. An even split gives each half a core, at which the
 # two that need 0.6 take 1.2 times as long as they may, and the others 0.4 times.
 _ALL = (
-    ServedModel("digits-forest", "200 trees, 15,000 images a request", 15_000, 1.0),
-    ServedModel("digits-kernel", "support vectors, 3,000 images a request", 3_000, 0.2),
-    ServedModel("digits-neighbours", "nearest neighbours, 3,000 images a request", 3_000, 0.9),
-    ServedModel("digits-perceptron", "a perceptron, 15,000 images a request", 15_000, 0.12),
+    ServedModel("digits-forest", 15_000, 1.0),
+    ServedModel("digits-kernel", 3_000, 0.2),
+    ServedModel("digits-neighbours", 3_000, 0.9),
+    ServedModel("digits-perceptron", 15_000, 0.12),
 )
 
 SERVED_MODELS: Mapping[str, ServedModel] = {model.name: model for model in _ALL}
-
-
-def find_model(name: str) -> ServedModel:
-    """The served model of that name; UsageError lists those there are."""
-    try:
-        return SERVED_MODELS[name]
-    except KeyError:
-        raise UsageError(f"there is no served model {name!r}; choose one of {', '.join(SERVED_MODELS)}.") from None
 
 
 def serving_jobs(cores: float, seconds: float = SERVING_SECONDS, scale: float = 1.0) -> list[JobSpec]:

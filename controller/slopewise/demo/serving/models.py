@@ -15,8 +15,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.svm import SVC
 
+from slopewise.demo.trainings._data import digits
 from slopewise.demo.trainings._network import Integers
-from slopewise.demo.trainings._tables import digits
 
 _SEED = 0
 

@@ -1,8 +1,8 @@
-"""Serves one model over HTTP: `/predict/N` answers request number N, `/metrics` has the response times.
+"""Serves one model over HTTP and sends it one request after another.
 
-One port for both, as model servers have it. HTTP/1.0, a connection and a thread for each request: 0.5 ms of CPU beside
-the 60 and more that an answer takes. Requests beyond a bound are refused with 503, so that a server that is offered
-more than it can answer does not fill up with threads. A response that fails is counted apart from those that succeed.
+`/predict/N` answers request number N and `/metrics` has the response times, on one port as model servers have it. The
+client is a thread of the same process, so that it has the model's cgroup and takes no other job's CPU; it never works
+while an answer is computed.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
+from itertools import count
 from socketserver import ThreadingTCPServer
-from time import perf_counter
+from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,11 +27,8 @@ from slopewise.errors import SlopewiseError
 BUCKETS_SECONDS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """From a request at a whole core to one at a hundredth of it."""
 
-MAX_IN_FLIGHT = 64
-"""Requests that wait for their answers at once; each is a thread."""
-
-OK, FAILED = "ok", "failed"
-"""Values of the label `outcome`."""
+OK = "ok"
+"""Value of the label `outcome`."""
 
 _PREDICT = "/predict/"
 
@@ -37,11 +36,7 @@ Answer = Callable[[int], Sequence[int]]
 """From the number of a request to its predictions."""
 
 
-class RequestFailedError(Exception):
-    """The request gets no predictions; the server answers 500."""
-
-
-class _Handler(MetricsHandler):
+class Handler(MetricsHandler):
     """prometheus_client's handler, and predictions beside it."""
 
     timeout = 10
@@ -49,32 +44,23 @@ class _Handler(MetricsHandler):
     server: ModelServer
 
     def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
-        """Answer a request; it counts from here to the moment its answer was handed to the kernel."""
+        """Answer a request."""
         number = self.path.removeprefix(_PREDICT)
         if self.path == "/metrics":
             self.registry = self.server.registry
             super().do_GET()
         elif self.path.startswith(_PREDICT) and number.isdecimal():
-            self._predict_and_count(int(number))
+            self.predict(int(number))
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
 
-    def _predict_and_count(self, request: int) -> None:
-        """A client that hangs up before its answer counts as a response that failed."""
-        began, outcome = perf_counter(), FAILED
-        try:
-            with self.server.admitted() as admitted:
-                if admitted:
-                    self._predict(request)
-                    outcome = OK
-                else:
-                    self.send_error(HTTPStatus.SERVICE_UNAVAILABLE)
-        except RequestFailedError:
-            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
-        finally:
-            self.server.durations.labels(outcome).observe(perf_counter() - began)
+    def predict(self, request: int) -> None:
+        """Send the predictions; counted until they were handed to the kernel."""
+        with self.server.in_flight.track_inprogress(), self.server.durations.labels(OK).time():
+            self.send_predictions(request)
 
-    def _predict(self, request: int) -> None:
+    def send_predictions(self, request: int) -> None:
+        """As JSON."""
         body = json.dumps({"predictions": self.server.answer(request)}).encode()
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "application/json")
@@ -87,10 +73,9 @@ class ModelServer(ThreadingTCPServer):
     """Serves until it is closed. Closing waits for the answers under way: numpy dislikes threads killed at exit."""
 
     allow_reuse_address = True
-    request_queue_size = 128
-    """Connections that the kernel keeps until they are accepted; of more than the 5 of `socketserver`, none is lost."""
+    handler: type[Handler] = Handler
 
-    def __init__(self, address: str, port: int, answer: Answer, max_in_flight: int = MAX_IN_FLIGHT) -> None:
+    def __init__(self, address: str, port: int, answer: Answer) -> None:
         """Port 0: a free one, see `url`. SlopewiseError when the port cannot be had."""
         self.registry = CollectorRegistry()
         self.answer = answer
@@ -101,15 +86,11 @@ class ModelServer(ThreadingTCPServer):
             buckets=BUCKETS_SECONDS,
             registry=self.registry,
         )
-        for outcome in (OK, FAILED):  # a series that begins at 0 says that nothing has failed
-            self.durations.labels(outcome)
-        self._in_flight = Gauge(
-            "inference_requests_in_flight", "Received and not yet answered.", registry=self.registry
-        )
-        self._slots = threading.BoundedSemaphore(max_in_flight)
+        self.durations.labels(OK)  # a series that begins at 0
+        self.in_flight = Gauge("inference_requests_in_flight", "Received and not yet answered.", registry=self.registry)
         ProcessCollector(registry=self.registry)
         try:
-            super().__init__((address, port), _Handler)
+            super().__init__((address, port), self.handler)
         except OSError as error:
             raise SlopewiseError(
                 f"{address}:{port} cannot be served ({error.strerror}); choose another port."
@@ -121,18 +102,6 @@ class ModelServer(ThreadingTCPServer):
         """Where it answers."""
         address, port = self.server_address[:2]
         return f"http://{address!s}:{port}"
-
-    @contextmanager
-    def admitted(self) -> Iterator[bool]:
-        """Whether a request may wait for its answer; False: as many wait as may at once."""
-        if not self._slots.acquire(blocking=False):
-            yield False
-            return
-        try:
-            with self._in_flight.track_inprogress():
-                yield True
-        finally:
-            self._slots.release()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -149,3 +118,22 @@ class ModelServer(ThreadingTCPServer):
         """Ignore a client that hung up; print any other error."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
+
+
+def keep_busy(url: str, end_at: float) -> None:
+    """Send the next request once the last is answered, until `end_at` (`time.monotonic`).
+
+    SlopewiseError for a request that fails, since an idle server measures nothing.
+    """
+    with closing(HTTPConnection(url.removeprefix("http://"))) as connection:
+        for number in count():
+            if (left := end_at - monotonic()) <= 0:
+                return
+            connection.timeout = left
+            try:
+                connection.request("GET", f"{_PREDICT}{number}")
+                connection.getresponse().read()
+            except TimeoutError:
+                return
+            except (OSError, HTTPException) as error:
+                raise SlopewiseError(f"request {number} failed ({error}); see what stands above.") from error

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
+from slopewise_exporter import Checkpoints, Reporter
+
 EVALUATIONS = 100
 """Evaluations a run, besides the one before its first step: with 10 to 30 CPU-seconds of work, one every 0.1 to
 0.3 CPU-seconds, so that a scrape a second sees a new value while a job has at least a third of a core."""
@@ -35,40 +37,6 @@ class Learner(Protocol):
 
     def evaluate(self) -> float:
         """The loss on held-out data; changes nothing."""
-
-
-class Reporter(Protocol):
-    """What the loop needs of `slopewise_exporter.Reporter`."""
-
-    @property
-    def port(self) -> int | None:
-        """The port of its metrics; None without one."""
-
-    def step(self, *, loss: float, samples: int) -> None:
-        """One step was done."""
-
-    def epoch(self) -> None:
-        """One pass over the data was done."""
-
-    def evaluate(self, value: float) -> None:
-        """The held-out loss was measured."""
-
-
-class Checkpoints(Protocol):
-    """What the loop needs of `slopewise_exporter.Checkpoints`."""
-
-    @property
-    def steps(self) -> int:
-        """Steps done, by all processes of this training."""
-
-    def resume(self) -> Any | None:
-        """The state that was saved last; None: there is none."""
-
-    def step(self, state: Callable[[], Any]) -> None:
-        """Count a step and save where that is due; SystemExit after SIGTERM."""
-
-    def save(self, state: Callable[[], Any]) -> bool:
-        """Save now."""
 
 
 def state_of(learner: Learner) -> dict[str, Any]:

@@ -103,13 +103,13 @@ class Adam:
         self._means = [np.zeros_like(parameter) for parameter in parameters]
         self._squares = [np.zeros_like(parameter) for parameter in parameters]
         self._scratch = [np.zeros_like(parameter) for parameter in parameters]
-        self._learning_rate = learning_rate
+        self.learning_rate = learning_rate
         self._updates = 0
 
     def apply(self, gradients: list[Floats]) -> None:
         """One update, without temporaries."""
         self._updates += 1
-        rate = self._learning_rate * sqrt(1 - 0.999**self._updates) / (1 - 0.9**self._updates)
+        rate = self.learning_rate * sqrt(1 - 0.999**self._updates) / (1 - 0.9**self._updates)
         arrays = zip(self._parameters, gradients, self._means, self._squares, self._scratch, strict=True)
         for parameter, gradient, mean, square, scratch in arrays:
             mean *= 0.9

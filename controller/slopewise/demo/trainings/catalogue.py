@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from slopewise.config.jobs_file import JobSpec
 from slopewise.demo.trainings._loop import Learner
-from slopewise.errors import UsageError
 from slopewise.extras import require
 
 ARRIVAL_INTERVAL_SECONDS = 6.0
@@ -25,11 +24,9 @@ _ONE_THREAD_MILLICORES = 1000
 
 @dataclass(frozen=True)
 class Training:
-    """One built-in training; the file of the same name, with `_` for `-`, holds its `Learner`."""
+    """One built-in training; the class of the same name, in the file of its framework, is its `Learner`."""
 
     name: str
-    summary: str
-    """One line for the user: the model, the data, the shape of the curve."""
     steps: int
     """The planned steps of a run of usual length."""
     framework: str
@@ -37,31 +34,24 @@ class Training:
 
     def learner(self, seed: int, steps: int) -> Learner:
         """Load the data and build the model. Importing here keeps the catalogue free of numpy and its threads."""
-        module = importlib.import_module(f"{__package__}.{self.name.replace('-', '_')}")
-        learner: Learner = module.Learner(seed, steps)
+        file = "numpy_trainings" if self.framework == "numpy" else "sklearn_trainings"
+        module = importlib.import_module(f"{__package__}.{file}")
+        learner: Learner = getattr(module, self.name.title().replace("-", ""))(seed, steps)
         return learner
 
 
 _ALL = (
-    Training("digits-mlp", "perceptron on digits: falls fast, then flat", 1500, "scikit-learn", "mlp"),
-    Training("digits-deep-sigmoid", "deep sigmoids on digits: a plateau, then a late drop", 2500, "numpy", "mlp"),
-    Training("digits-lr-drop", "stepped learning rate on digits: noisy, then a small drop", 4000, "numpy", "mlp"),
-    Training("digits-field", "neural field of a sheet of digits: a slow tail", 1600, "numpy", "neural-field"),
-    Training("diabetes-overfit", "too large a network: the held-out loss rises", 3000, "numpy", "mlp"),
-    Training("cancer-boosting", "boosted trees: falls smoothly and levels off", 1000, "scikit-learn", "boosting"),
-    Training("stdlib-chars", "language model of Python's sources: a slow tail", 3000, "numpy", "n-gram"),
-    Training("stdlib-stream", "lines arriving at a fixed rate: waits for data", 1000, "scikit-learn", "logistic"),
+    Training("digits-mlp", 1500, "scikit-learn", "mlp"),  # perceptron on digits: falls fast, then flat
+    Training("digits-deep-sigmoid", 2500, "numpy", "mlp"),  # deep sigmoids on digits: a plateau, then a late drop
+    Training("digits-lr-drop", 4000, "numpy", "mlp"),  # stepped learning rate on digits: noisy, then a small drop
+    Training("digits-field", 1600, "numpy", "neural-field"),  # neural field of a sheet of digits: a slow tail
+    Training("diabetes-overfit", 3000, "numpy", "mlp"),  # too large a network: the held-out loss rises
+    Training("cancer-boosting", 1000, "scikit-learn", "boosting"),  # boosted trees: falls smoothly and levels off
+    Training("stdlib-chars", 3000, "numpy", "n-gram"),  # language model of Python's sources: a slow tail
+    Training("stdlib-stream", 1000, "scikit-learn", "logistic"),  # lines arriving at a fixed rate: waits for data
 )
 
 TRAININGS: Mapping[str, Training] = {training.name: training for training in _ALL}
-
-
-def find_training(name: str) -> Training:
-    """The training of that name; UsageError lists those there are."""
-    try:
-        return TRAININGS[name]
-    except KeyError:
-        raise UsageError(f"there is no training {name!r}; choose one of {', '.join(TRAININGS)}.") from None
 
 
 def require_scikit_learn(what: str = "the built-in trainings") -> None:

@@ -13,9 +13,8 @@ from urllib.parse import quote
 import pytest
 from support.certificates import LOOPBACK, Authority
 
-from slopewise.adapters.http.access import HttpAccess, read_access
+from slopewise.adapters.http.access import HttpAccess, Mask, read_access
 from slopewise.adapters.http.config import Endpoint
-from slopewise.adapters.http.secret_files import Mask
 from slopewise.errors import UsageError
 
 SECRET = "hünter 2"
@@ -105,15 +104,19 @@ def test_files_are_looked_for_beside_the_http_config(folder: Folder, monkeypatch
         ("basic_auth: {username: 'a:b'}", "basic_auth: the user's name holds a colon or a control character, which"),
         ("http_headers: {X-A: {files: [gone]}}", "http_headers.X-A.files: {}/gone cannot be read (No such file or"),
         ('http_headers: {X-A: {values: ["a\\nb"]}}', "http_headers.X-A: holds more than one line, or control char"),
+        ("proxy_url: me:{secret}@proxy", "proxy_url: is not the URL of an HTTP proxy; write it like http://proxy."),
+        ("proxy_url: socks5://me:{secret}@proxy", "proxy_url: is not the URL of an HTTP proxy; write it"),
         ("tls_config: {ca_file: lines}", "tls_config.ca_file: holds no certificates; write those of the authority"),
         ("tls_config: {ca: nonsense}", "tls_config.ca: holds no certificates; write those of the authority, in PEM."),
-        ("tls_config: {cert_file: lines, key_file: lines}", "the client certificate and its key cannot be read; wr"),
+        ("tls_config: {cert_file: lines, key_file: lines}", "the client certificate and its key cannot be used; wr"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_reported(folder: Folder, content: str, message: str) -> None:
     os.mkfifo(folder.path / "pipe")
     (folder.path / "large").write_bytes(b"x" * (1024 * 1024 + 1))
-    reported = folder.refusal(content, empty="\n", lines=f"{SECRET}\nmore", euro=f"{SECRET}€")
+    reported = folder.refusal(
+        content.replace("{secret}", SECRET), empty="\n", lines=f"{SECRET}\nmore", euro=f"{SECRET}€"
+    )
     assert reported.startswith(f"{folder.config}: ")
     assert message.format(folder.path) in reported
 
@@ -260,7 +263,7 @@ def test_a_key_with_a_passphrase_is_refused_and_not_asked_for(folder: Folder, au
 def test_a_key_of_another_certificate_is_refused(folder: Folder, authority: Authority) -> None:
     one, other = authority.sign("one", *LOOPBACK), authority.sign("other", *LOOPBACK)
     reported = folder.refusal(f"tls_config: {{cert_file: {one.certificate}, key_file: {other.key}}}")
-    assert "tls_config: the key is not that of the certificate; name the two that belong together." in reported
+    assert "tls_config: the client certificate and its key cannot be used; write a pair in PEM, the key" in reported
 
 
 @pytest.mark.parametrize(

@@ -39,18 +39,18 @@ def test_a_figure_that_is_none_is_left_out_and_named(used: float) -> None:
     assert available(NodeShare(4.0, 2.0, None, used)).available_cores is None
 
 
-def test_more_use_than_there_is_takes_no_more_than_jobs_leave_and_is_named() -> None:
-    found = available(NodeShare(4.0, 1.0, 0.5, 70.0))
-    assert found == Capacity(1.0, "other pods use 70 of 4 cores")
-
-
-def test_more_requests_than_there_is_are_named() -> None:
-    assert available(NodeShare(4.0, 1.0, 5.0, 0.5)) == Capacity(0.0, "other pods request 5 of 4 cores")
-
-
-def test_requests_that_may_not_be_read_are_named_though_use_is_known() -> None:
-    note = available(NodeShare(4.0, 1.0, None, 0.5)).note
-    assert note == "what other pods request is not known, so only their use counts"
+@pytest.mark.parametrize(
+    ("share", "left", "note"),
+    [
+        (NodeShare(4.0, 1.0, 0.5, 70.0), 1.0, "other pods use 70 of 4 cores"),
+        (NodeShare(4.0, 1.0, 5.0, 0.5), 0.0, "other pods request 5 of 4 cores"),
+        (NodeShare(4.0, 1.0, None, 0.5), 3.5, "what other pods request is not known, so only their use counts"),
+    ],
+)
+def test_figures_that_cannot_be_or_are_missing_are_named_and_take_no_more_than_jobs_leave(
+    share: NodeShare, left: float, note: str
+) -> None:
+    assert available(share) == Capacity(left, note)
 
 
 _SOME = st.none() | st.floats(allow_nan=True, allow_infinity=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,12 +19,6 @@ from slopewise.manager.shared import ClusterOptions
 from slopewise.signals import StopSignal
 
 
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as server:
-        yield server
-
-
 def a_lease(server: ApiServer, namespace: str, *, holder: str = "their-pod", age_seconds: float = 2.0) -> None:
     renewed = (datetime.now(UTC) - timedelta(seconds=age_seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
@@ -36,20 +29,12 @@ def a_lease(server: ApiServer, namespace: str, *, holder: str = "their-pod", age
 def test_who_leads_elsewhere_is_reported_and_our_own_lease_is_not(server: ApiServer) -> None:
     a_lease(server, "slopewise-system")
     a_lease(server, "mine")
-    assert other_leaders(server.client(), "mine") == {"slopewise-system": "their-pod"}
-    assert other_leaders(server.client()).keys() == {"slopewise-system", "mine"}
-
-
-def test_a_lease_that_was_handed_back_or_left_has_no_holder(server: ApiServer) -> None:
     a_lease(server, "handed-back", holder="")
     a_lease(server, "left", age_seconds=600.0)
-    assert other_leaders(server.client()) == {}
-
-
-def test_where_leases_may_not_be_read_nothing_is_known(server: ApiServer) -> None:
-    a_lease(server, "slopewise-system")
+    assert other_leaders(server.client(), "mine") == {"slopewise-system": "their-pod"}
+    assert other_leaders(server.client()).keys() == {"slopewise-system", "mine"}
     server.fault(refusal(403, "Forbidden", "cannot list leases"), path="leases")
-    assert other_leaders(server.client()) == {}
+    assert other_leaders(server.client()) == {}, "where leases may not be read nothing is known"
 
 
 def test_a_controller_whose_policy_is_a_file_warns_of_one_that_would_give_back_what_it_changes(tmp_path: Path) -> None:
@@ -71,6 +56,7 @@ def test_a_controller_whose_policy_is_a_file_warns_of_one_that_would_give_back_w
     )
 
 
+@pytest.mark.long  # a process that imports the whole benchmark takes five seconds
 def test_a_benchmark_does_not_begin_beside_a_controller(server: ApiServer, tmp_path: Path) -> None:
     a_lease(server, "slopewise-system")
     kubeconfig = tmp_path / "kubeconfig"

@@ -18,6 +18,14 @@ LEASE = f"{LEASES}/slopewise"
 QUICK = Terms(lease_seconds=4.0, renew_deadline_seconds=2.5, retry_seconds=0.1)
 
 
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
 class Candidate:
     """An elector and what it reported."""
 
@@ -48,182 +56,133 @@ class Candidate:
         self._on_started()
 
 
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as server:
-        yield server
+class Election:
+    """Candidates for one lease on one API server."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self.server = server
+        self.entered: list[Candidate] = []
+
+    def enter(self, identity: str, **options: Any) -> Candidate:
+        candidate = Candidate(self.server, identity, **options)
+        self.entered.append(candidate)
+        candidate.elector.start()
+        return candidate
+
+    def lead(self, identity: str, **options: Any) -> Candidate:
+        candidate = self.enter(identity, **options)
+        assert eventually(lambda: candidate.elector.may_write() and candidate.started)
+        return candidate
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """Of the lease."""
+        found: dict[str, Any] = self.server.get(LEASE)["spec"]
+        return found
+
+    def put_foreign(self, **changes: object) -> None:
+        """Another controller's lease, renewed just now by a clock that is a year ahead."""
+        spec = {
+            "holderIdentity": "other",
+            "leaseDurationSeconds": 2,
+            "acquireTime": "2027-01-01T00:00:00.000000Z",
+            "renewTime": "2027-01-01T00:00:00.000000Z",
+            "leaseTransitions": 4,
+            **changes,
+        }
+        self.server.put(LEASES, {"metadata": {"name": "slopewise"}, "spec": spec})
+
+    def makes_more_requests(self, count: int, method: str = "") -> bool:
+        """So many more than now, soon."""
+        wanted = len(self.server.asked(method)) + count
+        return eventually(lambda: len(self.server.asked(method)) >= wanted)
 
 
 @pytest.fixture
-def candidates(server: ApiServer) -> Iterator[list[Candidate]]:
-    """Those appended are stopped after the test."""
-    entered: list[Candidate] = []
-    yield entered
+def election(server: ApiServer) -> Iterator[Election]:
+    """Its candidates are stopped after the test."""
+    election = Election(server)
+    yield election
     server.thaw()
     server.heal()
-    for each in entered:
+    for each in election.entered:
         each.elector.stop()
 
 
-def enter(candidates: list[Candidate], candidate: Candidate) -> Candidate:
-    candidates.append(candidate)
-    candidate.elector.start()
-    return candidate
+def test_the_first_one_makes_the_lease_leads_and_renews_with_one_request_each_time(election: Election) -> None:
+    first = election.lead("a")
+    before = election.spec
+    assert (before["holderIdentity"], before["leaseDurationSeconds"], before["leaseTransitions"]) == ("a", 4, 0)
+    assert eventually(lambda: len(election.server.asked("PUT")) >= 5)
+    assert len(election.server.asked("GET")) == 1
+    assert election.spec["renewTime"] > before["renewTime"]
+    assert election.spec["acquireTime"] == before["acquireTime"]
+    assert (first.elector.may_write(), first.elector.is_leader, first.started) == (True, True, 1)
 
 
-def lead(candidates: list[Candidate], server: ApiServer, identity: str, **options: Any) -> Candidate:
-    candidate = enter(candidates, Candidate(server, identity, **options))
-    assert eventually(lambda: candidate.elector.may_write() and candidate.started)
-    return candidate
-
-
-def spec(server: ApiServer) -> dict[str, Any]:
-    found: dict[str, Any] = server.get(LEASE)["spec"]
-    return found
-
-
-def foreign(server: ApiServer, **changes: object) -> None:
-    """Another controller's lease, renewed just now by a clock that is a year ahead."""
-    server.put(
-        LEASES,
-        {
-            "metadata": {"name": "slopewise"},
-            "spec": {
-                "holderIdentity": "other",
-                "leaseDurationSeconds": 2,
-                "acquireTime": "2027-01-01T00:00:00.000000Z",
-                "renewTime": "2027-01-01T00:00:00.000000Z",
-                "leaseTransitions": 4,
-                **changes,
-            },
-        },
-    )
-
-
-def makes_more_requests(server: ApiServer, count: int, method: str | None = None) -> bool:
-    """So many more than now, soon."""
-
-    def made() -> int:
-        return len(server.asked(method)) if method else len(server.requests)
-
-    wanted = made() + count
-    return eventually(lambda: made() >= wanted)
-
-
-def test_the_first_one_makes_the_lease_and_leads(server: ApiServer, candidates: list[Candidate]) -> None:
-    first = lead(candidates, server, "a")
-    assert first.elector.is_leader
-    assert first.started == 1
-    assert spec(server)["holderIdentity"] == "a"
-    assert spec(server)["leaseDurationSeconds"] == 4
-    assert spec(server)["leaseTransitions"] == 0
-
-
-def test_a_leader_renews_with_one_request_each_time(server: ApiServer, candidates: list[Candidate]) -> None:
-    first = lead(candidates, server, "a")
-    acquired, before = spec(server)["acquireTime"], spec(server)["renewTime"]
-    assert eventually(lambda: len(server.asked("PUT")) >= 5)
-    assert len(server.asked("GET")) == 1
-    assert spec(server)["renewTime"] > before
-    assert spec(server)["acquireTime"] == acquired
-    assert first.elector.may_write()
-
-
-def test_the_second_one_waits_and_may_not_write(server: ApiServer, candidates: list[Candidate]) -> None:
-    lead(candidates, server, "a")
-    second = enter(candidates, Candidate(server, "b"))
-    assert eventually(lambda: second.elector.holder == "a")
-    assert not second.elector.may_write()
-    assert not second.elector.is_leader
-    assert second.started == 0
-
-
-def test_a_lease_that_is_handed_back_is_taken_at_once(server: ApiServer, candidates: list[Candidate]) -> None:
+def test_the_second_one_waits_and_takes_a_lease_that_is_handed_back_at_once(election: Election) -> None:
     terms = Terms(lease_seconds=3600, renew_deadline_seconds=1800, retry_seconds=0.1)
-    first = lead(candidates, server, "a", terms=terms)
-    second = enter(candidates, Candidate(server, "b", terms=terms))
+    first = election.lead("a", terms=terms)
+    second = election.enter("b", terms=terms)
+    assert eventually(lambda: second.elector.holder == "a")
+    assert (second.elector.may_write(), second.elector.is_leader, second.started) == (False, False, 0)
     first.elector.stop()
     assert not first.elector.may_write()
     assert not first.elector.is_leader
     assert first.lost == []
     assert eventually(second.elector.may_write)
-    assert spec(server)["leaseTransitions"] == 1
+    assert election.spec["leaseTransitions"] == 1
 
 
+@pytest.mark.parametrize(("says", "lasts"), [(2, 4.0), (60, 60.0)], ids=["shorter than ours", "longer"])
 def test_the_lease_of_one_that_died_is_taken_when_it_has_run_out_here_not_by_its_own_clock(
-    server: ApiServer, candidates: list[Candidate]
+    election: Election, says: int, lasts: float
 ) -> None:
-    foreign(server)
+    election.put_foreign(leaseDurationSeconds=says)
     clock = Clock()
-    waiting = enter(candidates, Candidate(server, "b", clock=clock))
+    waiting = election.enter("b", clock=clock)
     assert eventually(lambda: waiting.elector.holder == "other")
-    clock.seconds += 3.9
-    count = len(server.requests)
-    assert eventually(lambda: len(server.requests) >= count + 3)
+    clock.seconds += lasts - 0.1
+    assert election.makes_more_requests(3)
     assert not waiting.elector.may_write()
-    clock.seconds += 0.2
+    clock.seconds += 1  # less than the renew deadline: a try that was sent before the jump may take it
     assert eventually(waiting.elector.may_write)
-    assert spec(server)["leaseTransitions"] == 5
-    assert spec(server)["acquireTime"] == spec(server)["renewTime"] or len(server.asked("PUT")) > 1
+    assert election.spec["leaseTransitions"] == 5
+    assert election.spec["acquireTime"] == election.spec["renewTime"] or len(election.server.asked("PUT")) > 1
 
 
-def test_a_lease_that_is_renewed_is_never_taken_however_old_its_times_are(
-    server: ApiServer, candidates: list[Candidate]
-) -> None:
-    foreign(server, renewTime="2001-01-01T00:00:00.000000Z")
+def test_a_lease_that_is_renewed_is_never_taken_however_old_its_times_are(election: Election) -> None:
+    election.put_foreign(renewTime="2001-01-01T00:00:00.000000Z")
     clock = Clock()
-    waiting = enter(candidates, Candidate(server, "b", clock=clock))
-    for second in range(10):
-        assert makes_more_requests(server, 2)
-        foreign(server, renewTime=f"2001-01-01T00:00:{second:02}.000000Z")
+    waiting = election.enter("b", clock=clock)
+    for second in range(4):
+        assert election.makes_more_requests(2)
+        election.put_foreign(renewTime=f"2001-01-01T00:00:{second:02}.000000Z")
         clock.seconds += 3
     assert not waiting.elector.is_leader
 
 
-def test_the_holder_says_how_long_its_lease_lasts(server: ApiServer, candidates: list[Candidate]) -> None:
-    foreign(server, leaseDurationSeconds=60)
+def test_a_leader_that_was_suspended_says_so_and_blames_no_api_server(election: Election) -> None:
     clock = Clock()
-    waiting = enter(candidates, Candidate(server, "b", clock=clock))
-    assert eventually(lambda: waiting.elector.holder == "other")
-    clock.seconds += 59
-    count = len(server.requests)
-    assert eventually(lambda: len(server.requests) >= count + 3)
-    assert not waiting.elector.is_leader
-    clock.seconds += 2  # less than the renew deadline: a try that was sent before the jump may take it
-    assert eventually(waiting.elector.may_write)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-def test_a_leader_that_was_suspended_says_so_and_blames_no_api_server(
-    server: ApiServer, candidates: list[Candidate]
-) -> None:
-    clock = Clock()
-    first = lead(candidates, server, "a", clock=clock)
-    server.freeze()  # or it would renew in time
+    first = election.lead("a", clock=clock)
+    election.server.freeze()  # or it would renew in time
     clock.seconds += 60
     assert eventually(lambda: first.lost)
     assert "could not be renewed for 2.5 s (this process did not run for at least 5" in first.lost[0]
     assert first.lost[0].endswith("s: it was suspended, or had no CPU)")
 
 
-def test_writing_ends_at_the_deadline_while_a_renewal_hangs(server: ApiServer, candidates: list[Candidate]) -> None:
-    first = lead(candidates, server, "a")
-    server.freeze()
+def test_writing_ends_at_the_deadline_while_a_renewal_hangs(election: Election) -> None:
+    first = election.lead("a")
+    election.server.freeze()
     assert eventually(lambda: not first.elector.may_write())
     assert eventually(lambda: first.lost)
     assert "could not be renewed for 2.5 s (No answer to get " in first.lost[0]
-    server.thaw()
-    count = len(server.requests)
+    election.server.thaw()
+    count = len(election.server.requests)
     assert not eventually(first.elector.may_write, 0.5)
     assert len(first.lost) == 1
-    assert len(server.requests) <= count + 1  # it does not take the lease again
+    assert len(election.server.requests) <= count + 1  # it does not take the lease again
 
 
 def test_the_deadline_counts_from_when_a_renewal_was_sent() -> None:
@@ -248,87 +207,73 @@ def test_the_deadline_counts_from_when_a_renewal_was_sent() -> None:
     assert not elector.may_write()
 
 
-def test_short_troubles_are_survived(server: ApiServer, candidates: list[Candidate]) -> None:
-    first = lead(candidates, server, "a")
+def test_short_troubles_are_survived(election: Election) -> None:
+    election.server.fault(Reply(500, {}), method="POST")
+    first = election.lead("a")
     for fault in (Drop(), Drop(after=True), Reply(500, {}), refusal(409, "Conflict", "modified")):
-        server.fault(fault, method="PUT")
-        assert makes_more_requests(server, 3, "PUT")
+        election.server.fault(fault, method="PUT")
+        assert election.makes_more_requests(3, "PUT")
     assert first.lost == []
     assert first.elector.may_write()
-    assert spec(server)["leaseTransitions"] == 0
+    assert election.spec["leaseTransitions"] == 0
 
 
-def test_another_holder_ends_leading_at_once(server: ApiServer, candidates: list[Candidate]) -> None:
-    first = lead(candidates, server, "a", terms=Terms(3600, 1800, 0.1))
-    foreign(server)
+def test_another_holder_ends_leading_at_once(election: Election) -> None:
+    first = election.lead("a", terms=Terms(3600, 1800, 0.1))
+    election.put_foreign()
     assert eventually(lambda: first.lost)
     assert first.lost == ["other holds the lease slopewise now"]
     assert not first.elector.may_write()
     first.elector.stop()
-    assert spec(server)["holderIdentity"] == "other"
+    assert election.spec["holderIdentity"] == "other"
 
 
-def test_of_two_that_ask_at_the_same_moment_one_leads(server: ApiServer, candidates: list[Candidate]) -> None:
-    entered = [enter(candidates, Candidate(server, name)) for name in "abcd"]
-    assert eventually(lambda: any(each.elector.may_write() for each in entered))
-    count = len(server.requests)
-    assert eventually(lambda: len(server.requests) >= count + 12)
-    assert [each.elector.is_leader for each in entered].count(True) == 1
-
-
-def test_never_two_may_write_while_the_server_comes_and_goes(server: ApiServer, candidates: list[Candidate]) -> None:
-    entered = [enter(candidates, Candidate(server, name)) for name in "abc"]
+def test_never_two_may_write_while_the_server_comes_and_goes(election: Election) -> None:
+    entered = [election.enter(name) for name in "abc"]
     both = [0]
     ended = threading.Event()
 
     def look() -> None:
-        while not ended.wait(0.001):
+        while not ended.wait(0.005):
             both[0] += [each.elector.may_write() for each in entered].count(True) > 1
 
     watcher = threading.Thread(target=look, daemon=True)
     watcher.start()
-    for _ in range(2):
-        assert eventually(lambda: any(each.elector.may_write() for each in entered))
-        server.freeze()
-        assert eventually(lambda: not any(each.elector.may_write() for each in entered))
-        server.thaw()
+    assert eventually(lambda: any(each.elector.may_write() for each in entered))
+    election.server.freeze()
+    assert eventually(lambda: not any(each.elector.may_write() for each in entered))
+    election.server.thaw()
+    assert eventually(lambda: any(each.elector.may_write() for each in entered))
     ended.set()
     watcher.join()
     assert both == [0]
 
 
-def test_a_lease_that_cannot_be_asked_for_is_reported(server: ApiServer, candidates: list[Candidate]) -> None:
-    server.fault(refusal(403, "Forbidden", "leases is forbidden"), times=10_000)
-    waiting = enter(candidates, Candidate(server, "a"))
-    assert eventually(lambda: waiting.elector.failure)
-    assert "leases is forbidden" in str(waiting.elector.failure)
-    assert not waiting.elector.is_leader
+@pytest.mark.parametrize("rubbish", [None, {"holderIdentity": None, "leaseTransitions": None}])
+def test_a_lease_without_contents_is_free(election: Election, rubbish: object) -> None:
+    election.server.put(LEASES, {"metadata": {"name": "slopewise"}, "spec": rubbish})
+    assert election.lead("a").elector.is_leader
 
 
-@pytest.mark.parametrize(
-    "rubbish", [None, {}, {"holderIdentity": ""}, {"holderIdentity": None, "leaseTransitions": None}]
-)
-def test_a_lease_without_contents_is_free(server: ApiServer, candidates: list[Candidate], rubbish: object) -> None:
-    server.put(LEASES, {"metadata": {"name": "slopewise"}, "spec": rubbish})
-    assert lead(candidates, server, "a").elector.is_leader
-
-
-def test_a_lease_with_rubbish_in_it_is_reported_and_not_taken(server: ApiServer, candidates: list[Candidate]) -> None:
-    foreign(server, leaseTransitions="many", leaseDurationSeconds="long")
+@pytest.mark.parametrize(("fault", "expected"), [(True, "leases is forbidden"), (False, "TypeError")])
+def test_a_lease_that_may_not_be_read_or_has_rubbish_in_it_is_reported_and_not_taken(
+    election: Election, fault: bool, expected: str
+) -> None:
+    election.put_foreign(leaseTransitions="many", leaseDurationSeconds="long")
+    if fault:
+        election.server.fault(refusal(403, "Forbidden", "leases is forbidden"), times=10_000)
     clock = Clock()
-    waiting = enter(candidates, Candidate(server, "a", clock=clock))
-    assert eventually(lambda: waiting.elector.holder == "other")
+    waiting = election.enter("a", clock=clock)
+    assert eventually(lambda: fault or waiting.elector.holder == "other")
     clock.seconds += 5
     assert eventually(lambda: waiting.elector.failure)
-    assert "TypeError" in str(waiting.elector.failure)
+    assert expected in str(waiting.elector.failure)
     assert not waiting.elector.is_leader
 
 
-def test_stopping_while_the_server_hangs_takes_no_longer_than_a_request(
-    server: ApiServer, candidates: list[Candidate]
-) -> None:
-    first = lead(candidates, server, "a")
-    server.freeze()
+def test_stopping_while_the_server_hangs_takes_no_longer_than_a_request(election: Election) -> None:
+    first = election.lead("a")
+    election.server.freeze()
     stopped = threading.Event()
 
     def stop() -> None:
@@ -341,14 +286,14 @@ def test_stopping_while_the_server_hangs_takes_no_longer_than_a_request(
     assert first.lost == []
 
 
-def test_the_beginning_may_take_its_time_without_costing_the_lease(
-    server: ApiServer, candidates: list[Candidate]
-) -> None:
+def test_the_beginning_may_take_its_time_without_costing_the_lease(election: Election) -> None:
     finish = threading.Event()
-    slow = enter(candidates, Candidate(server, "a", on_started=lambda: finish.wait(20)))
+    clock = Clock()
+    slow = election.enter("a", on_started=finish.wait, clock=clock)
     assert eventually(slow.elector.may_write)
-    count = len(server.asked("PUT"))
-    assert eventually(lambda: len(server.asked("PUT")) >= count + 35)  # 3.5 s and more: longer than the deadline
+    for _ in range(4):  # longer than the deadline altogether
+        clock.seconds += 1
+        assert election.makes_more_requests(2, "PUT")
     assert slow.elector.may_write()
     finish.set()
 

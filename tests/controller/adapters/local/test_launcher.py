@@ -73,12 +73,6 @@ def test_a_command_leads_a_session_of_its_own_and_its_exit_status_is_reported(
     assert process.poll() == 3
 
 
-def test_a_command_ended_by_a_signal_has_its_negative_number_as_status(start: Callable[..., ManagedProcess]) -> None:
-    process = start(*PYTHON, "import os; os.kill(os.getpid(), 9)")
-    assert eventually(lambda: process.poll() is not None)
-    assert process.poll() == -signal.SIGKILL
-
-
 def test_nothing_runs_before_the_job_is_admitted_and_recorded(
     start: Callable[..., ManagedProcess], journal: Journal, tmp_path: Path
 ) -> None:
@@ -156,25 +150,19 @@ def test_a_program_is_found_relative_to_the_working_directory(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "settings", "message"),
     [
-        (["no-such-program-1"], "job: its command 'no-such-program-1' is not an executable file on the PATH"),
-        (["./no-such"], r"job: its command './no-such' is not an executable file in /"),
-        ([], "job: its command is empty"),
+        (["no-such-program-1"], {}, "job: its command 'no-such-program-1' is not an executable file on the PATH"),
+        (["./no-such"], {}, r"job: its command './no-such' is not an executable file in /"),
+        ([], {}, "job: its command is empty"),
+        (["true"], {"working_directory": Path("/none")}, r"job: its working directory /none does not exist"),
     ],
 )
-def test_a_command_that_does_not_exist_is_reported_with_its_job(
-    start: Callable[..., ManagedProcess], arguments: list[str], message: str
+def test_a_command_that_cannot_be_started_is_reported_with_its_job(
+    start: Callable[..., ManagedProcess], arguments: list[str], settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        start(*arguments)
-
-
-def test_a_working_directory_that_does_not_exist_is_reported_with_its_job(
-    start: Callable[..., ManagedProcess], tmp_path: Path
-) -> None:
-    with pytest.raises(UsageError, match=r"job: its working directory .*/none does not exist"):
-        start("true", working_directory=tmp_path / "none")
+        start(*arguments, **settings)
 
 
 def test_a_log_that_cannot_be_written_is_reported_with_its_job(journal: Journal, tmp_path: Path) -> None:
@@ -311,11 +299,6 @@ helper.wait()
     assert process.terminate() == 143
     process.ask_to_end()  # its pid may be a stranger's by now
     assert process.poll() == 143
-
-
-def test_terminate_twice_is_the_same_as_once(start: Callable[..., ManagedProcess]) -> None:
-    process = start(*PYTHON, ASLEEP)
-    assert process.terminate() == process.terminate()
 
 
 def test_an_ended_command_keeps_its_pid_until_it_is_terminated(start: Callable[..., ManagedProcess]) -> None:

@@ -95,30 +95,28 @@ def test_an_observation_joins_series_allocation_and_use_of_each_job() -> None:
     assert (snapshot.taken_at_seconds, snapshot.scrape_interval_seconds) == (START, 1.0)
 
 
-def test_a_job_without_series_is_starting_and_has_no_evaluation() -> None:
-    (job,) = observe({}, "a").jobs
-    assert (job.state, job.evaluation) == (JobState.STARTING, None)
-
-
-def test_a_served_model_is_at_work_once_it_says_what_it_has_answered() -> None:
-    (job,) = observe({"a": JobSeries(responses=Responses(40, 8.0), process_started_at_seconds=START)}, "a").jobs
-    assert (job.state, job.responses) == (JobState.TRAINING, Responses(40, 8.0))
-
-
-def test_the_state_that_a_served_model_gives_itself_counts() -> None:
-    (job,) = observe({"a": JobSeries(state=JobState.STARTING, responses=Responses(0, 0.0))}, "a").jobs
-    assert job.state is JobState.STARTING
+@pytest.mark.parametrize(
+    ("series", "state"),
+    [
+        ({}, JobState.STARTING),
+        ({"a": JobSeries(responses=Responses(40, 8.0), process_started_at_seconds=START)}, JobState.TRAINING),
+        ({"a": JobSeries(state=JobState.STARTING, responses=Responses(0, 0.0))}, JobState.STARTING),
+        ({"a": JobSeries(EVALUATION, state=JobState.FINISHED)}, JobState.FINISHED),
+    ],
+    ids=["no series", "served, and has answered", "served, and says so itself", "has finished"],
+)
+def test_the_state_of_a_job_and_whether_it_competes(series: dict[str, JobSeries], state: JobState) -> None:
+    snapshot = observe(series, "a")
+    (job,) = snapshot.jobs
+    assert job.state is state
+    reported = series.get("a", JobSeries())
+    assert (job.evaluation, job.responses) == (reported.evaluation, reported.responses)
+    assert snapshot.jobs_by_node() == {"local": [] if state is JobState.FINISHED else [job]}
 
 
 def test_series_of_another_namespace_or_of_no_process_of_ours_are_not_jobs() -> None:
     snapshot = observe({"ghost": JobSeries(EVALUATION)}, "a")
     assert [job.name for job in snapshot.jobs] == ["a"]
-
-
-def test_a_job_that_says_it_has_finished_is_still_seen_and_competes_with_none() -> None:
-    snapshot = observe({"a": JobSeries(EVALUATION, state=JobState.FINISHED)}, "a")
-    assert [job.state for job in snapshot.jobs] == [JobState.FINISHED]
-    assert snapshot.jobs_by_node() == {"local": []}
 
 
 def test_a_job_whose_process_ended_while_we_looked_is_left_out() -> None:

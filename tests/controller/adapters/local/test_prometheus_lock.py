@@ -26,7 +26,7 @@ from urllib3.exceptions import InsecureRequestWarning
 from slopewise.adapters.http.access import read_access
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.prometheus.client import PrometheusHttp
-from slopewise.errors import ObservationError, UsageError
+from slopewise.errors import ObservationError
 
 NOW = 1_700_000_000.0
 SECRET = "hunter2-and-more"
@@ -142,15 +142,6 @@ def test_a_token_that_rotates_is_sent_from_the_next_reading_on(asker: Asker, fak
     assert f"authorization.credentials_file: {token} is empty; write the secret into it; nothing" in message
 
 
-def test_credentials_that_cannot_be_read_are_reported_before_anything_is_sent(
-    asker: Asker, fake: FakePrometheus
-) -> None:
-    asker.writes("authorization: {credentials_file: gone}")
-    with pytest.raises(UsageError, match=r"gone cannot be read \(No such file or directory\)"), asker.of(fake.url):
-        pass
-    assert fake.asked == []
-
-
 @pytest.mark.parametrize(
     ("config", "status", "body", "reported"),
     [
@@ -256,12 +247,6 @@ def test_a_proxy_that_refuses_is_reported(asker: Asker, fake: FakePrometheus, pr
     message = asker.writes(f"proxy_url: http://me:wrong@{proxy.address}").is_reported(fake.url)
     assert "answered 407; write its user and password into proxy_url in the file that --prometheus-config" in message
     assert fake.asked == []
-
-
-def test_a_proxy_that_refuses_a_tunnel_is_reported(asker: Asker, proxy: ConnectProxy) -> None:
-    message = asker.writes(f"proxy_url: http://me:wrong@{proxy.address}").is_reported("https://127.0.0.1:1")
-    assert "through the proxy" in message
-    assert "; write its user and password into proxy_url in the file that --prometheus-config" in message
 
 
 def test_a_proxy_that_is_away_is_reported_without_its_password(asker: Asker) -> None:

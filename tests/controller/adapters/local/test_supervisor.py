@@ -107,6 +107,12 @@ class World:
     def waiting(self) -> list[str]:
         return [arrival.uid for arrival in self.supervisor.waiting()]
 
+    def look_and_pass(self) -> None:
+        """A look, a pass that could not observe, and another look: who has arrived runs somewhere."""
+        self.supervisor.poll()
+        self.supervisor.after_pass(HELD)
+        self.supervisor.poll()
+
     def a_pass(self) -> PassReport:
         """One that sees who waits now, and places no job."""
         snapshot = a_snapshot([])
@@ -197,9 +203,7 @@ def test_a_job_that_arrived_after_the_pass_looked_waits_for_the_next_one(tmp_pat
 
 def test_an_outage_of_prometheus_holds_up_no_arrival(tmp_path: Path) -> None:
     world = a_world(tmp_path, TWO, job("a"))
-    world.supervisor.poll()
-    world.supervisor.after_pass(HELD)
-    world.supervisor.poll()
+    world.look_and_pass()
     assert world.nodes() == {"a": "node-1"}
 
 
@@ -213,14 +217,10 @@ def test_a_pass_that_never_comes_holds_up_no_arrival(tmp_path: Path) -> None:
 
 def test_jobs_that_have_ended_count_no_more_where_the_next_one_goes(tmp_path: Path) -> None:
     world = a_world(tmp_path, TWO, job("a"), job("b", arrive=1))
-    world.supervisor.poll()
-    world.supervisor.after_pass(HELD)
-    world.supervisor.poll()
+    world.look_and_pass()
     world.launcher.started["a"].status = 0
     world.clock.seconds += 1
-    world.supervisor.poll()
-    world.supervisor.after_pass(HELD)
-    world.supervisor.poll()
+    world.look_and_pass()
     assert world.nodes() == {"b": "node-1"}
 
 
@@ -260,9 +260,7 @@ MOVE = Migrate("a", "node-1", "node-2", "slow move")
 def a_moving_world(tmp_path: Path, **more: Any) -> tuple[World, FakeProcess]:
     """Job `a` runs on node-1 and `b` on node-2, and `a` was sent to node-2."""
     world = a_world(tmp_path, TWO, job("a", **{"migratable": True, **more}), job("b"))
-    world.supervisor.poll()
-    world.supervisor.after_pass(HELD)
-    world.supervisor.poll()
+    world.look_and_pass()
     process = world.launcher.started["a"]
     world.limiter.set_limit("a", 100)
     assert world.supervisor.migrate(MOVE).result == "applied"
@@ -433,9 +431,7 @@ def test_a_job_that_had_ended_before_it_was_signalled_is_not_moved_and_passes_le
     tmp_path: Path, status: int, state: JobState
 ) -> None:
     world = a_world(tmp_path, TWO, job("a", migratable=True), job("b"))
-    world.supervisor.poll()
-    world.supervisor.after_pass(HELD)
-    world.supervisor.poll()
+    world.look_and_pass()
     process = world.launcher.started["a"]
     assert world.supervisor.migrate(MOVE).result == "applied"
     process.status = status
@@ -469,9 +465,7 @@ def test_two_moves_wanted_for_one_job_are_one_and_a_later_one(tmp_path: Path) ->
 )
 def test_what_cannot_be_moved_stays_and_it_is_said_why(tmp_path: Path, uid: str, node: str, reason: str) -> None:
     world = a_world(tmp_path, TWO, job("a", migratable=True), job("b"), job("late", arrive=60, migratable=True))
-    world.supervisor.poll()
-    world.supervisor.after_pass(HELD)
-    world.supervisor.poll()
+    world.look_and_pass()
     outcome = world.supervisor.migrate(Migrate(uid, world.nodes().get(uid, "node-2"), node, "why"))
     assert (outcome.result, reason in outcome.detail) == ("infeasible", True), outcome.detail
     assert world.nodes() == {"a": "node-1", "b": "node-2"}
@@ -479,14 +473,10 @@ def test_what_cannot_be_moved_stays_and_it_is_said_why(tmp_path: Path, uid: str,
 
 def test_an_arrival_counts_a_moving_job_where_it_goes(tmp_path: Path) -> None:
     world = a_world(tmp_path, TWO, job("a", migratable=True), job("b"), job("c", arrive=1))
-    world.supervisor.poll()
-    world.supervisor.after_pass(HELD)
-    world.supervisor.poll()
+    world.look_and_pass()
     world.supervisor.migrate(MOVE)
     world.clock.seconds += 1
-    world.supervisor.poll()
-    world.supervisor.after_pass(HELD)
-    world.supervisor.poll()
+    world.look_and_pass()
     assert world.nodes() == {"b": "node-2", "c": "node-1"}
 
 
@@ -506,9 +496,7 @@ def test_our_own_trainings_checkpoint_where_there_is_somewhere_to_go(
     tmp_path: Path, nodes: list[LocalNode], migratable: bool, expected: str
 ) -> None:
     world = a_world(tmp_path, nodes, job("a", migratable=migratable))
-    world.supervisor.poll()
-    world.supervisor.after_pass(HELD)
-    world.supervisor.poll()
+    world.look_and_pass()
     (command,) = world.launcher.commands
     folder = str(tmp_path / expected) if expected else ""
     assert command.environment["SLOPEWISE_CHECKPOINT_FOLDER"] == folder
@@ -598,9 +586,7 @@ def test_a_job_that_moves_or_has_ended_is_not_stopped(tmp_path: Path) -> None:
 
 def test_a_job_that_is_signalled_to_end_is_not_moved(tmp_path: Path) -> None:
     world = a_world(tmp_path, TWO, job("a", migratable=True))
-    world.supervisor.poll()
-    world.supervisor.after_pass(HELD)
-    world.supervisor.poll()
+    world.look_and_pass()
     assert world.supervisor.end_at_target(STOP).result == "applied"
     outcome = world.supervisor.migrate(MOVE)
     assert (outcome.result, outcome.detail) == ("infeasible", "it is being stopped at its target")

@@ -176,21 +176,6 @@ def test_series_without_a_pod_belong_to_no_job() -> None:
     assert facts_by_job([row_of({"__name__": "training_steps_total", "namespace": "x"}, 1)], [row_of({}, 1)]) == {}
 
 
-def test_the_latest_life_speaks_for_a_job_that_moved_to_another_port() -> None:
-    facts = facts_by_job(
-        [
-            fact("process_start_time_seconds", 100, instance="b:2"),
-            fact("training_steps_total", 7, instance="b:2"),
-            fact("process_start_time_seconds", 995, instance="a:1"),
-            fact("training_steps_total", 2, instance="a:1"),
-        ],
-        [],
-    )[KEY]
-    instance, process = latest_process(facts.working_processes(frozenset()))
-    assert (instance, process.numbers["training_steps_total"]) == ("a:1", 2)
-    assert facts.restarted(facts.working_processes(frozenset()), since_seconds=WINDOW_START)
-
-
 def test_two_ranks_that_started_apart_long_ago_are_no_restart() -> None:
     processes = [fact("process_start_time_seconds", at, instance=name) for name, at in (("a:1", 100), ("b:2", 103))]
     steps = [fact("training_steps_total", 7, instance=name) for name in ("a:1", "b:2")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Iterator, Mapping
@@ -167,24 +168,19 @@ class TestARealPrometheus:
         assert history(url).loss_names() == ["val_loss"]
 
 
-def test_a_million_series_are_refused_before_they_are_read() -> None:
+def test_a_million_series_are_refused_before_they_are_read(fake: FakePrometheus) -> None:
     rows = [
         {"metric": {"slopewise_value": "series"}, "values": [[1, "10"], [2, "1000000"]]},
         {"metric": {"slopewise_value": "jobs"}, "values": [[1, "10"], [2, "50"]]},
     ]
-    prometheus = FakePrometheus()
-    prometheus.respond = answer({"status": "success", "data": {"resultType": "matrix", "result": rows}})
-    try:
-        with pytest.raises(UsageError, match=r"has 1,000,000 series of training_loss, and at most 200,000 series"):
-            history(prometheus.url).find()
-        assert len(prometheus.asked) == 1
-    finally:
-        prometheus.close()
+    fake.respond = answer({"status": "success", "data": {"resultType": "matrix", "result": rows}})
+    with pytest.raises(UsageError, match=r"has 1,000,000 series of training_loss, and at most 200,000 series"):
+        history(fake.url).find()
+    assert len(fake.asked) == 1
 
 
-def test_every_request_fits_the_url_of_a_proxy_and_the_bound_of_points() -> None:
+def test_every_request_fits_the_url_of_a_proxy_and_the_bound_of_points(fake: FakePrometheus) -> None:
     """Pods with the longest usual names, of a month."""
-    prometheus = FakePrometheus()
     lengths: list[int] = []
     steps: list[float] = []
 
@@ -196,19 +192,16 @@ def test_every_request_fits_the_url_of_a_proxy_and_the_bound_of_points() -> None
         body = {"status": "success", "data": {"resultType": "matrix" if "step" in asked else "vector", "result": []}}
         send(handler, 200, json.dumps(body).encode())
 
-    prometheus.respond = respond
-    try:
-        reader = history(prometheus.url, 30 * 24)
-        end = reader.period.until_seconds
-        names = [f"experiment-{number:04}-resnet-152-imagenet-worker-{number % 8}" for number in range(100)]
-        lifetimes = [
-            Lifetime(JobKey("team", name), end - 3600.0 * (number + 1), end, reports_loss=True)
-            for number, name in enumerate(names)
-        ]
-        assert list(reader.find()) == []
-        assert list(reader.read(lifetimes)) == []
-    finally:
-        prometheus.close()
+    fake.respond = respond
+    reader = history(fake.url, 30 * 24)
+    end = reader.period.until_seconds
+    names = [f"experiment-{number:04}-resnet-152-imagenet-worker-{number % 8}" for number in range(100)]
+    lifetimes = [
+        Lifetime(JobKey("team", name), end - 3600.0 * (number + 1), end, reports_loss=True)
+        for number, name in enumerate(names)
+    ]
+    assert list(reader.find()) == []
+    assert list(reader.read(lifetimes)) == []
     assert max(lengths) < 16 * 1024
     assert max(steps) < 11_000
 
@@ -219,67 +212,52 @@ def _answer_as_prometheus_does(jobs: Mapping[str, tuple[float, float]], handler:
     start, end, step = (round(1000 * float(asked[name])) for name in ("start", "end", "step"))
     windows = re.search(r"present_over_time\(training_loss.*\[(\d+)ms\]", asked["query"])
     window = int(windows[1]) if windows else 0
-    rows = [
-        {
-            "metric": {"namespace": "team", "pod": name},
-            "values": [
-                [at / 1000, "1"]
-                for at in range(start, end + 1, step)
-                if at - window < 1000 * until and at >= 1000 * since
-            ],
-        }
-        for name, (since, until) in jobs.items()
-    ]
-    found = [row for row in rows if row["values"]] if window else []
+    found = []
+    for name, (since, until) in jobs.items() if window else ():
+        first = start + step * max(0, math.ceil((1000 * since - start) / step))
+        points = range(first, min(end + 1, math.ceil(1000 * until + window)), step)
+        if points:
+            row = {"metric": {"namespace": "team", "pod": name}, "values": [[at / 1000, "1"] for at in points]}
+            found.append(row)
     send(handler, 200, json.dumps({"status": "success", "data": {"resultType": "matrix", "result": found}}).encode())
 
 
 @pytest.mark.parametrize(
     "hours", [1, 2, 3, 5, 7, 12, 13, 24, 25, 36, 47, 60, 72, 96, 100, 120, 167, 168, 240, 719, 720]
 )
-def test_a_job_is_found_whole_wherever_in_the_period_it_ran(hours: int) -> None:
+def test_a_job_is_found_whole_wherever_in_the_period_it_ran(fake: FakePrometheus, hours: int) -> None:
     """Ten-minute jobs one after the other, to the end of the period; its ends are no whole seconds."""
     until = 1_790_000_000.4567
     brief = 600.0
     begins = [until - brief * number for number in range(min(6 * hours, 1000), 0, -1)]
     ran = {f"job-{number}": (begin, begin + brief - 1) for number, begin in enumerate(begins)}
-    prometheus = FakePrometheus()
-    prometheus.respond = partial(_answer_as_prometheus_does, ran)
-    try:
-        period = Period(until - hours * HOUR, until)
-        reader = PrometheusHistory(
-            Endpoint(prometheus.url), period, metric="training_loss", max_jobs=2000, timeout_seconds=30
-        )
-        found = {each.key.pod: each for each in reader.find()}
-    finally:
-        prometheus.close()
+    fake.respond = partial(_answer_as_prometheus_does, ran)
+    period = Period(until - hours * HOUR, until)
+    reader = PrometheusHistory(Endpoint(fake.url), period, metric="training_loss", max_jobs=2000, timeout_seconds=30)
+    found = {each.key.pod: each for each in reader.find()}
     assert sorted(found) == sorted(ran)
     for name, (begin, end) in ran.items():
         assert found[name].from_seconds <= begin + 1, name
         assert found[name].until_seconds >= end, name
-    searched = [each for each in prometheus.asked if "present_over_time(training_loss" in each["query"]]
+    searched = [each for each in fake.asked if "present_over_time(training_loss" in each["query"]]
     assert {float(each["step"]) % 1 for each in searched} == {0}
 
 
-def test_the_last_point_of_a_jobs_values_is_at_its_end() -> None:
+def test_the_last_point_of_a_jobs_values_is_at_its_end(fake: FakePrometheus) -> None:
     """A point before it would leave out the samples between the two."""
-    prometheus = FakePrometheus()
-    prometheus.respond = partial(_answer_as_prometheus_does, {})
+    fake.respond = partial(_answer_as_prometheus_does, {})
     until = 1_790_000_000.0
     job = Lifetime(JobKey("team", "job-0"), until - 20_000, until - 7_777, reports_loss=True)
-    try:
-        reader = PrometheusHistory(
-            Endpoint(prometheus.url),
-            Period(until - 24 * HOUR, until),
-            metric="training_loss",
-            max_jobs=10,
-            timeout_seconds=30,
-        )
-        with suppress(ObservationError):  # the facts are no matrix
-            list(reader.read([job]))
-    finally:
-        prometheus.close()
-    start, end, step = (float(prometheus.asked[0][name]) for name in ("start", "end", "step"))
+    reader = PrometheusHistory(
+        Endpoint(fake.url),
+        Period(until - 24 * HOUR, until),
+        metric="training_loss",
+        max_jobs=10,
+        timeout_seconds=30,
+    )
+    with suppress(ObservationError):  # the facts are no matrix
+        list(reader.read([job]))
+    start, end, step = (float(fake.asked[0][name]) for name in ("start", "end", "step"))
     assert end == job.until_seconds
     assert (end - start) % step == 0
     assert start <= job.from_seconds
@@ -299,14 +277,10 @@ def test_groups_hold_jobs_of_one_step_that_ran_at_about_the_same_time() -> None:
         assert span <= 4 * POINTS_PER_JOB * group[0].step_seconds
 
 
-def test_a_prometheus_that_refuses_is_a_data_source_that_cannot_be_read() -> None:
-    prometheus = FakePrometheus()
-    prometheus.respond = answer({"status": "error", "error": "query processing would load too many samples"}, 422)
-    try:
-        with pytest.raises(ObservationError, match="too many samples"):
-            history(prometheus.url).find()
-    finally:
-        prometheus.close()
+def test_a_prometheus_that_refuses_is_a_data_source_that_cannot_be_read(fake: FakePrometheus) -> None:
+    fake.respond = answer({"status": "error", "error": "query processing would load too many samples"}, 422)
+    with pytest.raises(ObservationError, match="too many samples"):
+        history(fake.url).find()
 
 
 @pytest.mark.parametrize("metric", ["loss{}", "a b", ""])

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import pytest
 from support.worlds import START
 
+from slopewise.adapters.pauses import GRANT_SECONDS
 from slopewise.adapters.prometheus.client import Target
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.missing_evaluations import (
     MAX_QUERIED_PER_PASS,
     RECHECK_SECONDS,
-    TRY_AGAIN_SECONDS,
     MissingEvaluations,
     Remedies,
     Unreachable,
@@ -261,9 +261,9 @@ def test_a_prometheus_that_cannot_be_asked_costs_the_cause_and_not_the_pass(seri
     missing.of([job(series)], START)
     (known,) = missing.of([job(series)], START + 20).values()
     assert known.message == reported
-    missing.of([job(series)], START + 20 + TRY_AGAIN_SECONDS - 1)
+    missing.of([job(series)], START + 20 + GRANT_SECONDS - 1)
     assert len(prometheus.asked) == 1
-    missing.of([job(series)], START + 20 + TRY_AGAIN_SECONDS)
+    missing.of([job(series)], START + 20 + GRANT_SECONDS)
     assert len(prometheus.asked) == 2
 
 

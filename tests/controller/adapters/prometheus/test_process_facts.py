@@ -30,41 +30,38 @@ def latest(*rows: Row) -> ProcessFacts:
     return process
 
 
-def test_a_served_model_that_has_answered_nothing_yet_is_one_all_the_same() -> None:
-    assert latest(row(COUNT, 0), row(SUM, 0)).responses == Responses(0, 0)
-
-
 def failed(name: str, value: float) -> Row:
     return row(name, value, slopewise_value="failed_responses")
 
 
-def test_failed_responses_are_apart_from_those_that_succeeded() -> None:
-    rows = [row(COUNT, 40), row(SUM, 8), failed(COUNT, 60), failed(SUM, 0.1), row("inference_requests_in_flight", 3)]
-    assert latest(*rows).responses == Responses(40, 8, 60, 0.1, 3)
-
-
-def test_a_server_of_which_every_response_failed_has_answered_none() -> None:
-    assert latest(failed(COUNT, 60), failed(SUM, 0.1)).responses == Responses(0, 0, 60, 0.1)
-
-
-@pytest.mark.parametrize("rows", [[failed(COUNT, 60)], [failed(COUNT, 60), failed(SUM, math.nan)]])
-def test_half_of_the_failures_alone_are_no_served_model(rows: list[Row]) -> None:
-    assert latest(*rows).responses is None
-
-
 @pytest.mark.parametrize(
-    "rows",
+    ("rows", "responses"),
     [
-        [row("training_steps_total", 3)],
-        [row(COUNT, 40)],
-        [row(SUM, 8)],
-        [row(COUNT, 40), row(SUM, math.nan)],
-        [row(COUNT, 40), row(SUM, math.inf)],
-        [row(COUNT, math.nan), row(SUM, 8)],
+        ([row(COUNT, 0), row(SUM, 0)], Responses(0, 0)),
+        (
+            [row(COUNT, 40), row(SUM, 8), failed(COUNT, 60), failed(SUM, 0.1), row("inference_requests_in_flight", 3)],
+            Responses(40, 8, 60, 0.1, 3),
+        ),
+        ([failed(COUNT, 60), failed(SUM, 0.1)], Responses(0, 0, 60, 0.1)),
+        *(
+            (rows, None)
+            for rows in (
+                [row("training_steps_total", 3)],
+                [row(COUNT, 40)],
+                [row(SUM, 8)],
+                [row(COUNT, 40), row(SUM, math.nan)],
+                [row(COUNT, 40), row(SUM, math.inf)],
+                [row(COUNT, math.nan), row(SUM, 8)],
+                [failed(COUNT, 60)],
+                [failed(COUNT, 60), failed(SUM, math.nan)],
+            )
+        ),
     ],
 )
-def test_half_of_a_histogram_or_one_that_is_not_finite_is_not_known(rows: list[Row]) -> None:
-    assert latest(*rows).responses is None
+def test_a_served_model_is_known_by_both_halves_of_a_finite_histogram(
+    rows: list[Row], responses: Responses | None
+) -> None:
+    assert latest(*rows).responses == responses
 
 
 def test_two_lives_of_a_served_model_are_not_added_up_and_the_later_one_speaks() -> None:
@@ -94,24 +91,16 @@ def test_a_sidecar_of_a_served_model_neither_speaks_nor_restarts_it() -> None:
         ([row(SAVED_AT, 900), row(DURATION, 2.5), row(ON_SIGTERM, 1)], Checkpoint(900, 2.5, on_sigterm=True)),
         ([row(SAVED_AT, 900)], Checkpoint(900, None, on_sigterm=False)),
         ([row(DURATION, 2.5)], None),
+        ([row(SAVED_AT, 900), row(DURATION, -1)], Checkpoint(900, None)),
+        ([row(ON_SIGTERM, 0.5)], Checkpoint(on_sigterm=False)),
+        *(
+            ([row(name, value) for name in (SAVED_AT, DURATION, ON_SIGTERM)], None)
+            for value in (math.nan, math.inf, -math.inf)
+        ),
     ],
 )
 def test_a_job_has_a_checkpoint_once_it_says_that_it_saved_or_would(rows: list[Row], checkpoint: Checkpoint) -> None:
     assert latest(*rows).checkpoint == checkpoint
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_checkpoint_values_that_are_no_numbers_are_not_known(value: float) -> None:
-    process = latest(row(SAVED_AT, value), row(DURATION, value), row(ON_SIGTERM, value))
-    assert process.checkpoint is None
-
-
-def test_a_checkpoint_that_took_less_than_no_time_took_an_unknown_time() -> None:
-    assert latest(row(SAVED_AT, 900), row(DURATION, -1)).checkpoint == Checkpoint(900, None)
-
-
-def test_only_a_plain_yes_is_a_promise_to_save_on_sigterm() -> None:
-    assert latest(row(ON_SIGTERM, 0.5)).checkpoint == Checkpoint(on_sigterm=False)
 
 
 def test_the_checkpoint_of_a_process_that_is_gone_does_not_speak_for_the_one_that_trains() -> None:

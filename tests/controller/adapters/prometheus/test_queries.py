@@ -85,15 +85,12 @@ def test_a_label_value_that_is_not_unicode_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", ["loss{}", "a or b", "", "1loss", "loss\n", 'x"'])
-def test_a_metric_name_that_could_be_promql_is_refused(name: str) -> None:
+def test_a_name_that_could_be_promql_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="PromQL is not accepted"):
         queries.levels(name, (("namespace", "flowcon"),), 10, 1)
-
-
-@pytest.mark.parametrize("name", ["a=b", "with:colon", "", "stage\n"])
-def test_a_label_name_that_could_be_promql_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="PromQL is not accepted"):
-        queries.facts(((name, "x"),), 10, "min")
+    for label in (name, "a=b", "with:colon"):
+        with pytest.raises(UsageError, match="PromQL is not accepted"):
+            queries.facts(((label, "x"),), 10, "min")
 
 
 def test_a_users_namespace_narrows_the_forced_one_and_never_replaces_it() -> None:

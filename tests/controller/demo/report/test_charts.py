@@ -125,13 +125,13 @@ def test_all_runs_share_the_axis_of_time() -> None:
 
 def test_everything_else_on_the_machine_is_stacked_on_the_jobs() -> None:
     """Each point of its curve is the mean since the one before: 0.2 up to 5 s, 0.6 from there."""
-    run = replace(many_jobs(1), curves={"job-0": Curves(cpu_cores=[(0, 1.0), (10, 1.0)])})
+    run = replace(many_jobs(1), curves={"job-0": Curves(cpu_cores=[(at, 1.0) for at in (0, 4, 6, 10)])})
     run = replace(run, other_cpu_curve=[(5.0, 0.2), (10.0, 0.6)])
 
     job, others = used_figure(run, frame(replace(sample_result(), runs=[run]))).areas
 
     assert (others.name, others.place, others.hatch) == ("everything else", None, 3)
-    assert list(zip(others.at, others.values, strict=True)) == [(0.0, 0.2), (10 / 3, 0.2), (20 / 3, 0.6), (10.0, 0.6)]
+    assert list(zip(others.at, others.values, strict=True)) == [(0, 0.2), (4, 0.2), (6, 0.6), (10, 0.6)]
     assert list(others.low) == list(job.high)
 
 
@@ -168,7 +168,6 @@ def test_allotments_are_stacked_at_their_true_values_in_steps() -> None:
     assert list(first.at) == list(second.at) == [0, 1, 2, 3]
     assert first.values == [2.0, 1.0, 1.0, 0.0]
     assert second.values == [0.0, 1.0, 1.0, 2.0]
-    assert (first.stepped, second.stepped) == (True, True)
     assert list(second.low) == list(first.high)
 
 
@@ -178,6 +177,14 @@ def test_an_allotment_holds_until_its_next_sample() -> None:
     first, _ = allotted_figure(run, frame(replace(sample_result(), runs=[run]))).areas
 
     assert list(zip(first.at, first.values, strict=True)) == [(0, 0.5), (2, 0.5), (4, 1.5)]
+
+
+def test_the_cpu_used_in_a_day_is_thinned_to_what_a_screen_shows() -> None:
+    run = replace(many_jobs(1), curves={"job-0": Curves(cpu_cores=[(float(at), 1.0) for at in range(86_400)])})
+
+    (job,) = used_figure(replace(run, other_cpu_curve=[]), frame(replace(sample_result(), runs=[run]))).areas
+
+    assert 500 < len(job.at) <= 600
 
 
 def test_shares_fill_the_machine_and_never_more() -> None:

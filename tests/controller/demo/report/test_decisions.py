@@ -6,7 +6,7 @@ from typing import Any
 
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
-from slopewise.demo.report.decisions import decision_rows
+from slopewise.demo.report.history import decision_rows
 from slopewise.model import (
     Decisions,
     MemoryState,

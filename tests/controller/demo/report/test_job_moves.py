@@ -8,8 +8,8 @@ from typing import Any
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.move import MoveMade
 from slopewise.config.jobs_file import JobSpec
-from slopewise.demo.report.comparison import job_blocks
-from slopewise.demo.report.job_moves import cost_text, job_moves, move_rows, node_rows
+from slopewise.demo.report.comparison import cost_text, fact_rows, job_blocks
+from slopewise.demo.report.history import job_moves
 from slopewise.demo.report.results import DecisionRow, DemoResult, JobMove, JobResult, RunResult
 from slopewise.demo.report.sections import report_of
 from slopewise.model import MoveEvent, MoveRecord, PassReport, Results
@@ -76,15 +76,16 @@ def test_the_cost_of_moves_is_reported_as_far_as_it_is_known() -> None:
 
 def test_the_way_of_a_moved_job_is_shown_and_where_nothing_moved_only_its_node() -> None:
     there_and_back = a_result(replace(MOVE, from_node="node-2", node="node-1"), MOVE)
-    (row,) = node_rows(there_and_back)
+    block = job_blocks(there_and_back)[-1]
+    (row,) = block.rows
     assert [cell.text for cell in row.cells] == ["node-1", "node-2 → node-1 → node-2"]
     assert [cell.note for cell in row.cells] == ["", "paused 5.0 s, no step lost"]
-    assert job_blocks(there_and_back)[-1].rows == (row,)
+    assert block.heading == "Node of each job"
 
 
 def test_what_all_moves_of_a_run_cost_has_a_row_where_there_were_any() -> None:
-    assert move_rows(a_result()) == []
-    (row,) = move_rows(a_result(MOVE))
+    assert [row.label for row in fact_rows(a_result())] == ["Changes made"]
+    row, _ = fact_rows(a_result(MOVE))
     assert [(cell.text, cell.note) for cell in row.cells] == [
         ("0 moves", ""),
         ("1 move", "paused 2.5 s, no step lost"),

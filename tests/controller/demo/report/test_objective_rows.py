@@ -11,6 +11,7 @@ from rich.console import Console
 from slopewise.demo.report.comparison import job_blocks, measure_rows, report_blocks, summaries
 from slopewise.demo.report.results import DecisionRow, DemoResult, JobResult, RunResult
 from slopewise.demo.report.sections import report_of
+from slopewise.reports.cells import Block, Cell
 from slopewise.reports.page import page_of
 from slopewise.reports.report import terminal
 
@@ -22,6 +23,11 @@ def job(name: str, jct: float | None = 40.0, state: str = "finished", **more: An
 def run(policy: str, *jobs: JobResult, **more: Any) -> RunResult:
     """A run in which something was done, on a machine with nothing else to do."""
     return RunResult(policy, list(jobs), {}, [], 3, 0, 1, 0, 0.004, 2.0, other_cpu_cores=0.0, **more)
+
+
+def cells_of(block: Block, label: str) -> tuple[Cell, ...]:
+    (row,) = [row for row in block.rows if row.label == label]
+    return row.cells
 
 
 def demo(*runs: RunResult) -> DemoResult:
@@ -75,15 +81,15 @@ def test_more_deadlines_met_is_better_and_is_said_with_the_jobs_that_gained_and_
     assert (count.label, count.cells[0].text, count.cells[0].badge) == ("Deadlines met", "0 of 2", "")
     assert (count.cells[1].text, count.cells[1].badge, count.cells[1].verdict) == ("2 of 2", "+2 better", "better")
     (summary,) = summaries(result)
-    assert "2 more deadlines met" in summary.better
-    assert "deadline met that was missed: a, b" in summary.better
+    assert "2 more deadlines met" in summary.phrases["better"]
+    assert "deadline met that was missed: a, b" in summary.phrases["better"]
 
 
 def test_a_job_that_lost_is_named_although_the_count_is_the_same() -> None:
     (summary,) = summaries(with_deadlines((40, 60), (60, 40)))
-    assert "deadlines met" in summary.same
-    assert "deadline met that was missed: b" in summary.better
-    assert "deadline missed that was met: a" in summary.worse
+    assert "deadlines met" in summary.phrases["same"]
+    assert "deadline met that was missed: b" in summary.phrases["better"]
+    assert "deadline missed that was met: a" in summary.phrases["worse"]
 
 
 def test_fewer_is_worse() -> None:
@@ -93,12 +99,12 @@ def test_fewer_is_worse() -> None:
 
 def test_each_job_with_a_deadline_has_its_time_beside_it() -> None:
     block = job_blocks(with_deadlines((60, 40), (40, 40)))[0]
-    a = block.cells("a", runs=2)
+    a = cells_of(block, "a")
     assert [(cell.text, cell.badge, cell.verdict) for cell in a if cell] == [
         ("60.0 of 50.0 s", "missed", None),
         ("40.0 of 50.0 s", "met", "better"),
     ]
-    assert block.cells("nobody", runs=2) == (None, None)
+    assert [row.label for row in block.rows] == ["a", "b"]
 
 
 def test_served_models_are_compared_by_their_objectives_and_not_by_when_they_end() -> None:
@@ -108,11 +114,11 @@ def test_served_models_are_compared_by_their_objectives_and_not_by_when_they_end
     )
     assert [row.label for row in measure_rows(result)] == ["Objectives satisfied"]
     assert len(report_blocks(result)) == 1
-    cells = job_blocks(result)[0].cells("a", runs=2)
+    cells = cells_of(job_blocks(result)[0], "a")
     assert [cell.text for cell in cells if cell] == ["300 of 200 ms", "200 of 200 ms"]
     (summary,) = summaries(result)
-    assert summary.better == ("1 more objectives satisfied", "objective satisfied that was missed: a")
-    assert not any("ended" in phrase for phrase in (*summary.better, *summary.worse))
+    assert summary.phrases["better"] == ["1 more objectives satisfied", "objective satisfied that was missed: a"]
+    assert not any("ended" in phrase for phrase in (*summary.phrases["better"], *summary.phrases["worse"]))
 
 
 def test_time_to_targets_is_a_duration_like_others_where_targets_were_stated() -> None:
@@ -135,7 +141,7 @@ def test_a_job_that_did_not_run_or_failed_kept_nothing_and_that_is_noted() -> No
         run("deadline", job("a", 5, "failed", deadline_seconds=50.0)),
         run("las"),
     )
-    _, failed, missing = job_blocks(result)[0].cells("a", runs=3)
+    _, failed, missing = cells_of(job_blocks(result)[0], "a")
     assert failed is not None
     assert missing is not None
     assert (failed.badge, failed.note) == ("missed", "failed")
@@ -144,7 +150,7 @@ def test_a_job_that_did_not_run_or_failed_kept_nothing_and_that_is_noted() -> No
 
 def test_a_served_model_without_a_response_in_its_time_missed_its_objective_and_that_is_noted() -> None:
     silent = demo(run("fair", served("a", 0.1)), run("dqoes", served("a", None)))
-    _, cell = job_blocks(silent)[0].cells("a", runs=2)
+    _, cell = cells_of(job_blocks(silent)[0], "a")
     assert cell is not None
     assert (cell.badge, cell.note) == ("missed", "no response or step")
     console = Console(width=100)

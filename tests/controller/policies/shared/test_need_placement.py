@@ -70,14 +70,6 @@ def test_a_job_without_a_promise_goes_where_it_shares_most() -> None:
     assert nodes(placed("free", rooms=full)) == {"free": "n2"}
 
 
-def test_a_node_that_does_not_accept_the_job_is_no_room() -> None:
-    rooms = {"n1": room(1.0), "n2": room(1.0, 0.6)}
-    arrival = Arrival("large", "large", "team", ARRIVED, refused_nodes={"n1": "a taint"})
-    snapshot = replace(a_snapshot([], [a_node("n1"), a_node("n2")]), waiting=(arrival,))
-    result = place_by_need(snapshot, MemoryState(), rooms, need_of, lambda _: 0.0, promise="objective")
-    assert nodes(result) == {"large": "n2"}
-
-
 @pytest.mark.parametrize(
     ("parallelism", "request_millicores", "wants"), [(2.0, 500, 2.0), (None, 500, 0.5), (None, 0, 1.0), (9.0, 0, 4.0)]
 )

@@ -18,7 +18,6 @@ from slopewise.model import (
     MemoryState,
     Node,
     NodeMemory,
-    Place,
 )
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node, is_due
 
@@ -96,19 +95,34 @@ def test_between_two_looks_the_policy_is_not_asked_and_what_is_not_there_yet_is_
     assert decisions.memory == memory
 
 
-def test_a_job_without_a_limit_keeps_what_it_was_to_have_or_is_left_alone() -> None:
-    kept, alone = Verdict(None, "known", "kept"), Verdict(None, "known", "alone")
-    memory = MemoryState({"a": known(wanted=0.5), "b": known()})
-    decisions = decide(Looks(a=kept, b=alone), [a_job("a"), a_job("b", limit=300)], memory)
-    assert targets(decisions) == {"a": 500}
-    assert decisions.memory.jobs["b"].wanted_cores is None
+NO_LIMIT = Verdict(None, "known", "kept")
 
 
-def test_a_job_without_a_limit_keeps_its_weight_beside_those_that_have_one() -> None:
-    looks = Looks(a=Verdict(0.25, "known", "slow"), b=Verdict(None, "known", "alone"), c=Verdict(1.0, "known", "fast"))
-    memory = MemoryState({uid: known() for uid in "abc"})
-    decisions = decide(looks, [a_job(uid) for uid in "abc"], memory, "requests", cpu_cores=1.5)
-    assert targets(decisions) == {"a": 500, "c": 1500}
+@pytest.mark.parametrize(
+    ("verdicts", "jobs", "wanted", "control", "expected"),
+    [
+        ({"a": NO_LIMIT, "b": NO_LIMIT}, [a_job("a"), a_job("b", limit=300)], 0.5, "limits", {"a": 500}),
+        ({"a": NO_LIMIT}, [a_job("a", limit=100)], 8.0, "limits", {"a": 2000}),  # from a larger node: cut to this one
+        ({"a": NO_LIMIT, "b": NO_LIMIT}, [a_job("a", request=100), a_job("b")], None, "requests", {}),
+        # it keeps its weight beside those that have a limit
+        (
+            {"a": Verdict(1 / 3, "known", "slow"), "b": NO_LIMIT, "c": Verdict(4 / 3, "known", "fast")},
+            [a_job(uid) for uid in "abc"],
+            None,
+            "requests",
+            {"a": 500, "c": 1500},
+        ),
+    ],
+)
+def test_a_job_without_a_limit_keeps_what_it_was_to_have_or_is_left_alone(
+    verdicts: dict[str, Verdict], jobs: list[Job], wanted: float | None, control: CpuControl, expected: dict[str, int]
+) -> None:
+    memory = MemoryState({uid: known(wanted=wanted if uid == "a" else None) for uid in verdicts})
+    decisions = decide(Looks(**verdicts), jobs, memory, control)
+    assert targets(decisions) == expected
+    if "b" in verdicts:
+        assert decisions.memory.jobs["b"].wanted_cores is None
+        assert decisions.reasons["b"] == "kept"
 
 
 def a_silent_job(uid: str = "silent", **more: object) -> Job:
@@ -166,12 +180,9 @@ def test_a_job_that_has_stopped_reporting_for_long_gets_back_what_it_came_with()
     assert "no loss for 1m00s" in back.reason
     after = decisions.memory.jobs["a"]
     assert (after.job_class, after.wanted_cores) == (None, None)
-
-
-def test_a_job_that_has_only_just_stopped_reporting_is_still_decided_on() -> None:
-    looks = Looks(a=Verdict(1.5, "known", "why"))
-    memory = MemoryState({"a": known(silent_since_seconds=START - 59.0)})
-    assert targets(decide(looks, [a_silent_job("a")], memory)) == {"a": 1500}
+    just_now = MemoryState({"a": known(silent_since_seconds=START - 59.0)})
+    still = decide(Looks(a=Verdict(1.5, "known", "why")), [a_silent_job("a")], just_now)
+    assert targets(still) == {"a": 1500}, "it has only just stopped reporting"
 
 
 def test_a_node_is_looked_at_again_when_a_job_begins_to_report() -> None:
@@ -181,50 +192,9 @@ def test_a_node_is_looked_at_again_when_a_job_begins_to_report() -> None:
     assert looks.seen == [("n1", ["a", "b"], NodeMemory(frozenset("a"), START - 10, 20.0))]
 
 
-@pytest.mark.parametrize("control", ["limits", "requests"])
-def test_where_no_job_has_a_limit_nothing_is_touched(control: CpuControl) -> None:
-    looks = Looks(a=Verdict(None, "known", "alone"), b=Verdict(None, "known", "alone"))
-    jobs = [a_job("a", request=100), a_job("b", request=900)]
-    assert decide(looks, jobs, MemoryState({"a": known(), "b": known()}), control).resizes == ()
-
-
-def test_a_limit_from_a_larger_node_is_cut_to_this_one() -> None:
-    decisions = decide(
-        Looks(a=Verdict(None, "known", "kept")), [a_job("a", limit=100)], MemoryState({"a": known(wanted=8)})
-    )
-    assert targets(decisions) == {"a": 2000}
-
-
 def test_a_job_that_has_ended_competes_with_none_and_is_not_forgotten() -> None:
     looks = Looks(a=Verdict(1.0, "known", "why"))
     jobs = [a_job("a"), a_job("done", state=JobState.FINISHED)]
     decisions = decide(looks, jobs, MemoryState({"a": known(), "done": known(job_class="old")}))
     assert set(decisions.reasons) == {"a"}
     assert decisions.memory.jobs["done"].job_class == "old"
-
-
-def test_moves_are_handed_on_in_their_order() -> None:
-    moves = (Place("y", "n1", "second to arrive"), Place("x", "n1", "why"))
-    decisions = decide_by_node("test", a_snapshot([]), MemoryState(), "limits", Looks(), moves)
-    assert decisions.moves == moves
-
-
-@pytest.mark.parametrize(
-    ("control", "given"),
-    [
-        ("limits", "limit 0.5 of 2 cores"),
-        ("requests", "weight 500 of 2000, as if limited to 0.5 of 2 cores"),
-    ],
-)
-def test_what_is_given_is_added_to_the_reason_in_the_unit_that_is_written(control: CpuControl, given: str) -> None:
-    looks = Looks(
-        a=Verdict(0.5, "slow", "because"), b=Verdict(1.5, "quick", "why"), c=Verdict(None, "odd", "unchanged")
-    )
-    jobs = [a_job("a", request=1000), a_job("b", request=1000)]
-    assert decide(looks, jobs, fresh("a", "b"), control).reasons["a"] == f"because, {given}"
-    decisions = decide(looks, [*jobs, a_job("c", request=1000)], fresh("a", "b", "c"), control)
-    assert decisions.reasons["c"] == "unchanged"
-
-
-def fresh(*uids: str) -> MemoryState:
-    return MemoryState({uid: known() for uid in uids})

@@ -83,13 +83,6 @@ def test_a_job_that_has_ended_uses_no_cpu() -> None:
     assert cpu_use_cores(snapshot, memory) == {"n1": 0.0}
 
 
-def test_an_arrival_that_requests_no_memory_fits_where_more_is_requested_than_there_is() -> None:
-    nodes = (replace(a_node("n1"), memory_bytes=int(4 * GIB)),)
-    running = replace(a_job("running"), memory_request_bytes=5 * GIB)
-    world = replace(a_world(an_arrival("none"), an_arrival("little", memory_gib=0.5), nodes=nodes), jobs=(running,))
-    assert places(world, remembering({"running": known()})) == {"none": "n1"}
-
-
 def test_a_node_that_would_not_take_the_job_is_ruled_out() -> None:
     tainted = replace(an_arrival("a"), refused_nodes={"n1": "a taint"})
     assert places(a_world(tainted)) == {"a": "n2"}

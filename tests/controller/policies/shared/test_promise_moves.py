@@ -63,6 +63,7 @@ def moves(decisions: Decisions) -> list[tuple[str, str]]:
 
 SCARCE = {"a": needing(0.5, 0), "b": needing(0.7)}
 """On n1, which has one core: a is satisfied, b cannot be."""
+SLOW = replace(SAVES, duration_seconds=60.0)
 
 
 class TestObjectives:
@@ -73,48 +74,58 @@ class TestObjectives:
         assert (move.job_uid, move.node, move.relieves) == ("b", "n2", "objective")
         assert "n1 has not kept its objective at 3 evaluations in a row: needs 0.7 cores" in move.reason
 
-    @pytest.mark.parametrize("times", [0, 1])
-    def test_sooner_it_stays(self, times: int) -> None:
-        decisions = decide([served("a"), served("b")], {**SCARCE, "b": needing(0.7, times)})
-        assert decisions.moves == ()
-        assert decisions.memory.jobs["b"].unmet == Unmet("n1", times + 1, START)
+    @pytest.mark.parametrize(
+        ("b", "count"),
+        [
+            (needing(0.7, 0), Unmet("n1", 1, START)),
+            (needing(0.7, 1), Unmet("n1", 2, START)),
+            (needing(0.7, 9, node="n2"), Unmet("n1", 1, START)),  # what it missed on n2 is no cause to leave n1
+            (needing(0.7, 2, at=START - 1), Unmet("n1", 2, START - 1)),  # evaluations within seconds count once
+        ],
+        ids=["first", "second", "on another node", "within seconds"],
+    )
+    def test_until_then_it_stays_and_is_counted(self, b: JobMemory, count: Unmet) -> None:
+        decisions = decide([served("a"), served("b")], {**SCARCE, "b": b})
+        assert (decisions.moves, decisions.memory.jobs["b"].unmet) == ((), count)
 
     def test_one_that_is_kept_again_is_counted_again(self) -> None:
         decisions = decide([served("b")], {"b": needing(0.7)})
         assert (decisions.moves, decisions.memory.jobs["b"].unmet) == ((), None)
 
-    def test_on_another_node_the_count_begins_again(self) -> None:
-        """What it missed on n2 is no cause to leave n1."""
-        decisions = decide([served("a"), served("b")], {**SCARCE, "b": needing(0.7, 9, node="n2")})
-        assert decisions.moves == ()
-        assert decisions.memory.jobs["b"].unmet == Unmet("n1", 1, START)
-
-    def test_evaluations_that_arrivals_trigger_within_seconds_count_once(self) -> None:
-        decisions = decide([served("a"), served("b")], {**SCARCE, "b": needing(0.7, 2, at=START - 1)})
-        assert decisions.moves == ()
-        assert decisions.memory.jobs["b"].unmet == Unmet("n1", 2, START - 1)
-
-    def test_no_promise_that_is_kept_there_is_broken(self) -> None:
-        there = {**SCARCE, "c": needing(0.4, 0, node="n2")}
-        jobs = [served("a"), served("b"), served("c", "n2")]
-        assert moves(decide(jobs, there)) == []
-        assert moves(decide(jobs, there, {"n1": 1.0, "n2": 1.2})) == [("b", "n2")]
-
-    def test_the_fullest_of_several_nodes_is_taken(self) -> None:
-        there = {**SCARCE, "c": needing(0.4, 0, node="n3")}
-        jobs = [served("a"), served("b"), served("c", "n3")]
-        assert moves(decide(jobs, there, {"n1": 1.0, "n2": 2.0, "n3": 1.5})) == [("b", "n3")]
-
-    def test_one_a_node_leaves_at_an_evaluation_the_cheapest_first(self) -> None:
-        slow = replace(SAVES, duration_seconds=60.0)
-        jobs = [served("a"), served("b", checkpoint=slow), served("c")]
-        known = {"a": needing(0.5, 0), "b": needing(0.7), "c": needing(0.8)}
-        assert moves(decide(jobs, known, {"n1": 1.0, "n2": 4.0})) == [("c", "n2")]
-
-    def test_two_nodes_do_not_fill_the_same_room(self) -> None:
-        jobs = [served("a"), served("b"), served("c", "n2"), served("d", "n2")]
-        known = {**SCARCE, "c": needing(0.5, 0, node="n2"), "d": needing(0.7, node="n2")}
-        assert moves(decide(jobs, known, {"n1": 1.0, "n2": 1.0, "n3": 1.0})) == [("b", "n3")]
+    @pytest.mark.parametrize(
+        ("more", "known", "cores", "expected"),
+        [
+            # no promise that is kept there is broken
+            ([served("c", "n2")], {"c": needing(0.4, 0, node="n2")}, {}, []),
+            ([served("c", "n2")], {"c": needing(0.4, 0, node="n2")}, {"n2": 1.2}, [("b", "n2")]),
+            # the fullest of several nodes
+            ([served("c", "n3")], {"c": needing(0.4, 0, node="n3")}, {"n2": 2.0, "n3": 1.5}, [("b", "n3")]),
+            # one a node leaves at an evaluation, the cheapest first
+            ([served("b", checkpoint=SLOW), served("c")], {"c": needing(0.8)}, {"n2": 4.0}, [("c", "n2")]),
+            # two nodes do not fill the same room
+            (
+                [served("c", "n2"), served("d", "n2")],
+                {"c": needing(0.5, 0, node="n2"), "d": needing(0.7, node="n2")},
+                {"n3": 1.0},
+                [("b", "n3")],
+            ),
+            ([served("b", migratable=False)], {}, {}, []),
+            ([served("b", movability=replace(MOBILE, refused_nodes={"n2": "a taint"}))], {}, {}, []),
+            ([], {"b": needing(1.7)}, {"n2": 4.0}, []),  # no node can keep it
+            # its figures are within its objective, though its need does not fit
+            ([], {"b": JobMemory(paces=(Pace(START - 1, ASKED, 0.75),), unmet=Unmet("n1", 2, START - ITVAL))}, {}, []),
+        ],
+    )
+    def test_who_goes_where(
+        self,
+        more: list[Job],
+        known: dict[str, JobMemory],
+        cores: dict[str, float],
+        expected: list[tuple[str, str]],
+    ) -> None:
+        jobs = {job.uid: job for job in (served("a"), served("b"), *more)}
+        given = {"n1": 1.0, "n2": 1.0, **cores}
+        assert moves(decide(list(jobs.values()), {**SCARCE, **known}, given)) == expected
 
     def test_a_node_that_another_job_is_on_its_way_to_is_left_out(self) -> None:
         snapshot = a_snapshot([served("a"), served("b")], [a_node("n1"), a_node("n2")])
@@ -122,18 +133,6 @@ class TestObjectives:
         policy = dqoes.Policy(dqoes.Parameters(), Setting(ITVAL, "limits"))
         assert moves(policy.decide(snapshot, MemoryState(SCARCE))) == [("b", "n2")]
         assert policy.decide(moving, MemoryState(SCARCE)).moves == ()
-
-    def test_what_cannot_move_or_finds_no_room_stays(self) -> None:
-        assert moves(decide([served("a"), served("b", migratable=False)], SCARCE)) == []
-        refused = replace(MOBILE, refused_nodes={"n2": "a taint"})
-        assert moves(decide([served("a"), served("b", movability=refused)], SCARCE)) == []
-
-    def test_an_objective_that_no_node_can_keep_moves_no_job(self) -> None:
-        assert moves(decide([served("a"), served("b")], {**SCARCE, "b": needing(1.7)}, {"n1": 1.0, "n2": 4.0})) == []
-
-    def test_a_job_whose_figures_are_within_its_objective_stays_though_its_need_does_not_fit(self) -> None:
-        satisfied = JobMemory(paces=(Pace(START - 1, ASKED, 0.75),), unmet=Unmet("n1", 2, START - ITVAL))
-        assert moves(decide([served("a"), served("b")], {**SCARCE, "b": satisfied})) == []
 
     def test_a_server_that_hangs_keeps_an_even_share_and_is_not_moved(self) -> None:
         """No CPU cures it: what was counted while it was slow is forgotten."""
@@ -227,27 +226,23 @@ class TestDeadlines:
     LATE = (training("a", 500.0), training("b", 700.0, 1100.0))
     """Together they need 1,200 s of the 1,100 s that there are."""
 
-    def test_a_job_that_would_be_late_here_goes_where_it_is_in_time(self) -> None:
-        snapshot = a_snapshot(self.LATE, [a_node("n1"), a_node("n2")])
-        [move] = of_deadlines(snapshot, {"a": timed(), "b": timed(2)}).moves
-        assert isinstance(move, Migrate)
-        assert (move.job_uid, move.node, move.relieves) == ("b", "n2", "deadline")
-        assert of_deadlines(snapshot, {"a": timed(), "b": timed(1)}).moves == ()
-        assert of_deadlines(snapshot, {"a": timed(), "b": timed(2)}, moves=False).moves == ()
-
-    def test_what_the_move_itself_takes_counts(self) -> None:
-        """700 s of work, and 1,100 s left: with a checkpoint of 640 s they are not enough."""
-        long = replace(SAVES, duration_seconds=640.0)
-        jobs = (self.LATE[0], replace(self.LATE[1], checkpoint=long))
+    @pytest.mark.parametrize(
+        ("jobs", "times", "parameters", "moved"),
+        [
+            (LATE, 2, {}, True),
+            (LATE, 1, {}, False),
+            (LATE, 2, {"moves": False}, False),
+            # 700 s of work and 1,100 s left: with a checkpoint of 640 s they are not enough
+            ((LATE[0], replace(LATE[1], checkpoint=replace(SAVES, duration_seconds=640.0))), 2, {}, False),
+            ((training("a", 700.0), training("b", 5000.0)), 2, {}, False),  # late anywhere
+            ((*LATE, replace(training("c", 700.0), node="n2")), 2, {}, False),  # whose jobs need the room
+        ],
+        ids=["late here", "for the first time", "moves are off", "the move takes too long", "late anywhere", "no room"],
+    )
+    def test_a_job_that_would_be_late_here_goes_where_it_is_in_time(
+        self, jobs: tuple[Job, ...], times: int, parameters: dict[str, Any], moved: bool
+    ) -> None:
         snapshot = a_snapshot(jobs, [a_node("n1"), a_node("n2")])
-        assert of_deadlines(snapshot, {"a": timed(), "b": timed(2)}).moves == ()
-
-    def test_a_job_that_is_late_anywhere_is_not_moved(self) -> None:
-        jobs = (training("a", 700.0), training("b", 5000.0))
-        snapshot = a_snapshot(jobs, [a_node("n1"), a_node("n2")])
-        assert of_deadlines(snapshot, {"a": timed(), "b": timed(2)}).moves == ()
-
-    def test_it_goes_to_no_node_whose_jobs_need_the_room(self) -> None:
-        there = replace(training("c", 700.0), node="n2")
-        snapshot = a_snapshot((*self.LATE, there), [a_node("n1"), a_node("n2")])
-        assert of_deadlines(snapshot, {"a": timed(), "b": timed(2), "c": timed()}).moves == ()
+        found = of_deadlines(snapshot, {"a": timed(), "b": timed(times), "c": timed()}, **parameters).moves
+        wanted = [("b", "n2", "deadline")] if moved else []
+        assert [(each.job_uid, each.node, each.relieves) for each in found if isinstance(each, Migrate)] == wanted

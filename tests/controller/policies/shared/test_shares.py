@@ -12,18 +12,20 @@ from slopewise.policies.shared.shares import down_the_order, in_proportion, usef
 BOUNDED = st.tuples(st.floats(0, 10), st.floats(0, 1), st.floats(0, 5))
 
 
-def test_the_least_of_one_is_taken_from_the_others_in_proportion() -> None:
-    assert in_proportion([0.9, 0.1], [0.25, 0.25], [1, 1], 1.0) == pytest.approx([0.75, 0.25])
-    assert in_proportion([6, 3, 1], [0, 0, 0.4], [9, 9, 9], 1.0) == pytest.approx([0.4, 0.2, 0.4])
-
-
-def test_what_one_cannot_use_goes_to_the_others_in_proportion() -> None:
-    assert in_proportion([8, 1, 1], [0, 0, 0], [0.5, 9, 9], 1.0) == pytest.approx([0.5, 0.25, 0.25])
-
-
-def test_without_any_weight_everyone_has_the_least() -> None:
-    assert in_proportion([0, 0], [0.1, 0.2], [1, 1], 1.0) == [0.1, 0.2]
-    assert in_proportion([], [], [], 1.0) == []
+@pytest.mark.parametrize(
+    ("weights", "least", "most", "expected"),
+    [
+        ([0.9, 0.1], [0.25, 0.25], [1, 1], [0.75, 0.25]),  # the least of one is taken from the others
+        ([6, 3, 1], [0, 0, 0.4], [9, 9, 9], [0.4, 0.2, 0.4]),
+        ([8, 1, 1], [0, 0, 0], [0.5, 9, 9], [0.5, 0.25, 0.25]),  # what one cannot use goes to the others
+        ([0, 0], [0.1, 0.2], [1, 1], [0.1, 0.2]),  # without any weight
+        ([], [], [], []),
+    ],
+)
+def test_a_core_is_shared_in_proportion_within_bounds(
+    weights: list[float], least: list[float], most: list[float], expected: list[float]
+) -> None:
+    assert in_proportion(weights, least, most, 1.0) == pytest.approx(expected)
 
 
 @given(st.lists(BOUNDED, min_size=1, max_size=8))
@@ -47,11 +49,8 @@ def test_groups_come_one_after_another_and_share_evenly_within() -> None:
     node, jobs = a_node(cpu_cores=2.0), [a_job(uid, useful_cores=1.0) for uid in "abcd"]
     cores = down_the_order([jobs[:1], jobs[1:3], jobs[3:]], node, 0.05)
     assert cores == pytest.approx({"a": 1.0, "b": 0.4875, "c": 0.4875, "d": 0.025})
-
-
-def test_cpu_that_no_job_can_use_is_left_over() -> None:
-    assert down_the_order([[a_job("a", useful_cores=0.5)]], a_node(cpu_cores=2.0), 0.05) == {"a": 0.5}
-    assert down_the_order([], a_node(), 0.05) == {}
+    assert down_the_order([[a_job("a", useful_cores=0.5)]], node, 0.05) == {"a": 0.5}
+    assert down_the_order([], node, 0.05) == {}
 
 
 @given(st.lists(st.floats(0.01, 4), min_size=1, max_size=8), st.floats(0.01, 1))

@@ -8,8 +8,7 @@ import pytest
 
 from slopewise.errors import UsageError
 from slopewise.simulator.curves import Points
-from slopewise.simulator.engine import run
-from slopewise.simulator.scenario.scenario import Scenario, load_scenario, policy_runs
+from slopewise.simulator.scenario.scenario import Scenario, load_scenario
 from slopewise.simulator.workload import draw
 from slopewise.simulator.world.model import SimJob
 
@@ -60,11 +59,6 @@ class TestJobs:
         assert late.migratable
         assert 10 <= late.arrive_seconds <= 20
 
-    def test_they_run_as_listed_ones_do(self, tmp_path: Path) -> None:
-        scenario = load(tmp_path)
-        outcome = run(draw(scenario, 1), policy_runs(scenario, ["marginal"])[1])
-        assert all(job.finished_seconds is not None for job in outcome.jobs)
-
     @pytest.mark.parametrize(
         ("jobs", "message"),
         [
@@ -73,17 +67,14 @@ class TestJobs:
                 r"spec\.jobs: .*jobs\.csv cannot be read \(No such file or directory\); give the path of a readable",
             ),
             ("", r"spec\.jobs: .*jobs\.csv has no rows; write the names of the columns, then a row for each job\.$"),
-            ("name,model\n", r"spec\.jobs: .*has no rows; "),
             ("name,model\na\n", r"spec\.jobs: .*row 1 has not as many cells as there are columns; complete it\.$"),
             (
                 "name,model\na,gru,3\n",
                 r"spec\.jobs: .*row 1 has not as many cells as there are columns; complete it\.$",
             ),
             ('name,model\n"a,gru\n', r"spec\.jobs: .*is not CSV "),
-            ("name,model\na,gru\na,gru\n", r"more than one job is named 'a'"),
             ("name,model,work\na,gru,3\n", r"spec\.jobs\.0\.work: unknown key"),
             ("name,model,workCpuSeconds\na,gru,long\n", r"spec\.jobs\.0\.workCpuSeconds: must be a number"),
-            ("name,model,workCpuSeconds\na,gru,NaN\n", r"spec\.jobs\.0\.workCpuSeconds: must be a number"),
             ("name,model\na,mine\n", r"model 'mine'"),
         ],
     )
@@ -115,8 +106,6 @@ class TestCurves:
             ("", r"needs the columns epoch and accuracy, and has none\.$"),
             ("epoch,loss\n1,2\n", r"needs the columns epoch and accuracy, and has epoch, loss\.$"),
             ("epoch,accuracy\n1,high\n", r"holds something other than numbers below its first row\.$"),
-            ("epoch,accuracy\n", r"needs the columns epoch and accuracy, and has none\.$"),
-            ("epoch,accuracy\n0,1\n", r"epoch must begin at 0 or above, increase, and end above 0\.$"),
             ("epoch,accuracy\n-1,1\n2,3\n", r"epoch must begin at 0 or above, increase, and end above 0\.$"),
             ("epoch,accuracy\n1,0.1\n1,0.2\n2,0.3\n", r"x must increase, and 0\.5 follows 0\.5; "),
             ("epoch,accuracy\n1,0.1\n2,NaN\n", r"a value is not finite"),

@@ -63,15 +63,6 @@ MISTAKES = [
     ({"migration": {"maxConcurrent": 0}}, "spec.migration.maxConcurrent: must be greater than or equal to 1, not 0."),
     ({"nodess": []}, "spec.nodess: unknown key; did you mean 'nodes'?"),
     ({"nodes_0_cpus": 1}, "spec.nodes.0.cpus: unknown key; did you mean 'cpu'?"),
-    (
-        {"jobs_0_wrk": 1},
-        "spec.jobs.0.wrk: unknown key; remove it or use one of arriveSeconds, atTarget, checkpointSeconds, ",
-    ),
-    (
-        {"models_mine_wrk": 1},
-        "spec.models.mine.wrk: unknown key; remove it or use one of curve, endsAt, memoryGiB, noise, ",
-    ),
-    ({"generate_cont": 1}, "spec.generate.cont: unknown key; did you mean 'count'?"),
     ({"nodes": []}, "spec: nodes is empty; add at least one, for example {name: n1, cpu: 2}."),
     ({"nodes": None}, "spec.nodes: is required; add it."),
     ({"jobs": [], "generate": None}, "spec: there are no jobs; list them under jobs, or have them drawn "),
@@ -90,10 +81,6 @@ MISTAKES = [
     (
         {"jobs_0_workCpuSeconds": "long"},
         "spec.jobs.0.workCpuSeconds: must be a number or [lowest, highest], not 'long'.",
-    ),
-    (
-        {"jobs_0_workCpuSeconds": float("nan")},
-        "spec.jobs.0.workCpuSeconds: must be above 0 and at most 1e+09, not nan.",
     ),
     ({"jobs_0_arriveSeconds": -1}, "spec.jobs.0.arriveSeconds: must be at least 0 and at most 1e+09, not -1."),
     (
@@ -128,7 +115,6 @@ MISTAKES = [
         "spec: model 'mine' needs 9 GiB and the largest node has 8; ",
     ),
     ({"seeds": 0}, "spec.seeds: must be greater than or equal to 1, not 0."),
-    ({"variation": 1}, "spec.variation: must be less than 1, not 1."),
     ({"jobs_0_model": "gruu"}, "spec: there is no model 'gruu'; did you mean 'gru'?"),
     ({"generate_models": {"xyz": 1}}, "spec: there is no model 'xyz'; use one of birnn, "),
     ({"generate_models": {"xyz": 1}}, ", or describe it under models."),
@@ -149,10 +135,6 @@ MISTAKES = [
     ({"nodes_0_cpu": 0}, "spec.nodes.0.cpu: 0 is less than the smallest CPU quantity; write at least 1m."),
     ({"jobs_0_model": "served"}, "spec: served models run until the run ends; say when with durationSeconds."),
     (
-        {"generate": {"qoe": {"totalCores": 2}}},
-        "spec: served models run until the run ends; say when with durationSeconds.",
-    ),
-    (
         {"jobs_0_model": "served", "jobs_0_workCpuSeconds": 5, "durationSeconds": 60},
         "spec: job 'a' has a model that is served; give it requestCpuSeconds instead.",
     ),
@@ -165,12 +147,10 @@ MISTAKES = [
         "spec.generate: qoe draws served models alone; remove deadlines, models and sizes.",
     ),
     ({"generate_deadlines": {"load": 1, "factor": 0}}, "factor: must be above 0 and at most 1e+09, not 0."),
-    ({"generate_count": 0}, "spec.generate.count: must be greater than or equal to 1, not 0."),
     (
         {"generate_arriveSeconds": {"every": 5, "poisson": 1}},
         "arriveSeconds: give exactly one of uniform, every, poisson, bursts, not every and poisson.",
     ),
-    ({"generate_models": {"gru": -1}}, "spec.generate.models.gru: must be greater than 0, not -1."),
     (
         {"jobs_0_targetLoss": 0.3, "jobs_0_deliverableLoss": 0.2},
         "spec.jobs.0: deliverableLoss 0.2 is reached no sooner than targetLoss 0.3; raise the first.",
@@ -190,18 +170,10 @@ MISTAKES = [
         "spec.models.mine.curve.power.b: must be greater than or equal to 0.000001, not 1e-20.",
     ),
     (
-        {"models_mine_curve": {"sigmoid": {"center": 0.5, "k": 1e-20}}},
-        "spec.models.mine.curve.sigmoid.k: must be greater than or equal to 0.000001, not 1e-20.",
-    ),
-    (
         {"policies": [{"name": "flowcon", "placement": "las"}]},
         "spec.policies.0.placement.name: policy las chooses no nodes; use one that does",
     ),
     ({"policies": ["flowcn"]}, "spec.policies.0.name: there is no policy 'flowcn'; did you mean 'flowcon'?"),
-    (
-        {"policies": [{"name": "flowcon", "parameters": {"alpha": 2}}]},
-        "spec.policies.0.parameters.alpha: must be less than or equal to 1, not 2.",
-    ),
     (
         {"policies": [{"name": "flowcon", "parameters": {"alfa": 2}}]},
         "spec.policies.0.parameters.alfa: unknown key; did you mean 'alpha'?",
@@ -219,10 +191,6 @@ MISTAKES = [
         "spec.policies.0.evaluation: objective chooses among the series of real jobs",
     ),
     (
-        {"evaluation": {"normaliser": "last"}},
-        "spec.evaluation.normaliser: must be 'range', 'first' or 'none', not 'last'.",
-    ),
-    (
         {"jobs": [{"name": "a", "model": "mnist", "atTarget": "stop"}]},
         "spec.jobs.0: atTarget: stop needs a target; state targetLoss, or leave atTarget out.",
     ),
@@ -230,7 +198,6 @@ MISTAKES = [
         {"jobs": [{"name": "a", "model": "mnist", "steps": 1000, "qoeSeconds": 1, "deadlineSeconds": 100}]},
         "spec.jobs.0: 1000 steps of qoeSeconds 1 take 1000 s, and deadlineSeconds is 100; lower the first or raise the",
     ),
-    ({"endsAt": 1.0}, "spec.endsAt: must be less than or equal to 0.99, not 1."),
     (
         {"policies": [{"name": "flowcon", "label": "fair"}]},
         "spec: the label 'fair' belongs to the baseline; use another.",
@@ -266,21 +233,25 @@ def test_a_name_without_slash_or_suffix_is_that_of_a_shipped_scenario() -> None:
         load_scenario("flowcon-11")
     with pytest.raises(UsageError, match=r"there is no shipped scenario 'xyz'; use one of .*, or a path such as"):
         load_scenario("xyz")
-
-
-def test_a_file_that_is_not_there_is_named() -> None:
     with pytest.raises(UsageError, match=r"^nowhere/x: cannot be read \(No such file or directory\)"):
         load_scenario("nowhere/x")
 
 
-def test_defaults_follow_the_policy_without_hesitation(read: Any) -> None:
-    run = policy_runs(read(SMALL))[1]
-    assert (run.behaviour.cooldown_seconds, run.behaviour.max_step_ratio, run.behaviour.min_change_ratio) == (
-        0,
-        100,
-        0.05,
-    )
-    assert (run.cpu.min, run.control, run.interval_seconds, run.behaviour.interval_seconds) == (20, "requests", 20, 20)
+@pytest.mark.parametrize(
+    ("changes", "cooldown", "cpu", "interval"),
+    [
+        ({}, 0, (20, 64_000), 20),
+        ({"behaviour": {"cooldownSeconds": 30}, "cpu": {"max": "1500m"}, "intervalSeconds": 40}, 30, (20, 1500), 40),
+    ],
+)
+def test_defaults_follow_the_policy_without_hesitation_and_what_a_scenario_says_leaves_the_others_alone(
+    read: Any, changes: dict[str, Any], cooldown: float, cpu: tuple[int, int], interval: float
+) -> None:
+    run = policy_runs(read(with_changes(**changes)))[1]
+    behaviour = run.behaviour
+    assert (behaviour.cooldown_seconds, behaviour.max_step_ratio, behaviour.min_change_ratio) == (cooldown, 100, 0.05)
+    assert (run.cpu.min, run.cpu.max, run.control) == (*cpu, "requests")
+    assert (run.interval_seconds, behaviour.interval_seconds) == (interval, interval)
 
 
 def test_moves_are_bounded_only_where_a_scenario_says_so(read: Any) -> None:
@@ -288,13 +259,6 @@ def test_moves_are_bounded_only_where_a_scenario_says_so(read: Any) -> None:
     bounded = policy_runs(read(with_changes(migration={"enabled": True, "minStaySeconds": 60})))[1].migration
     assert bounded is not None
     assert (bounded.enabled, bounded.min_stay_seconds, bounded.max_concurrent) == (True, 60.0, 1)
-
-
-def test_what_a_scenario_says_of_guards_leaves_the_other_defaults_alone(read: Any) -> None:
-    scenario = read(with_changes(behaviour={"cooldownSeconds": 30}, cpu={"max": "1500m"}, intervalSeconds=40))
-    run = policy_runs(scenario)[0]
-    assert (run.behaviour.cooldown_seconds, run.behaviour.max_step_ratio) == (30, 100)
-    assert (run.cpu.min, run.cpu.max, run.behaviour.interval_seconds) == (20, 1500, 40)
 
 
 def test_hostile_text_may_stand_in_labels_and_in_the_names_of_scenarios_nodes_and_models(read: Any) -> None:
@@ -339,6 +303,8 @@ class TestPolicyRuns:
         assert [run.label for run in runs] == ["fair", "flowcon", "specon", "flowcon+specon"]
         with pytest.raises(UsageError, match="policy las chooses no nodes"):
             policy_runs(read(SMALL), ["flowcon"], "las")
+        with pytest.raises(UsageError, match=r"there is no policy 'xyz'; use one of .*fair, flowcon"):
+            policy_runs(read(SMALL), ["xyz"])
 
     def test_measure_growth_as_the_scenario_says_and_as_an_entry_says_before_it(self, read: Any) -> None:
         entries = [{"name": "flowcon", "label": "other", "evaluation": {"normaliser": "none"}}, "flowcon"]
@@ -358,10 +324,6 @@ class TestPolicyRuns:
             ("quick", {"alpha": 0.1}),
             ("flowcon", {}),
         ]
-
-    def test_that_are_not_there_are_refused_with_those_that_are(self, read: Any) -> None:
-        with pytest.raises(UsageError, match=r"there is no policy 'xyz'; use one of .*fair, flowcon"):
-            policy_runs(read(SMALL), ["xyz"])
 
 
 def test_overrides_replace_keys_of_the_spec_and_are_validated_as_a_file_is() -> None:

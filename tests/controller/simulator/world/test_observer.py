@@ -34,14 +34,15 @@ def look_at(
 
 
 class TestEvaluation:
-    def test_is_the_median_of_the_last_four_scrapes(self) -> None:
-        (job,) = look_at([a_sim_job("a", 100, curve=Straight())], [60.0])
+    @pytest.mark.parametrize("delay", [0.0, 10.0])
+    def test_is_the_median_of_the_last_four_scrapes_that_can_be_seen_yet(self, delay: float) -> None:
+        (job,) = look_at([a_sim_job("a", 100, curve=Straight())], [60.0], scrape_delay_seconds=delay)
         assert job.evaluation is not None
         newest = job.evaluation.sampled_at_seconds - EPOCH_SECONDS
-        assert 55.0 < newest <= 60.0
+        assert 55.0 < newest + delay <= 60.0
         assert job.evaluation.sample_count == 4
         assert job.evaluation.level == pytest.approx(1.0 - (newest - 7.5) / 100, abs=1e-6)
-        assert (job.evaluation.series, job.evaluation.finite) == (SERIES, True)
+        assert (job.evaluation.series, job.evaluation.finite, job.points) == (SERIES, True, ())
 
     def test_falls_to_the_best_loss_of_the_job_and_its_promises_are_on_the_same_scale(self) -> None:
         (job,) = look_at([a_sim_job("a", 100, curve=Straight(), loss_best=0.6, target_level=0.5)], [60.0])
@@ -56,28 +57,12 @@ class TestEvaluation:
         assert after.evaluation is not None
         assert after.evaluation.sample_count == 1
 
-    def test_is_as_old_as_samples_take_to_be_seen(self) -> None:
-        at_once, late = (look_at([a_sim_job("a", 100)], [60.0], scrape_delay_seconds=delay)[0] for delay in (0.0, 10.0))
-        assert at_once.evaluation is not None
-        assert late.evaluation is not None
-        assert at_once.evaluation.sampled_at_seconds - late.evaluation.sampled_at_seconds == pytest.approx(10.0)
-
-    def test_is_not_finite_once_the_job_has_diverged(self) -> None:
-        job, diverged = look_at([a_sim_job("a", 100, curve=Diverging(0.5))], [49.0, 75.0])
-        assert job.evaluation is not None
-        assert job.evaluation.finite
-        assert diverged.evaluation is not None
-        assert not diverged.evaluation.finite
-        assert math.isnan(diverged.evaluation.level)
-
-    def test_shows_the_lowest_finite_scrape_while_the_window_still_has_one(self) -> None:
-        (job,) = look_at([a_sim_job("a", 100, curve=Diverging(0.5))], [60.0])
-        assert job.evaluation is not None
-        assert not job.evaluation.finite
-        assert 0.5 < job.evaluation.level <= 0.55
-
-    def test_of_a_served_model_there_is_none(self) -> None:
-        assert look_at([a_served_model("served", 1.0)], [60.0])[0].evaluation is None
+    def test_is_not_finite_once_the_job_has_diverged_and_shows_the_lowest_finite_scrape_of_the_window(self) -> None:
+        seen = look_at([a_sim_job("a", 100, curve=Diverging(0.5))], [49.0, 60.0, 75.0])
+        evaluations = [job.evaluation for job in seen if job.evaluation is not None]
+        assert [each.finite for each in evaluations] == [True, False, False]
+        assert 0.5 < evaluations[1].level <= 0.55
+        assert math.isnan(evaluations[2].level)
 
 
 class TestNoise:
@@ -86,7 +71,7 @@ class TestNoise:
         return [job.evaluation.level for job in look_at(jobs, times, seed) if job.evaluation]
 
     def test_is_the_same_whenever_and_beside_whomever_it_is_asked_for(self) -> None:
-        often = self.levels([float(second) for second in range(10, 500)])
+        often = self.levels([float(second) for second in range(400, 500)])
         assert self.levels([499.0]) == often[-1:]
         assert self.levels([499.0], others=3) == often[-1:]
 
@@ -94,11 +79,11 @@ class TestNoise:
         assert self.levels([100.0], seed=1) != self.levels([100.0], seed=2)
 
     def test_has_the_standard_deviation_that_was_asked_for(self) -> None:
-        times = [100.0 + 20.0 * i for i in range(400)]
+        times = [100.0 + 20.0 * i for i in range(200)]
         exact = self.levels(times, noise=0.0)
         errors = [noisy - level for noisy, level in zip(self.levels(times, noise=0.02), exact, strict=True)]
         assert statistics.stdev(errors) == pytest.approx(0.02 * 0.546, rel=0.15)  # medians of four
-        assert statistics.mean(errors) == pytest.approx(0.0, abs=4 * 0.01 / math.sqrt(400))
+        assert statistics.mean(errors) == pytest.approx(0.0, abs=4 * 0.01 / math.sqrt(200))
 
 
 class TestGaps:
@@ -123,6 +108,7 @@ class TestCounters:
 
     def test_of_a_served_model_show_its_response_time(self) -> None:
         first, last = look_at([a_served_model("served", 0.25)], [60.0, 80.0])
+        assert first.evaluation is None
         assert first.responses is not None
         assert last.responses is not None
         answered = last.responses.count_total - first.responses.count_total
@@ -138,14 +124,6 @@ class TestWhatItIsTold:
         assert (job.objectives.qoe_seconds, job.objectives.target_level, job.objectives.weight) == (0.5, 0.2, 3.0)
         assert not job.migratable
 
-    def test_what_work_is_left_is_shown_to_oracles_alone(self) -> None:
-        world = World(an_instance([a_sim_job("a", 100), a_sim_job("b", 50, 5)]), "requests")
-        world.pass_time(0.0)
-        DefaultScheduler(world, 1).place_waiting()
-        world.pass_time(5.0)
-        assert SimObserver(world, oracle=False).observe().snapshot.remaining_work_cpu_seconds == {}
-        assert SimObserver(world, oracle=True).observe().snapshot.remaining_work_cpu_seconds == {"a": 95.0, "b": 50.0}
-
 
 class TestRawPoints:
     def test_are_all_scrapes_since_the_last_observation_each_with_its_steps(self) -> None:
@@ -157,7 +135,3 @@ class TestRawPoints:
             done = (point.at_seconds - EPOCH_SECONDS) / 1000
             assert point.level == pytest.approx(1.0 - done, abs=1e-6)
             assert point.steps == pytest.approx(10_000 * done, abs=1)
-
-    def test_are_not_there_for_a_policy_that_does_not_ask(self) -> None:
-        (job,) = look_at([a_sim_job("a", 100, curve=Straight())], [60.0])
-        assert job.points == ()

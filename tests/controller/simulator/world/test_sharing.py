@@ -6,8 +6,8 @@ import pytest
 from support.instances import a_sim_node
 
 from slopewise.model import CpuAllocation, CpuControl
-from slopewise.simulator.world.model import Physics
-from slopewise.simulator.world.sharing import Demand, Rate, quota_speed, rates
+from slopewise.simulator.world.model import Physics, SimNode
+from slopewise.simulator.world.sharing import Demand, quota_speed, rates
 
 IDEAL = Physics(contention_ratio=0.0)
 
@@ -20,47 +20,49 @@ def cores(*demands: Demand, cpu: float = 1.0, control: CpuControl = "requests") 
     return [rate.cores for rate in rates(demands, a_sim_node(cpu=cpu), control, IDEAL)]
 
 
+def of_limits(*demands: Demand) -> list[float]:
+    return cores(*demands, control="limits")
+
+
 class TestRates:
-    def test_requests_are_weights_and_cap_nothing(self) -> None:
-        assert cores(a_demand(request=1500), a_demand(request=500)) == pytest.approx([0.75, 0.25])
-        assert cores(a_demand(request=20)) == [1.0]
+    @pytest.mark.parametrize(
+        ("given", "expected"),
+        [
+            (cores(a_demand(request=1500), a_demand(request=500)), [0.75, 0.25]),  # requests are weights
+            (cores(a_demand(request=20)), [1.0]),  # and cap nothing
+            (cores(a_demand(limit=100)), [1.0]),  # nor does a limit that is left over from elsewhere
+            (of_limits(a_demand(limit=250)), [0.25]),  # limits cap even on an idle node
+            (
+                of_limits(a_demand(request=1500), a_demand(request=500), a_demand(limit=100, request=9000)),
+                [0.675, 0.225, 0.1],
+            ),
+            (cores(a_demand(1.0), a_demand(3.0), cpu=8.0), [1.0, 3.0]),  # no more than its threads
+            (cores(a_demand(request=0), a_demand(request=998)), [0.002, 0.998]),  # something without a request
+        ],
+    )
+    def test_cores_of_each(self, given: list[float], expected: list[float]) -> None:
+        assert given == pytest.approx(expected)
 
-    def test_a_limit_left_over_from_elsewhere_does_not_cap_shares(self) -> None:
-        assert cores(a_demand(limit=100)) == [1.0]
-
-    def test_limits_cap_even_on_an_idle_node(self) -> None:
-        assert cores(a_demand(limit=250), control="limits") == [0.25]
-
-    def test_requests_are_weights_under_limits_too(self) -> None:
-        demands = a_demand(request=1500), a_demand(request=500), a_demand(limit=100, request=9000)
-        assert cores(*demands, control="limits") == pytest.approx([0.675, 0.225, 0.1])
-
-    def test_no_job_uses_more_than_its_threads(self) -> None:
-        assert cores(a_demand(1.0), a_demand(3.0), cpu=8.0) == [1.0, 3.0]
-
-    def test_a_job_without_a_request_still_gets_something(self) -> None:
-        starved = cores(a_demand(request=0), a_demand(request=998))[0]
-        assert starved == pytest.approx(0.002)
-
-    def test_a_fast_node_does_more_work_with_the_same_cpu(self) -> None:
-        (rate,) = rates([a_demand()], a_sim_node(speed=2.5), "requests", IDEAL)
-        assert rate == Rate(1.0, 2.5)
-
-    def test_neighbours_cost_work_and_not_cpu(self) -> None:
-        both = rates([a_demand()] * 3, a_sim_node(cpu=3.0), "requests", Physics(contention_ratio=0.01))
-        assert both == [Rate(1.0, 0.98)] * 3
-
-    def test_however_many_neighbours_a_tenth_of_the_speed_is_left(self) -> None:
-        crowd = rates([a_demand()] * 50, a_sim_node(cpu=50.0), "requests", Physics(contention_ratio=0.1))
-        assert crowd[0].speed == pytest.approx(0.1)
-
-    def test_a_binding_quota_below_a_core_costs_more_than_its_fraction(self) -> None:
-        (rate,) = rates([a_demand(limit=250)], a_sim_node(), "limits", IDEAL)
-        assert rate == Rate(0.25, pytest.approx(0.205))  # type: ignore[arg-type]
-
-    def test_a_quota_that_does_not_bind_costs_nothing(self) -> None:
-        crowd = rates([a_demand(limit=500)] * 10, a_sim_node(), "limits", IDEAL)
-        assert crowd[0] == Rate(pytest.approx(0.1), pytest.approx(0.1))  # type: ignore[arg-type]
+    @pytest.mark.parametrize(
+        ("demands", "node", "control", "contention", "expected"),
+        [
+            ([a_demand()], a_sim_node(speed=2.5), "requests", 0.0, (1.0, 2.5)),  # more work with the same CPU
+            ([a_demand()] * 3, a_sim_node(cpu=3.0), "requests", 0.01, (1.0, 0.98)),  # neighbours cost work, not CPU
+            ([a_demand()] * 50, a_sim_node(cpu=50.0), "requests", 0.1, (1.0, 0.1)),  # a tenth of the speed is left
+            ([a_demand(limit=250)], a_sim_node(), "limits", 0.0, (0.25, 0.205)),  # a quota below a core costs more
+            ([a_demand(limit=500)] * 10, a_sim_node(), "limits", 0.0, (0.1, 0.1)),  # one that does not bind: nothing
+        ],
+    )
+    def test_cores_and_the_speed_that_they_give(
+        self,
+        demands: list[Demand],
+        node: SimNode,
+        control: CpuControl,
+        contention: float,
+        expected: tuple[float, float],
+    ) -> None:
+        found = rates(demands, node, control, Physics(contention_ratio=contention))
+        assert (found[0].cores, found[0].speed) == pytest.approx(expected)
 
 
 class TestQuotaSpeed:

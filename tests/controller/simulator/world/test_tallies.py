@@ -17,8 +17,6 @@ class TestTimeMean:
         for seconds, value in ((5.0, 4.0), (15.0, None), (20.0, 1.0), (25.0, 1.0)):
             mean.change(seconds, value)
         assert mean.until(40.0) == pytest.approx(2.0)
-
-    def test_of_nothing_is_nothing(self) -> None:
         never, no_time = TimeMean(), TimeMean()
         no_time.change(3.0, 7.0)
         assert (never.until(10.0), no_time.until(3.0)) == (0.0, 0.0)
@@ -36,8 +34,6 @@ class TestClusterTally:
         for seconds, counts in ((0, [3, 1]), (10, [2, 2]), (20, [0, 0]), (1000, [0, 0])):
             tally.recount(seconds, counts)
         assert tally.load_imbalance_ratio == pytest.approx(0.5)  # (3 - 1) / 2 for half of the time
-
-    def test_one_node_and_no_job_are_even(self) -> None:
         alone, idle = ClusterTally(), ClusterTally()
         alone.recount(0, [3])
         alone.recount(10, [0])
@@ -45,25 +41,6 @@ class TestClusterTally:
 
 
 class TestCpuIntervals:
-    def test_a_steady_job_has_no_jitter(self) -> None:
-        intervals = CpuIntervals()
-        for seconds in (0.1, 33.3, 7.0, 500.0):
-            intervals.add(seconds, 1 / 3)
-        assert intervals.jitter_ratio == pytest.approx(0.0, abs=1e-9)
-
-    def test_one_whole_interval_shows_nothing(self) -> None:
-        intervals = CpuIntervals()
-        intervals.add(15.0, 1.0)
-        intervals.add(20.0, 0.0)
-        assert intervals.jitter_ratio == 0.0
-
-    def test_is_deviation_over_mean_of_whole_intervals(self) -> None:
-        intervals = CpuIntervals()
-        intervals.add(20.0, 1.0)
-        intervals.add(20.0, 0.5)
-        intervals.add(19.0, 0.0)  # cut short by the job's end
-        assert intervals.jitter_ratio == pytest.approx(0.25 / 0.75)
-
     @given(st.lists(st.tuples(st.integers(1, 100), st.floats(0.01, 4)), min_size=1, max_size=12))
     def test_is_the_same_as_of_every_second_written_down(self, pieces: list[tuple[int, float]]) -> None:
         intervals = CpuIntervals()

@@ -44,31 +44,21 @@ def test_penalties_are_straight_between_the_measured_points_and_level_outside() 
     assert threads.penalty(1, 0.1)[1:] == (1.0, 1.0)
 
 
-def test_alone_with_a_core_for_each_thread_it_is_as_measured_there() -> None:
-    alone = outcomes(a_threaded_job("a", 20.0))["a"]
-    assert (alone.jct_seconds, alone.served_cpu_seconds) == pytest.approx((10.0, 20.0))
-
-
-def test_spinning_threads_use_their_share_and_do_little_with_it() -> None:
-    for job in outcomes(a_threaded_job("a", 10.0), a_threaded_job("b", 10.0)).values():
-        assert (job.jct_seconds, job.served_cpu_seconds) == pytest.approx((50.0, 50.0))
-
-
-def test_sleeping_threads_leave_a_part_of_their_share_unused() -> None:
-    jobs = [a_threaded_job(name, 12.0, "wait", SLEEPING) for name in "ab"]
+@pytest.mark.parametrize(
+    ("jobs", "seconds", "cpu_seconds"),
+    [
+        ([a_threaded_job("a", 20.0)], 10.0, 20.0),  # a core for each thread: as it was measured there
+        ([a_threaded_job(name, 10.0) for name in "ab"], 50.0, 50.0),  # spinning does little with its share
+        ([a_threaded_job(name, 12.0, "wait", SLEEPING) for name in "ab"], 20.0, 15.0),  # sleeping leaves some unused
+        ([a_threaded_job(name, 4.2, "follow") for name in "ab"], 5.0, 5.0),  # it costs until the first reading alone
+        # With one thread each from 1 to 6 s, with two to 11 s, which does a fifth of the work, and then with one again.
+        ([a_threaded_job(name, 0.2 + 5.0 + 1.0 + 3.0, "follow") for name in "ab"], 14.0, 14.0),
+        ([a_sim_job("a", 30.0, threads=Threads(1, "spin", SPINNING))], 30.0, 30.0),  # one thread changes nothing
+    ],
+)
+def test_what_threads_cost(jobs: list[SimJob], seconds: float, cpu_seconds: float) -> None:
     for job in outcomes(*jobs).values():
-        assert (job.jct_seconds, job.served_cpu_seconds) == pytest.approx((20.0, 15.0))
-
-
-def test_a_number_that_follows_costs_until_the_first_reading_alone() -> None:
-    for job in outcomes(*(a_threaded_job(name, 4.2, "follow") for name in "ab")).values():
-        assert (job.jct_seconds, job.served_cpu_seconds) == pytest.approx((5.0, 5.0))
-
-
-def test_one_thread_more_is_tried_for_an_interval_as_the_exporter_does() -> None:
-    """With one thread each from 1 to 6 s, with two to 11 s, which does a fifth of the work, and then with one again."""
-    for job in outcomes(*(a_threaded_job(name, 0.2 + 5.0 + 1.0 + 3.0, "follow") for name in "ab")).values():
-        assert job.jct_seconds == pytest.approx(14.0)
+        assert (job.jct_seconds, job.served_cpu_seconds) == pytest.approx((seconds, cpu_seconds))
 
 
 def test_it_rises_at_the_first_reading_after_a_neighbour_has_ended() -> None:
@@ -100,8 +90,3 @@ def test_the_readings_are_the_exporters() -> None:
     assert threads.number == 2
     assert not threads.read(1.5, 1.5, 0.0)
     assert RunningThreads(Threads(4, "wait", SPINNING), 1.5).number == 4
-
-
-def test_one_thread_more_than_none_changes_nothing() -> None:
-    plain, one = (a_sim_job("a", 30.0), a_sim_job("a", 30.0, threads=Threads(1, "spin", SPINNING)))
-    assert outcomes(plain) == outcomes(one)

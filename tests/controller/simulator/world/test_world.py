@@ -26,8 +26,6 @@ from slopewise.simulator.world.model import Instance, Physics, RunOutcome, Sched
 from slopewise.simulator.world.observer import EPOCH_SECONDS, SimObserver
 from slopewise.simulator.world.world import World
 
-IDEAL = Physics(contention_ratio=0.0)
-
 
 def a_world(instance: Instance, control: CpuControl = "requests") -> World:
     """The world a moment after its start: what arrives at 0 has been placed."""
@@ -68,15 +66,6 @@ class TestTime:
         assert [job.finished_seconds for job in outcome.jobs] == pytest.approx([150, 100])
         assert outcome.overlap_seconds == {1: pytest.approx(50), 2: pytest.approx(100)}
         assert outcome.cpu_utilisation_ratio == pytest.approx(1.0)
-
-    def test_the_published_fixed_run_is_met_within_a_tenth_of_a_second(self) -> None:
-        """FlowCon's NA run: 394.0 s makespan, 84.7 s for MNIST-TF, 240.5 s of overlap."""
-        jobs = [a_sim_job("vae", 259.6), a_sim_job("mnist-p", 106.1, 40), a_sim_job("mnist-tf", 28.2, 80)]
-        outcome = finish(a_world(an_instance(jobs)))
-        by_name = {job.name: job for job in outcome.jobs}
-        assert outcome.ended_seconds == pytest.approx(394.0, abs=0.11)
-        assert by_name["mnist-tf"].jct_seconds == pytest.approx(84.7, abs=0.11)
-        assert sum(outcome.overlap_seconds.values()) - outcome.overlap_seconds[1] == pytest.approx(240.5, abs=0.11)
 
     def test_milestones_are_reported_at_their_exact_time(self) -> None:
         job = a_sim_job("a", 100, curve=Straight(), target_level=0.25, deliverable_level=0.5)
@@ -125,7 +114,7 @@ class TestNodes:
         """n1 to n3 take a job each; all are used up then, and the fourth may join any of them."""
         jobs = [a_sim_job(f"j{i}", 100) for i in range(4)]
         instance = an_instance(jobs, [a_sim_node(f"n{i}") for i in range(3)])
-        ran = [placed(instance, "least-used", seed) for seed in range(12)]
+        ran = [placed(instance, "least-used", seed) for seed in range(6)]
         assert all(set(nodes[:3]) == {"n0", "n1", "n2"} for nodes in ran)
         assert len({nodes.index(nodes[3]) for nodes in ran}) > 1
 
@@ -139,7 +128,7 @@ class TestNodes:
         instance = an_instance(
             [*crowd, *quiet, a_sim_job("last", 100, 1.0)], [a_sim_node("crowded"), a_sim_node("quiet")]
         )
-        assert {self.where_the_last_starts(instance, seed) for seed in range(12)} == chosen
+        assert {self.where_the_last_starts(instance, seed) for seed in range(6)} == chosen
 
     def where_the_last_starts(self, instance: Instance, seed: int) -> str:
         world = World(instance, "requests")
@@ -171,8 +160,8 @@ class TestNodes:
             pass_to(world, 0.0, tie_break_seed=seed)
             return world.by_uid["a"].node_name
 
-        assert [where(seed) for seed in range(12)] == [where(seed) for seed in range(12)]
-        assert len({where(seed) for seed in range(12)}) > 1
+        assert [where(seed) for seed in range(6)] == [where(seed) for seed in range(6)]
+        assert len({where(seed) for seed in range(6)}) > 1
 
     def test_a_job_that_fits_nowhere_waits_until_it_does_and_holds_up_no_other(self) -> None:
         gib = 2.0**30
@@ -194,28 +183,21 @@ class TestNodes:
         outcome = finish(a_world(an_instance([*jobs, whole])))
         assert outcome.jobs[-1].stays[0].from_seconds == pytest.approx(6.0)
 
-    def test_imbalance_is_the_spread_over_the_mean_while_any_job_runs(self) -> None:
-        nodes = [a_sim_node("n1"), a_sim_node("n2")]
-        alone = finish(a_world(an_instance([a_sim_job("a", 100, 10)], nodes)))
-        assert alone.load_imbalance_ratio == pytest.approx(2.0)
-        assert alone.cpu_utilisation_ratio == pytest.approx(0.5)
-
 
 class TestResizes:
     def test_one_is_read_back_at_once_and_takes_effect_a_moment_later(self) -> None:
         world = a_world(an_instance([a_sim_job("a", 100)]), "limits")
         pass_to(world, 10.0)
+        assert SimActuator(world).carry_out(a_resize("a", 1001)).result == "infeasible", "above the node"
         assert SimActuator(world).carry_out(a_resize("a", 500)).result == "applied"
         assert world.by_uid["a"].allocation == CpuAllocation(500, 1000)
         pass_to(world, 20.2)
         world.bring_up_to_date(world.by_uid["a"])
         assert world.by_uid["a"].now.cpu_seconds == pytest.approx(10.2 + 5.0)
         assert world.by_uid["a"].now.work == pytest.approx(10.2 + 4.7)
-
-    def test_a_limit_above_the_node_is_infeasible(self) -> None:
-        world = a_world(an_instance([a_sim_job("a")]), "limits")
-        assert SimActuator(world).carry_out(a_resize("a", 1001)).result == "infeasible"
-        assert world.by_uid["a"].allocation.limit_millicores is None
+        SimActuator(world).restore("a", CpuAllocation(None, 1000))
+        pass_to(world, 30.0)
+        assert world.by_uid["a"].rate.cores == 1.0
 
     def test_a_raise_that_the_nodes_requests_have_no_room_for_is_deferred(self) -> None:
         node = a_sim_node(requests_max_millicores=2500)
@@ -234,14 +216,6 @@ class TestResizes:
             actuator.carry_out(a_resize("a", 500))
         actuator.restore("a", CpuAllocation(None, 1000))
         assert "a" not in world.present
-
-    def test_restoring_gives_back_what_was_there_before(self) -> None:
-        world = a_world(an_instance([a_sim_job("a")]), "limits")
-        actuator = SimActuator(world)
-        actuator.carry_out(a_resize("a", 500))
-        actuator.restore("a", CpuAllocation(None, 1000))
-        pass_to(world, 10.0)
-        assert world.by_uid["a"].rate.cores == 1.0
 
     def test_one_that_was_under_way_when_its_job_moved_has_no_effect(self) -> None:
         world = a_world(an_instance([a_sim_job("a")], [a_sim_node("n1"), a_sim_node("n2")]), "limits")
@@ -276,17 +250,15 @@ class TestMoves:
             (there, 40.0, pytest.approx(107.0), "migrated"),
         ]
 
-    def test_a_move_that_evens_out_loads_is_reported_as_such(self) -> None:
-        world, actuator, here, there = self.two_nodes()
-        actuator.carry_out(Migrate("a", here, there, "rebalance: n2 is idle"))
-        assert finish(world).jobs[0].stays[-1].came == "rebalanced"
-
     def test_a_job_moved_again_while_it_is_paused_starts_its_pause_again(self) -> None:
         world, actuator, here, there = self.two_nodes()
         actuator.carry_out(Migrate("a", here, there, "because"))
         pass_to(world, 3.0)
-        actuator.carry_out(Migrate("a", there, here, "because"))
-        assert finish(world).jobs[0].finished_seconds == pytest.approx(108.0)
+        actuator.carry_out(Migrate("a", there, here, "rebalance: it is idle"))
+        outcome = finish(world)
+        assert outcome.jobs[0].finished_seconds == pytest.approx(108.0)
+        assert outcome.jobs[0].stays[-1].came == "rebalanced", "a move that evens out loads"
+        assert (outcome.load_imbalance_ratio, outcome.cpu_utilisation_ratio) == pytest.approx((2.0, 50 / 108))
 
     def test_a_move_without_memory_or_without_a_node_is_infeasible(self) -> None:
         full = 24 * 2.0**30
@@ -310,9 +282,9 @@ class TestMoves:
 
 class TestCrashes:
     def test_each_costs_a_restart_and_no_work(self) -> None:
-        job = a_sim_job("a", 100, crashes_at_done_ratio=(0.75, 0.25), restart_seconds=6.0)
+        job = a_sim_job("a", 100, crashes_at_done_ratio=(0.75, 0.25, 0.25), restart_seconds=6.0)
         (reported,) = finish(a_world(an_instance([job]))).jobs
-        assert reported.finished_seconds == pytest.approx(112.0)
+        assert reported.finished_seconds == pytest.approx(118.0)
         assert len(reported.stays) == 1
 
     def test_one_begins_another_life_which_is_seen_for_the_length_of_a_window(self) -> None:
@@ -335,10 +307,6 @@ class TestCrashes:
         pass_to(world, 20.0)
         assert world.by_uid["a"].rate.cores == 0.5
 
-    def test_two_at_one_place_are_two_restarts(self) -> None:
-        job = a_sim_job("a", 100, crashes_at_done_ratio=(0.5, 0.5), restart_seconds=6.0)
-        assert finish(a_world(an_instance([job]))).jobs[0].finished_seconds == pytest.approx(112.0)
-
 
 class TestServedModels:
     def test_response_time_is_of_the_second_half_of_the_run(self) -> None:
@@ -349,24 +317,22 @@ class TestServedModels:
         assert outcome.jobs[0].finished_seconds is None
         assert outcome.jobs[1].response_seconds is None
 
-    def test_each_useful_core_answers_one_request_after_another(self) -> None:
-        served = a_served_model("served", 0.5, parallelism_cores=4.0)
-        outcome = finish(a_world(an_instance([served], [a_sim_node(cpu=2.0)], duration=100)))
-        assert outcome.jobs[0].response_seconds == pytest.approx(1.0)
-
 
 class TestRefusals:
-    def test_a_job_too_large_for_every_node_is_named(self) -> None:
-        with pytest.raises(SlopewiseError, match="job big asks for 25 GiB and the largest node has 24 GiB"):
-            a_world(an_instance([a_sim_job("big", memory_bytes=25 * 2.0**30)]))
-
-    def test_a_served_model_needs_a_duration(self) -> None:
-        with pytest.raises(SlopewiseError, match="job served serves for ever"):
-            a_world(an_instance([a_served_model("served", 1.0)]))
-
-    def test_a_world_without_nodes_is_refused(self) -> None:
-        with pytest.raises(SlopewiseError, match="no nodes"):
-            World(Instance("empty", 1, (), ()), "requests")
+    @pytest.mark.parametrize(
+        ("instance", "message"),
+        [
+            (
+                an_instance([a_sim_job("big", memory_bytes=25 * 2.0**30)]),
+                "job big asks for 25 GiB and the largest node has 24 GiB",
+            ),
+            (an_instance([a_served_model("served", 1.0)]), "job served serves for ever"),
+            (Instance("empty", 1, (), ()), "no nodes"),
+        ],
+    )
+    def test_what_can_never_end_or_begin_is_named(self, instance: Instance, message: str) -> None:
+        with pytest.raises(SlopewiseError, match=message):
+            a_world(instance)
 
     def test_a_run_in_which_nothing_can_end_names_a_job_that_is_left(self) -> None:
         physics = Physics(quota_speeds=((0.0, 0.0), (0.5, 0.0), (1.0, 1.0)))

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import COMPONENT
+from slopewise.adapters.pauses import MAX_BACKOFF_SECONDS
 from slopewise.model import OutcomeResult
 
 Verb = Literal["resize", "evict", "suspend", "release", "list budgets", "read owner"]
@@ -29,7 +30,7 @@ disruption budget; `rule`, a right, an admission policy or the Job itself; `trou
 
 NEXT_PASS = 0.0
 UNTIL_THE_TARGET_CHANGES = math.inf
-A_WHILE_SECONDS = 300.0
+A_WHILE_SECONDS = MAX_BACKOFF_SECONDS
 """Quotas, ranges and policies change when a person changes them; a retry in every pass would only fill their logs."""
 
 POD_GONE = "its pod is gone; there is nothing to resize"

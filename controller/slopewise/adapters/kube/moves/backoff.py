@@ -16,15 +16,10 @@ from slopewise.adapters.kube.cache.records import ManagedPod, ObjectRecord
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.meanings import Cause, Refused
 from slopewise.adapters.kube.client.protocol import Api, Json, Store, path_of
+from slopewise.adapters.pauses import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS
 from slopewise.crds.conditions import timestamp
 from slopewise.ports import Clock
 from slopewise.tracking import TtlMap
-
-MAX_BACKOFF_SECONDS = 300.0
-"""After so long a refusal that only a person can change is tried again, as refused resizes are (`api_refusals.py`)."""
-
-FIRST_BACKOFF_SECONDS = 30.0
-"""After an error of the API server; each further one in a row doubles it. A pass is every 20 s or so."""
 
 BUDGETS_KEPT_SECONDS = 5.0
 """Two policies that pass at the same time read the budgets of a namespace once."""

@@ -29,6 +29,7 @@ from slopewise.adapters.kube.moves.node_predicates import is_pinned_to
 from slopewise.adapters.kube.moves.recreation import EVICTABLE
 from slopewise.adapters.kube.moves.scheduling_gate import Aim, GateReleaser
 from slopewise.adapters.kube.workloads.owners import Owners
+from slopewise.adapters.pauses import POD_SECONDS
 from slopewise.crds import history
 from slopewise.crds.job_growth import Action
 from slopewise.errors import SlopewiseError
@@ -44,9 +45,6 @@ MAX_WAIT_SECONDS = 30.0
 
 STRANDED_SECONDS = 20.0
 """A node that is full for a moment, while a pod on it ends, is waited for."""
-
-RETRY_SECONDS = 5.0
-"""Between two tries to release, or to evict, the same pod."""
 
 NOT_PINNED_SECONDS = 600.0
 """How long the default scheduler places a job that found no room where it was pinned."""
@@ -189,7 +187,7 @@ class GatedPodController:
 
     def _is_due(self, pod: PodRecord, wait_seconds: float, now: float) -> bool:
         waited = self._first_seen.seconds(pod.uid, now)
-        return waited >= wait_seconds and now - self._tried.get(pod.uid, float("-inf")) >= RETRY_SECONDS
+        return waited >= wait_seconds and now - self._tried.get(pod.uid, float("-inf")) >= POD_SECONDS
 
     def _releasable(self, due: Sequence[PodRecord]) -> list[PodRecord]:
         reserved = self._reserved() if due else ()

@@ -29,6 +29,7 @@ from slopewise.adapters.kube.moves.recreation import (
 )
 from slopewise.adapters.kube.moves.stop_note import note_on
 from slopewise.adapters.kube.workloads.owners import owner_path
+from slopewise.adapters.pauses import GRANT_SECONDS
 
 READS_A_PASS = 100
 """Some 3 ms each: the reads of 1,000 migratable jobs take ten passes, and no pass takes a second for them."""
@@ -39,9 +40,6 @@ first ones would be read again and again, and the last ones never."""
 
 KEPT_SECONDS = 300.0
 """How long a read without a generation counts: a claim, a StatefulSet's template."""
-
-RETRY_SECONDS = 60.0
-"""After a refusal: a granted right or a new claim takes effect after a pass or two."""
 
 PAUSE_KEPT_SECONDS = 60.0
 """How long a positive answer counts: an owner may end without another spec. A suspension or an end lasts."""
@@ -174,7 +172,7 @@ class OwnerReading:
         answer, was_read = self._try_to_read(read, unread)
         if len(kept) >= _MAX_KEPT:
             kept.clear()
-        until = self._now + (kept_seconds if was_read else RETRY_SECONDS)
+        until = self._now + (kept_seconds if was_read else GRANT_SECONDS)
         has_version = was_read and version > 0 and lasts(answer)
         kept[key] = _Kept(answer, version, math.inf if has_version else until)
         return answer

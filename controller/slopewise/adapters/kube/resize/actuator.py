@@ -25,6 +25,7 @@ from slopewise.adapters.kube.resize.api_refusals import Changes, ChangesOf, Refu
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, in_words, nothing_awaited, unconfirmed
 from slopewise.adapters.kube.resize.target import Impossible, RestoreGoal
 from slopewise.adapters.kube.workloads.owners import JobIndex
+from slopewise.adapters.pauses import GRANT_SECONDS
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import (
     CpuAllocation,
@@ -41,9 +42,6 @@ from slopewise.model import (
     Stop,
 )
 from slopewise.ports import Clock
-
-ROOM_RETRY_SECONDS = 60.0
-"""How long a restored request that found no room is not retried: while it waits it takes room from other pods."""
 
 POD_ENDING = "its pod is ending; there is nothing to resize"
 
@@ -223,11 +221,11 @@ class KubeActuator:
         attempt = self._carry_out(managed, goal.without_room)
         if attempt.result != "applied":
             return Restored("deferred", attempt.detail)
-        self._room_at_seconds[managed.job_uid] = self._clock.monotonic() + ROOM_RETRY_SECONDS
+        self._room_at_seconds[managed.job_uid] = self._clock.monotonic() + GRANT_SECONDS
         return Restored(
             "deferred",
             f"{managed.pod.node} has no room for its request of {request}m{_and_memory(managed)} ({pending.message}); "
-            f"tried again after {ROOM_RETRY_SECONDS:.0f} s",
+            f"tried again after {GRANT_SECONDS:.0f} s",
         )
 
     def _after_error(self, managed: ManagedPod, message: str) -> Restored:

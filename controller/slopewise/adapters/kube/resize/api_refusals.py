@@ -19,6 +19,7 @@ from typing import get_args
 from slopewise.adapters.kube.cache.records import ManagedPod, Resources
 from slopewise.adapters.kube.client.meanings import A_WHILE_SECONDS, LimitKind, Refused
 from slopewise.adapters.kube.client.protocol import Json
+from slopewise.adapters.pauses import BACKOFF
 from slopewise.ports import Clock
 
 ChangesOf = Callable[[LimitKind, str], int | None]
@@ -80,9 +81,6 @@ class NamespaceLimits:
             return self._changes[kind, namespace]
 
 
-FIRST_AGAIN_SECONDS = 30.0
-"""An unwatched obstacle, such as a webhook, is retried after so long, twice that, … up to `A_WHILE_SECONDS`."""
-
 _KINDS: Mapping[LimitKind, str] = {"limitranges": "LimitRange", "resourcequotas": "ResourceQuota"}
 Changes = Mapping[LimitKind, int | None]
 
@@ -129,7 +127,7 @@ class RefusalCache:
         changes = before.get(refusal.refused_by) if refusal.refused_by is not None else None
         seconds = refusal.refused_for_seconds
         if changes is None and seconds == A_WHILE_SECONDS:
-            seconds = min(FIRST_AGAIN_SECONDS * 2.0 ** (times - 1), A_WHILE_SECONDS)
+            seconds = BACKOFF.after(times)
         kept = replace(refusal, retry=self._retry(managed, refusal, seconds, watched=changes is not None))
         if len(self._refused) >= KEPT_REFUSALS:
             del self._refused[next(iter(self._refused))]

@@ -23,6 +23,7 @@ from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json
 from slopewise.adapters.kube.client.retry import get_or_none, update
+from slopewise.adapters.pauses import STATUS_WRITE
 from slopewise.errors import SlopewiseError
 
 WRITES_PER_SECOND = 20.0
@@ -37,8 +38,6 @@ LEAST_PROGRESS_SECONDS = 5.0
 PROGRESS_WRITES_RATIO = 1 / 3
 """Of all writes, those that progress may take; of 370 documents that wait, the last one waits for a minute."""
 
-RETRY_SECONDS = 1.0
-MAX_RETRY_SECONDS = 60.0
 MAX_RETRIES = 8
 """Then it waits for the next change: after four minutes of refusals one more retry does not help."""
 
@@ -292,7 +291,6 @@ class StatusWriter:
         self.failure = reason
         if document.failures > MAX_RETRIES:
             return
-        pause = min(MAX_RETRY_SECONDS, RETRY_SECONDS * 2.0 ** (document.failures - 1))
-        document.retry_at = self._monotonic() + pause * random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries
+        document.retry_at = self._monotonic() + STATUS_WRITE.after(document.failures) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries
         with self._changed:
             self._submit(document, urgent=waiting.urgent)

@@ -36,12 +36,27 @@ def test_a_running_pod_is_read_with_its_container() -> None:
     assert (container.ready, container.running_since_seconds, container.init) == (True, AT_15_25_33, False)
 
 
-def test_a_request_that_is_missing_is_the_limit() -> None:
-    spec = {"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}]}
-    (container,) = parse_pod(pod_json(spec=spec)).containers
-    assert container.desired == CpuAllocation(2000, 2000)
-    assert container.has_request
-    assert container.memory_request_bytes == 2**30
+@pytest.mark.parametrize(
+    ("resources", "desired", "has_request", "memory_request"),
+    [
+        ({"limits": {"cpu": "2", "memory": "1Gi"}}, CpuAllocation(2000, 2000), True, 2**30),
+        ({}, CpuAllocation(None, 0), False, None),
+    ],
+)
+def test_a_request_that_is_missing_is_the_limit(
+    resources: Any, desired: CpuAllocation, has_request: bool, memory_request: int | None
+) -> None:
+    (container,) = parse_pod(pod_json(spec={"containers": [{"name": "trainer", "resources": resources}]})).containers
+    assert (container.desired, container.has_request) == (desired, has_request)
+    assert container.memory_request_bytes == memory_request
+
+
+def test_what_its_kubelet_reports_may_lack_a_limit_or_be_nothing_at_all() -> None:
+    status = container_status(resources={"requests": {"cpu": "10m"}})
+    without_limit = parse_pod(pod_json(status={"containerStatuses": [status]}))
+    assert (without_limit.containers[0].reported, without_limit.matches_spec) == (CpuAllocation(None, 10), False)
+    silent = parse_pod(pod_json(status={"containerStatuses": [container_status()]}))
+    assert (silent.containers[0].reported, silent.matches_spec) == (None, True), "it cannot be waited for"
 
 
 def test_memory_is_read_as_accepted_and_as_reported() -> None:
@@ -53,24 +68,8 @@ def test_memory_is_read_as_accepted_and_as_reported() -> None:
     assert container.memory == MemoryAllocation(64 * 2**20, 2**30)
     assert container.reported_memory == MemoryAllocation(32 * 2**20, 2**30)
     assert (container.memory_resize_restarts, container.resize_restarts) == (True, False)
-
-
-def test_who_resizes_memory_is_distinguished_from_who_resizes_cpu() -> None:
-    raw = pod_json()
-    raw["metadata"]["managedFields"] = [resized_by("vpa", "f:containers", "f:requests", "f:memory")]
-    pod = parse_pod(raw)
-    assert (pod.foreign_resizers, pod.foreign_memory_resizers) == ((), ("vpa",))
-
-
-def test_a_container_without_resources_has_neither_request_nor_limit() -> None:
-    (container,) = parse_pod(pod_json(spec={"containers": [{"name": "trainer"}]})).containers
-    assert container.desired == CpuAllocation(None, 0)
-    assert not container.has_request
-
-
-def test_a_node_that_does_not_report_what_is_in_effect_leaves_it_unknown() -> None:
-    (container,) = parse_pod(pod_json(status={"containerStatuses": [container_status()]})).containers
-    assert container.reported is None
+    spec["containers"][0]["resizePolicy"] = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
+    assert parse_pod(pod_json(spec=spec)).containers[0].resize_restarts
 
 
 @pytest.mark.parametrize(
@@ -89,15 +88,6 @@ def test_what_is_actual_is_what_the_kubelet_reports(reported: tuple[str, str], a
     assert pod.containers[0].actual == CpuAllocation(*actual)
     assert pod.matches_spec is (actual == (400, 100))
     assert pod.awaits_kubelet is (actual != (400, 100))
-
-
-def test_a_limit_that_its_kubelet_does_not_report_yet_is_not_in_effect() -> None:
-    status = container_status(resources={"requests": {"cpu": "100m"}})
-    assert not parse_pod(pod_json(status={"containerStatuses": [status]})).matches_spec
-
-
-def test_a_kubelet_that_reports_no_resources_cannot_be_waited_for() -> None:
-    assert parse_pod(pod_json(status={"containerStatuses": [container_status()]})).matches_spec
 
 
 def test_a_kubelet_that_has_not_seen_the_newest_spec_reports_of_an_older_one() -> None:
@@ -122,17 +112,6 @@ def test_what_a_kubelet_said_of_an_older_wish_is_not_said_of_the_newest(observed
         assert (found.kind if found else None) == (pending if seen == 4 else None)
 
 
-def test_cpu_of_the_pod_as_a_whole_is_read() -> None:
-    assert parse_pod(pod_json(spec={"resources": {"limits": {"cpu": "2"}}})).pod_level == CpuAllocation(2000, 2000)
-    assert parse_pod(pod_json(spec={"resources": {"limits": {"memory": "1Gi"}}})).pod_level is None
-
-
-def test_resources_in_effect_without_a_limit_are_without_a_limit() -> None:
-    status = container_status(resources={"requests": {"cpu": "10m"}})
-    (container,) = parse_pod(pod_json(status={"containerStatuses": [status]})).containers
-    assert container.reported == CpuAllocation(None, 10)
-
-
 def test_restartable_init_containers_count_and_others_do_not() -> None:
     init = [{"name": "side", "restartPolicy": "Always"}, {"name": "setup"}]
     statuses = [{**container_status(), "name": "side"}]
@@ -151,13 +130,6 @@ def test_devices_and_claims_are_named() -> None:
     resources = {**resources, "claims": [{"name": "tpu"}]}
     (container,) = parse_pod(pod_json(spec={"containers": [{"name": "trainer", "resources": resources}]})).containers
     assert container.extended_resources == ("nvidia.com/gpu", "claim tpu")
-
-
-@pytest.mark.parametrize(("resource", "restarts"), [("cpu", True), ("memory", False)])
-def test_only_a_resize_policy_for_cpu_counts(resource: str, restarts: bool) -> None:
-    policy = [{"resourceName": resource, "restartPolicy": "RestartContainer"}]
-    (container,) = parse_pod(pod_json(spec={"containers": [{"name": "trainer", "resizePolicy": policy}]})).containers
-    assert container.resize_restarts is restarts
 
 
 @pytest.mark.parametrize("where", ["state", "lastState"])
@@ -199,66 +171,65 @@ def test_a_resize_that_waits_or_failed_is_reported(conditions: list[tuple[str, s
     ],
 )
 def test_somebody_else_whose_cpu_is_in_effect_is_named(entry: dict[str, Any], resizers: tuple[str, ...]) -> None:
-    assert parse_pod(pod_json(metadata={"managedFields": [entry]})).foreign_resizers == resizers
+    of_memory = resized_by("vpa", "f:containers", "f:requests", "f:memory")
+    pod = parse_pod(pod_json(metadata={"managedFields": [entry, of_memory]}))
+    assert pod.foreign_resizers == resizers
+    assert "vpa" in pod.foreign_memory_resizers
 
 
-def test_only_annotations_that_matter_here_are_kept() -> None:
+def test_what_else_is_kept_of_a_pod() -> None:
     annotations = {"slopewise.dev/weight": "2", "vpaUpdates": "x", "kubectl.kubernetes.io/last-applied": "huge"}
-    assert parse_pod(pod_json(metadata={"annotations": annotations})).annotations == {
-        "slopewise.dev/weight": "2",
-        "vpaUpdates": "x",
-    }
-
-
-def test_pod_level_resources_gates_and_deletion_are_seen() -> None:
     spec = {"resources": {"limits": {"cpu": "2"}}, "schedulingGates": [{"name": "slopewise.dev/placement"}]}
-    pod = parse_pod(pod_json(spec=spec, metadata={"deletionTimestamp": "2026-11-21T15:25:33Z"}))
-    assert (pod.pod_level_resources, pod.gates, pod.deleting) == (True, ("slopewise.dev/placement",), True)
+    metadata = {"annotations": annotations, "deletionTimestamp": "2026-11-21T15:25:33Z"}
+    pod = parse_pod(pod_json(spec=spec, metadata=metadata))
+    assert pod.annotations == {"slopewise.dev/weight": "2", "vpaUpdates": "x"}
+    assert (pod.gates, pod.deleting) == (("slopewise.dev/placement",), True)
+    assert (pod.pod_level_resources, pod.pod_level) == (True, CpuAllocation(2000, 2000))
+    assert parse_pod(pod_json(spec={"resources": {"limits": {"memory": "1Gi"}}})).pod_level is None
 
 
-def test_only_the_controlling_owner_is_the_owner() -> None:
+def test_of_other_objects_the_controlling_owner_and_our_annotations_are_kept() -> None:
     references = [
         {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "1"},
         {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "2", "controller": True},
     ]
-    found = parse_object({"metadata": {"name": "o", "namespace": "n", "uid": "u", "ownerReferences": references}})
-    assert found == ObjectRecord("u", "o", "n", {}, OwnerRef("batch/v1", "Job", "j", "2"))
+    meta = {
+        "name": "o", "namespace": "n", "uid": "u", "generation": 3, "deletionTimestamp": "2026-11-21T15:25:33Z",
+        "annotations": {"slopewise.dev/move": "{}", "kubectl.kubernetes.io/last-applied": "huge"},
+        "ownerReferences": references,
+    }  # fmt: skip
+    owner = OwnerRef("batch/v1", "Job", "j", "2")
+    expected = ObjectRecord("u", "o", "n", {}, owner, {"slopewise.dev/move": "{}"}, deleting=True, generation=3)
+    assert parse_object({"metadata": meta}) == expected
 
 
-def node_json(**more: Any) -> dict[str, Any]:
-    return {
-        "metadata": {"name": "node-a", "uid": "u", "labels": {}, **more},
-        "spec": {"unschedulable": True},
-        "status": {
-            "allocatable": {"cpu": "1930m", "memory": "24581684Ki"},
-            "conditions": [{"type": "MemoryPressure", "status": "True"}, {"type": "Ready", "status": "True"}],
-        },
-    }
+def a_node(ready: str = "True", labels: dict[str, str] | None = None, pressure: str = "True", **status: Any) -> Any:
+    conditions = [{"type": "MemoryPressure", "status": pressure}, {"type": "Ready", "status": ready}]
+    taints = [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}, {"key": "x", "effect": "NoExecute"}]
+    allocatable = {"cpu": "1930m", "memory": "24581684Ki"}
+    return parse_node(
+        {
+            "metadata": {"name": "node-a", "uid": "u", "labels": labels or {}},
+            "spec": {"unschedulable": True, "taints": taints},
+            "status": {"allocatable": allocatable, "conditions": conditions, **status},
+        }
+    )
 
 
 def test_a_node_is_read_with_what_it_has_to_give() -> None:
-    node = parse_node(node_json())
+    node = a_node()
     assert (node.allocatable_millicores, node.allocatable_memory_bytes) == (1930, 24_581_684 * 1024)
     assert (node.ready, node.unschedulable, node.static_cpu_manager) == (True, True, None)
+    assert node.taints == (Taint("gpu", "yes", "NoSchedule"), Taint("x", "", "NoExecute"))
+    assert (node.memory_pressure, node.swap_bytes) == (True, 0)
+    assert not a_node(pressure="False").memory_pressure
+    assert not a_node(ready="Unknown").ready, "its kubelet is silent"
+    assert a_node(labels={"slopewise.dev/static-cpu-manager": "true"}).static_cpu_manager is True
 
 
-def test_a_node_says_whether_it_is_short_of_memory_and_whether_it_swaps() -> None:
-    raw = node_json()
-    assert (parse_node(raw).memory_pressure, parse_node(raw).swap_bytes) == (True, 0)
-    raw["status"]["conditions"] = [{"type": "MemoryPressure", "status": "False"}]
-    for info, swap in (({"swap": {"capacity": 2**30}}, 2**30), ({"swap": {}}, 0), ({}, 0)):
-        raw["status"]["nodeInfo"] = info
-        assert (parse_node(raw).memory_pressure, parse_node(raw).swap_bytes) == (False, swap)
-
-
-def test_a_node_whose_kubelet_is_silent_is_not_ready() -> None:
-    raw = node_json()
-    raw["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
-    assert not parse_node(raw).ready
-
-
-def test_an_administrator_may_declare_a_static_cpu_manager() -> None:
-    assert parse_node(node_json(labels={"slopewise.dev/static-cpu-manager": "true"})).static_cpu_manager is True
+@pytest.mark.parametrize(("info", "swap"), [({"swap": {"capacity": 2**30}}, 2**30), ({"swap": {}}, 0), ({}, 0)])
+def test_a_node_says_whether_it_swaps(info: dict[str, Any], swap: int) -> None:
+    assert a_node(nodeInfo=info).swap_bytes == swap
 
 
 def test_an_object_that_cannot_be_read_is_named() -> None:
@@ -344,27 +315,25 @@ def test_scheduling_facts_are_read_in_full() -> None:
     assert (facts.spreads_strictly, facts.claims_devices, facts.needs_no_volume) == (True, True, False)
 
 
-@pytest.mark.parametrize(("value", "needs_none"), [("external", True), ("none", True), ("", False), ("here", False)])
-def test_checkpoints_elsewhere_and_none_at_all_need_no_volume(value: str, needs_none: bool) -> None:
-    annotations = {**MIGRATABLE_POD["annotations"], "slopewise.dev/checkpoints": value}
-    facts = parse_pod(pod_json(metadata={"annotations": annotations})).scheduling
-    assert facts is not None
-    assert facts.needs_no_volume is needs_none
-
-
 @pytest.mark.parametrize(
-    ("annotation", "value", "forbids"),
+    ("annotation", "value", "needs_none", "forbids"),
     [
-        ("karpenter.sh/do-not-disrupt", "true", True),
-        ("karpenter.sh/do-not-disrupt", "false", False),
-        ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false", True),
-        ("cluster-autoscaler.kubernetes.io/safe-to-evict", "true", False),
+        ("slopewise.dev/checkpoints", "external", True, False),
+        ("slopewise.dev/checkpoints", "none", True, False),
+        ("slopewise.dev/checkpoints", "here", False, False),
+        ("karpenter.sh/do-not-disrupt", "true", False, True),
+        ("karpenter.sh/do-not-disrupt", "false", False, False),
+        ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false", False, True),
+        ("cluster-autoscaler.kubernetes.io/safe-to-evict", "true", False, False),
     ],
 )
-def test_an_annotation_that_forbids_to_disrupt_a_pod_is_kept(annotation: str, value: str, forbids: bool) -> None:
+def test_an_annotation_says_that_a_pod_needs_no_volume_or_that_it_must_not_be_disrupted(
+    annotation: str, value: str, needs_none: bool, forbids: bool
+) -> None:
     annotations = {**MIGRATABLE_POD["annotations"], annotation: value}
     facts = parse_pod(pod_json(metadata={"annotations": annotations})).scheduling
     assert facts is not None
+    assert facts.needs_no_volume is needs_none
     assert facts.do_not_disrupt == (f"{annotation}: {value}" if forbids else "")
 
 
@@ -399,59 +368,28 @@ def test_what_a_container_ended_with_is_known_while_it_has_ended() -> None:
     assert container.exit_code is None
 
 
-def test_the_taints_of_a_node_are_kept() -> None:
-    raw = {
-        "metadata": {"name": "a", "uid": "u"},
-        "spec": {
-            "taints": [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}, {"key": "x", "effect": "NoExecute"}]
-        },
-        "status": {"allocatable": {"cpu": "4", "memory": "8Gi"}},
-    }
-    assert parse_node(raw).taints == (Taint("gpu", "yes", "NoSchedule"), Taint("x", "", "NoExecute"))
-
-
-def test_of_an_objects_annotations_only_ours_are_kept() -> None:
-    meta = {
-        "name": "o",
-        "uid": "u",
-        "generation": 3,
-        "deletionTimestamp": "2026-11-21T15:25:33Z",
-        "annotations": {"slopewise.dev/move": "{}", "kubectl.kubernetes.io/last-applied": "huge"},
-    }
-    found = parse_object({"metadata": meta})
-    assert (found.annotations, found.deleting, found.generation) == ({"slopewise.dev/move": "{}"}, True, 3)
-
-
 def _asks(cpu: str, **more: Any) -> dict[str, Any]:
     return {"name": f"c{cpu}", "resources": {"requests": {"cpu": cpu}}, **more}
 
 
+SIDE_AND_INIT = [_asks("50m", restartPolicy="Always"), _asks("500m")]
+
+
 @pytest.mark.parametrize(
-    ("spec", "reserved"),
+    ("spec", "reserved", "start"),
     [
-        ({"containers": [_asks("100m"), {"name": "side"}]}, 100),
-        ({"containers": [_asks("100m")], "initContainers": [_asks("500m")]}, 500),
-        ({"containers": [_asks("100m")], "initContainers": [_asks("50m", restartPolicy="Always"), _asks("500m")]}, 550),
-        ({"containers": [_asks("1")], "initContainers": [_asks("50m", restartPolicy="Always"), _asks("500m")]}, 1050),
-        ({"containers": [_asks("100m")], "resources": {"requests": {"cpu": "2"}}}, 2000),
-        ({"containers": [_asks("100m")], "overhead": {"cpu": "250m"}}, 350),
+        ({"containers": [_asks("100m"), {"name": "side"}]}, 100, 0),
+        ({"containers": [_asks("100m")], "initContainers": SIDE_AND_INIT[:1]}, 150, 0),
+        ({"containers": [_asks("100m")], "initContainers": [_asks("500m"), _asks("200m")]}, 500, 500),
+        ({"containers": [_asks("100m")], "initContainers": SIDE_AND_INIT}, 550, 550),
+        ({"containers": [_asks("1")], "initContainers": SIDE_AND_INIT}, 1050, 550),
+        ({"containers": [_asks("100m")], "resources": {"requests": {"cpu": "2"}}}, 2000, 0),
+        ({"containers": [_asks("100m")], "overhead": {"cpu": "250m"}}, 350, 0),
     ],
 )
-def test_of_a_pod_of_others_only_what_the_scheduler_reserves_for_it_is_kept(
-    spec: dict[str, Any], reserved: int
+def test_what_the_scheduler_reserves_is_kept_of_a_pod_of_others_and_what_init_containers_request_of_ours(
+    spec: dict[str, Any], reserved: int, start: int
 ) -> None:
-    pod = parse_other_pod(pod_json(spec={"nodeName": "n1", **spec}))
-    assert (pod.node, pod.request_millicores) == ("n1", reserved)
-
-
-@pytest.mark.parametrize(
-    ("init", "expected"),
-    [
-        ([], 0),
-        ([_asks("50m", restartPolicy="Always")], 0),
-        ([_asks("500m"), _asks("200m")], 500),
-        ([_asks("50m", restartPolicy="Always"), _asks("500m")], 550),
-    ],
-)
-def test_what_init_containers_request_is_kept_for_the_run(init: list[Any], expected: int) -> None:
-    assert parse_pod(pod_json(spec={"initContainers": init})).start_millicores == expected
+    raw = pod_json(spec={"nodeName": "n1", **spec})
+    other = parse_other_pod(raw)
+    assert (other.node, other.request_millicores, parse_pod(raw).start_millicores) == ("n1", reserved, start)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 from msgspec import structs
-from support.api_server import ApiServer, refusal
+from support.api_server import refusal
 from support.cluster_records import FakeStore, an_object
 from support.suspended_jobs import BUDGETS, Yard
 
 from slopewise.adapters.kube.cache.records import ManagedPod, ObjectRecord
 from slopewise.adapters.kube.client.meanings import Refused
-from slopewise.adapters.kube.moves.backoff import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, MoveBackoff
+from slopewise.adapters.kube.moves.backoff import MoveBackoff
+from slopewise.adapters.pauses import FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS
 
 BY_BUDGET = Refused("deferred", "a disruption budget says no: guarded", "budget")
 BY_RULE = Refused("infeasible", "an admission policy denies it", "rule")
@@ -45,12 +45,10 @@ class Scene:
 
 
 @pytest.fixture
-def scene() -> Iterator[Scene]:
-    with ApiServer() as server:
-        yard = Yard(server)
-        yard.put_job()
-        namespaces = FakeStore((structs.replace(an_object(yard.managed().pod.namespace, "n"), namespace=""),))
-        yield Scene(yard, namespaces, MoveBackoff(yard.api, yard.jobs, namespaces, yard.clock))
+def scene(yard: Yard) -> Scene:
+    yard.put_job()
+    namespaces = FakeStore((structs.replace(an_object(yard.managed().pod.namespace, "n"), namespace=""),))
+    return Scene(yard, namespaces, MoveBackoff(yard.api, yard.jobs, namespaces, yard.clock))
 
 
 def test_it_is_not_moved_for_five_minutes_and_both_texts_say_until_when(scene: Scene) -> None:

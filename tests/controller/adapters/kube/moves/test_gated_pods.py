@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from support.api_server import ApiServer, refusal
 from support.gated_pods import JOBS, Stage, is_gated, pinned_nodes, wished_nodes
 from support.managed_pods import PODS
 
 from slopewise.adapters.kube.cache.records import MOVE, PLACED
-from slopewise.adapters.kube.moves.gated_pods import MAX_WAIT_SECONDS, RETRY_SECONDS, STRANDED_SECONDS
+from slopewise.adapters.kube.moves.gated_pods import MAX_WAIT_SECONDS, STRANDED_SECONDS
 from slopewise.adapters.kube.moves.node_predicates import pinned
+from slopewise.adapters.pauses import POD_SECONDS
 from slopewise.model import Arrival, ClusterSnapshot, Move, Outcome, PassReport, Place, Results
 
 TRAIN = "uid-of-train:0"
+PLACE = Place(TRAIN, "node-b", "why")
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    with ApiServer() as server:
-        stage = Stage(server)
-        stage.put_job()
-        stage.put_pod("train-x", gated=True)
-        yield stage
+def stage(server: ApiServer) -> Stage:
+    stage = Stage(server)
+    stage.put_job()
+    stage.put_pod("train-x", gated=True)
+    return stage
 
 
 def place(stage: Stage, job_uid: str = TRAIN, node: str = "node-b") -> Outcome[Move]:
@@ -45,30 +44,21 @@ class TestPlacing:
         pod = stage.pod("train-x")
         assert (is_gated(pod), pinned_nodes(pod)) == (False, ["node-b"])
 
-    def test_a_job_that_would_count_an_eviction_is_only_wished_there(self, stage: Stage) -> None:
-        stage.put_job(podFailurePolicy={})
-        place(stage)
+    @pytest.mark.parametrize("why", ["its Job counts an eviction", "no opt-in", "its owner cannot be read", "bare"])
+    def test_a_pod_that_may_not_be_evicted_or_not_come_back_is_only_wished_there(self, stage: Stage, why: str) -> None:
+        uid = TRAIN
+        if why == "its Job counts an eviction":
+            stage.put_job(podFailurePolicy={})
+        elif why == "no opt-in":
+            stage.moves_allowed = False
+        elif why == "bare":
+            uid = f"{stage.put_pod('train-x', owner=None, gated=True)['metadata']['uid']}:0"
+        else:
+            stage.server.fault(refusal(403, "Forbidden", "no"), method="GET", path="/jobs/train$")
+        outcome = place(stage, uid)
         pod = stage.pod("train-x")
-        assert (is_gated(pod), pinned_nodes(pod), wished_nodes(pod)) == (False, [], ["node-b"])
-
-    def test_where_no_pod_may_be_evicted_it_is_only_wished_there(self, stage: Stage) -> None:
-        stage.moves_allowed = False
-        assert (place(stage).detail, wished_nodes(stage.pod("train-x"))) == (
-            "goes to node-b if that takes it",
-            ["node-b"],
-        )
-        assert pinned_nodes(stage.pod("train-x")) == []
-
-    def test_a_bare_pod_is_only_wished_there(self, stage: Stage) -> None:
-        raw = stage.put_pod("bare", owner=None, gated=True)
-        outcome = place(stage, f"{raw['metadata']['uid']}:0")
         assert (outcome.result, outcome.detail) == ("applied", "goes to node-b if that takes it")
-        assert pinned_nodes(stage.pod("bare")) == []
-
-    def test_an_owner_that_cannot_be_read_is_not_relied_on(self, stage: Stage) -> None:
-        stage.server.fault(refusal(403, "Forbidden", "no"), method="GET", path="/jobs/train$")
-        place(stage)
-        assert wished_nodes(stage.pod("train-x")) == ["node-b"]
+        assert (is_gated(pod), pinned_nodes(pod), wished_nodes(pod)) == (False, [], ["node-b"])
 
     def test_an_owner_is_asked_once_for_all_of_its_pods(self, stage: Stage) -> None:
         index = "batch.kubernetes.io/job-completion-index"
@@ -89,42 +79,34 @@ class TestPlacing:
 
 
 class TestLettingGo:
-    def test_a_fresh_pod_is_left_to_the_policies(self, stage: Stage) -> None:
+    def test_after_half_a_minute_the_default_scheduler_has_it(self, stage: Stage) -> None:
         stage.tick()
         stage.tick(MAX_WAIT_SECONDS - 1)
         assert is_gated(stage.pod("train-x"))
-
-    def test_after_half_a_minute_the_default_scheduler_has_it(self, stage: Stage) -> None:
-        stage.tick()
-        stage.tick(MAX_WAIT_SECONDS)
+        stage.tick(1)
         assert not is_gated(stage.pod("train-x"))
         assert (pinned_nodes(stage.pod("train-x")), wished_nodes(stage.pod("train-x"))) == ([], [])
         assert [(each.reason, each.about.name, each.warning) for each in stage.events] == [
             ("GateReleased", "train-x", False)
         ]
 
-    def test_a_pass_that_saw_it_and_did_not_place_it_lets_it_go(self, stage: Stage) -> None:
-        stage.gates.after_pass(a_report(TRAIN))
+    @pytest.mark.parametrize(
+        ("report", "kept"),
+        [
+            (a_report(TRAIN), False),
+            (a_report(TRAIN, outcomes=(Outcome(PLACE, "failed"),)), False),
+            (a_report(TRAIN, outcomes=(Outcome(PLACE, "infeasible"),)), False),
+            (a_report(TRAIN, outcomes=(Outcome(PLACE, "deferred"),)), True),
+            (a_report(held=True), True),
+        ],
+        ids=["not placed", "failed", "infeasible", "its turn comes soon", "a held pass"],
+    )
+    def test_a_pass_that_saw_it_and_did_not_place_it_lets_it_go(
+        self, stage: Stage, report: PassReport, kept: bool
+    ) -> None:
+        stage.gates.after_pass(report)
         stage.tick()
-        assert not is_gated(stage.pod("train-x"))
-
-    @pytest.mark.parametrize("result", ["failed", "infeasible"])
-    def test_a_pass_that_could_not_place_it_lets_it_go(self, stage: Stage, result: str) -> None:
-        outcome = Outcome(Place(TRAIN, "node-b", "why"), result)  # type: ignore[arg-type]
-        stage.gates.after_pass(a_report(TRAIN, outcomes=(outcome,)))
-        stage.tick()
-        assert not is_gated(stage.pod("train-x"))
-
-    def test_one_whose_turn_comes_soon_is_kept(self, stage: Stage) -> None:
-        outcome = Outcome(Place(TRAIN, "node-b", "why"), "deferred")
-        stage.gates.after_pass(a_report(TRAIN, outcomes=(outcome,)))
-        stage.tick()
-        assert is_gated(stage.pod("train-x"))
-
-    def test_a_held_pass_has_seen_no_job(self, stage: Stage) -> None:
-        stage.gates.after_pass(a_report(held=True))
-        stage.tick()
-        assert is_gated(stage.pod("train-x"))
+        assert is_gated(stage.pod("train-x")) is kept
 
     def test_a_pod_that_no_policy_selects_is_let_go(self, stage: Stage) -> None:
         stage.put_pod("stray", owner=None, gated=True, labels={"slopewise.dev/managed": "false"})
@@ -153,9 +135,9 @@ class TestLettingGo:
         stage.server.fault(refusal(500, "InternalError", "etcd"), method="PATCH", path="/pods/other$")
         stage.tick(MAX_WAIT_SECONDS)
         assert (is_gated(stage.pod("other")), is_gated(stage.pod("train-x"))) == (True, False)
-        stage.tick(RETRY_SECONDS - 1)
+        stage.tick(POD_SECONDS - 1)
         assert is_gated(stage.pod("other"))
-        stage.tick(RETRY_SECONDS)
+        stage.tick(POD_SECONDS)
         assert not is_gated(stage.pod("other"))
 
     def test_a_pod_of_a_job_that_is_moved_by_suspending_is_let_go_at_once(self, stage: Stage) -> None:
@@ -172,14 +154,17 @@ class TestStrandedPins:
         stage.strand("train-x")
         stage.tick()
 
-    def test_a_pin_is_left_while_there_may_be_room_in_a_moment(self, stage: Stage) -> None:
+    @pytest.mark.parametrize("by_a_new_leader", [False, True])
+    def test_a_pin_without_room_is_evicted_and_its_successor_runs_anywhere(
+        self, stage: Stage, by_a_new_leader: bool
+    ) -> None:
         self.strand(stage)
+        if by_a_new_leader:
+            stage.restart()
+            stage.tick()
         stage.tick(STRANDED_SECONDS - 1)
         assert stage.evictions_sent() == []
-
-    def test_a_pin_without_room_is_evicted_and_its_successor_runs_anywhere(self, stage: Stage) -> None:
-        self.strand(stage)
-        stage.tick(STRANDED_SECONDS)
+        stage.tick(1)
         assert stage.evictions_sent() == ["train-x"]
         stage.put_pod("train-y", gated=True, created="2026-01-01T00:05:00Z")
         assert place(stage).result == "failed"
@@ -193,28 +178,21 @@ class TestStrandedPins:
         stage.tick(STRANDED_SECONDS)
         assert stage.evictions_sent() == []
 
-    def test_a_pod_that_we_did_not_pin_is_never_evicted(self, stage: Stage) -> None:
-        stage.put_pod("theirs", owner=None, node=None)
-        stage.strand("theirs")
-        stage.tick()
-        stage.tick(10 * STRANDED_SECONDS)
-        assert stage.evictions_sent() == []
-        assert PLACED not in stage.pod("theirs")["metadata"]["annotations"]
-
-    @pytest.mark.parametrize(("owner", "pinned_to"), [("train", None), (None, "node-b"), ("train", "node-c")])
-    def test_a_pod_that_only_says_that_we_pinned_it_is_never_evicted(
-        self, stage: Stage, owner: str | None, pinned_to: str | None
+    @pytest.mark.parametrize(
+        ("owner", "says", "pinned_to"),
+        [
+            (None, {}, None),
+            ("train", {PLACED: "node-b"}, None),
+            (None, {PLACED: "node-b"}, "node-b"),
+            ("train", {PLACED: "node-b"}, "node-c"),
+        ],
+    )
+    def test_a_pod_that_we_did_not_pin_is_never_evicted_whatever_it_says(
+        self, stage: Stage, owner: str | None, says: dict[str, str], pinned_to: str | None
     ) -> None:
         affinity = None if pinned_to is None else pinned(None, pinned_to)
-        stage.put_pod("copied", owner=owner, node=None, annotations={PLACED: "node-b"}, affinity=affinity)
+        stage.put_pod("copied", owner=owner, node=None, annotations=says, affinity=affinity)
         stage.strand("copied")
         stage.tick()
         stage.tick(10 * STRANDED_SECONDS)
         assert stage.evictions_sent() == []
-
-    def test_a_new_leader_finds_a_stranded_pin_by_itself(self, stage: Stage) -> None:
-        self.strand(stage)
-        stage.restart()
-        stage.tick()
-        stage.tick(STRANDED_SECONDS)
-        assert stage.evictions_sent() == ["train-x"]

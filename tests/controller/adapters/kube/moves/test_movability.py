@@ -24,7 +24,8 @@ from slopewise.model import CpuAllocation
 
 JOB = owned_by("Job", "train", "job-1")
 CLAIM = VolumeRecord("data", "persistentVolumeClaim", "saved")
-SCRATCH = VolumeRecord("tmp", "emptyDir")
+SCRATCH, HOST = VolumeRecord("tmp", "emptyDir"), VolumeRecord("host", "hostPath")
+REQUIRED = '{"%s": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}}'
 SHARED = SchedulingFacts(volumes=(CLAIM, SCRATCH))
 MOVABLE: dict[str, Any] = {"owner": JOB, "annotations": {MIGRATABLE: "true"}}
 GATELESS = "its Job's template has no scheduling gate"
@@ -33,6 +34,10 @@ GATELESS = "its Job's template has no scheduling gate"
 def managed(name: str = "p", slot: str = "0", **pod: Any) -> ManagedPod:
     made: PodRecord = a_pod(name, **{**MOVABLE, **pod})
     return ManagedPod(f"job-1:{slot}", JOB, slot, made, made.containers[0])
+
+
+_GPU = a_container(extended_resources=("nvidia.com/gpu",))
+WITH_GPU = ManagedPod("job-1:0", JOB, "0", a_pod("p", _GPU, **MOVABLE), _GPU)
 
 
 def case(facts: SchedulingFacts = SHARED, **changed: Any) -> MoveCase:
@@ -74,10 +79,6 @@ def test_on_an_old_server_or_under_another_controller_it_is_evicted_if_it_comes_
     assert (found.way, found.restart_seconds) == ("evict", 12.0)
 
 
-def test_a_job_whose_suspension_would_fail_it_stays() -> None:
-    assert stays(case(template=OwnerTemplate(not_suspendable_reason="rule 0 fails it"))) == "rule 0 fails it"
-
-
 def test_a_job_that_was_evicted_before_waits_twice_as_long_each_time() -> None:
     by_eviction = case(can_suspend=False, template=OwnerTemplate())
     waits = [movability(replace(by_eviction, moves_made=made), NodeFit(())).restart_seconds for made in (0, 1, 2, 50)]
@@ -111,63 +112,34 @@ def test_a_stateful_sets_pod_is_replaced_at_once() -> None:
         (case(pod={"deleting": True}), "the pod is being deleted"),
         (case(owner_record=structs.replace(an_object("train", "j"), deleting=True)), "its Job train is being deleted"),
         (case(disks={"saved": Disk(blocked_reason="its claim saved is a local volume")}), "a local volume"),
+        (case(template=OwnerTemplate(not_suspendable_reason="rule 0 fails it")), "rule 0 fails it"),
+        (case(owner_affinity_json=REQUIRED % "podAffinity"), "its podAffinity is required"),
+        (case(owner_affinity_json=REQUIRED % "podAntiAffinity"), "its podAntiAffinity is required"),
+        (case(managed=WITH_GPU, members=(WITH_GPU,)), "it asks for nvidia.com/gpu"),
+        (case(managed=managed("a", "a"), members=(managed("a", "a"), managed("b", "b"))), "make the Job Indexed"),
+        (case(members=(managed(), managed("b", "1", annotations={}))), "pod b of its workload is not migratable"),
     ],
 )
 def test_what_is_in_the_way_is_reported(made: MoveCase, words: str) -> None:
     assert words in (stays(made) or "")
 
 
-@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
-def test_a_pod_that_must_be_near_or_far_from_others_stays(kind: str) -> None:
-    required = f'{{"{kind}": {{"requiredDuringSchedulingIgnoredDuringExecution": [{{}}]}}}}'
-    assert f"its {kind} is required" in (stays(case(owner_affinity_json=required)) or "")
-
-
-def test_a_pod_with_a_device_stays() -> None:
-    gpu = a_container(extended_resources=("nvidia.com/gpu",))
-    me = ManagedPod("job-1:0", JOB, "0", a_pod("p", gpu, **MOVABLE), gpu)
-    assert "it asks for nvidia.com/gpu" in (stays(case(managed=me, members=(me,))) or "")
-
-
-def test_checkpoints_that_only_this_node_has_are_reported_with_what_to_do() -> None:
-    only_scratch = SchedulingFacts(volumes=(SCRATCH, VolumeRecord("cm", "configMap")))
-    assert "slopewise.dev/checkpoints: external" in (stays(case(only_scratch)) or "")
-    assert "slopewise.dev/checkpoints: external" in (stays(case(SchedulingFacts())) or "")
-    assert "none where a served model makes none" in (stays(case(SchedulingFacts())) or "")
-
-
-def test_a_directory_of_the_node_beside_a_claim_may_hold_the_checkpoint() -> None:
-    both = SchedulingFacts(volumes=(CLAIM, VolumeRecord("host", "hostPath")))
-    assert "volume host is a directory of its node" in (stays(case(both)) or "")
-
-
-@pytest.mark.parametrize("volumes", [(), (SCRATCH,), (VolumeRecord("host", "hostPath"),)])
-def test_no_volume_is_needed_where_the_owner_says_so(volumes: tuple[VolumeRecord, ...]) -> None:
-    assert stays(case(SchedulingFacts(volumes=volumes, needs_no_volume=True))) is None
-
-
-def test_a_network_volume_that_the_pod_names_itself_is_enough() -> None:
-    assert stays(case(SchedulingFacts(volumes=(VolumeRecord("data", "nfs"),)))) is None
-
-
-def test_an_ephemeral_volume_ends_with_its_pod() -> None:
-    assert stays(case(SchedulingFacts(volumes=(VolumeRecord("data", "ephemeral"),)))) is not None
-
-
-def test_the_pods_of_one_workload_are_reported_as_members() -> None:
-    a, b = managed("a", "0"), managed("b", "1")
-    found = movability(case(managed=a, members=(a, b)), NodeFit(()))
-    assert found.members == ("job-1:0", "job-1:1")
-
-
-def test_pods_that_cannot_be_distinguished_after_a_move_stay() -> None:
-    a, b = managed("a", "a"), managed("b", "b")
-    assert "make the Job Indexed" in (stays(case(managed=a, members=(a, b))) or "")
-
-
-def test_one_pod_that_may_not_be_moved_keeps_all_of_its_workload() -> None:
-    a, b = managed("a", "0"), managed("b", "1", annotations={})
-    assert "pod b of its workload is not migratable" in (stays(case(managed=a, members=(a, b))) or "")
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (SHARED, None),
+        (SchedulingFacts(volumes=(VolumeRecord("data", "nfs"),)), None),
+        (SchedulingFacts(volumes=(), needs_no_volume=True), None),
+        (SchedulingFacts(volumes=(HOST,), needs_no_volume=True), None),
+        (SchedulingFacts(volumes=(CLAIM, HOST)), "volume host is a directory of its node"),
+        (SchedulingFacts(volumes=(SCRATCH, VolumeRecord("cm", "configMap"))), "slopewise.dev/checkpoints: external"),
+        (SchedulingFacts(volumes=(VolumeRecord("data", "ephemeral"),)), "slopewise.dev/checkpoints: external"),
+        (SchedulingFacts(), "none where a served model makes none"),
+    ],
+)
+def test_a_pod_whose_checkpoints_only_its_node_has_stays(facts: SchedulingFacts, words: str | None) -> None:
+    found = stays(case(facts))
+    assert found is None if words is None else words in (found or "")
 
 
 def test_without_the_right_to_read_nodes_nothing_is_moved() -> None:
@@ -179,7 +151,8 @@ def test_nodes_that_would_not_take_it_are_named_for_what_all_its_members_reserve
     fit = NodeFit((a_node_record("small", cpu=900), a_node_record("large", cpu=4000)))
     fit.set_requests({})
     assert set(movability(case(managed=a, members=(a,)), fit).refused_nodes) == set()
-    assert set(movability(case(managed=a, members=(a, b)), fit).refused_nodes) == {"small"}
+    together = movability(case(managed=a, members=(a, b)), fit)
+    assert (set(together.refused_nodes), together.members) == ({"small"}, ("job-1:0", "job-1:1"))
 
 
 def test_the_request_is_the_one_that_it_came_with_not_the_one_that_we_gave_it() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from msgspec import structs
-from support.cluster_records import FakeOwnersApi, FakeStore, a_container, a_node_record, a_pod, an_object, owned_by
-from support.worlds import START, FakeClock
+from support.cluster_records import FakeStore, a_container, a_node_record, a_pod, an_object, owned_by
+from support.observed_cluster import world
+from support.worlds import START
 
 from slopewise.adapters.kube.cache.records import (
     MIGRATABLE,
@@ -20,21 +21,12 @@ from slopewise.adapters.kube.cache.records import (
     ObjectRecord,
     PodRecord,
     SchedulingFacts,
-    Taint,
-    VolumeRecord,
 )
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.moves.movability_inputs import Moving
-from slopewise.adapters.kube.observer import KubeObserver, Stores
 from slopewise.adapters.kube.state.job_memory import Remembered
-from slopewise.adapters.kube.workloads.job_facts import trainer_under
-from slopewise.adapters.kube.workloads.owners import Owners, WatchedJobIndex
-from slopewise.adapters.prometheus.client import Target
-from slopewise.adapters.prometheus.container_usage import Machine
-from slopewise.adapters.prometheus.evaluations import JobKey
-from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading, Scope
-from slopewise.config.training_policy import TrainingPolicySpec
-from slopewise.model import Absence, Checkpoint, ClusterSnapshot, JobState, MoveUnderWay
+from slopewise.adapters.prometheus.reader import JobSeries
+from slopewise.model import Absence, Checkpoint, JobState, Movability, MoveUnderWay
 
 JOB = owned_by("Job", "train", "job-1")
 JOB_PATH = "/apis/batch/v1/namespaces/team/jobs/train"
@@ -43,29 +35,6 @@ PINNED_TO_N1 = (
     '{"step":"pinned","fromNode":"n0","toNode":"n1","sinceSeconds":1,"stepSinceSeconds":2,"policy":"p",'
     '"jobUids":["job-1:0"]}'
 )
-
-
-@dataclass
-class FakeReader:
-    """A Prometheus that knows these jobs, by the name of the pod."""
-
-    jobs: dict[str, JobSeries] = field(default_factory=dict)
-    scrape_interval_seconds: float = 5.0
-
-    def read(self, at_seconds: float, scope: Scope) -> PrometheusReading:
-        return PrometheusReading({JobKey("team", pod): each for pod, each in self.jobs.items()}, queries=4)
-
-    def targets(self) -> list[Target]:
-        return [Target({"instance": "10.0.0.1:9464"}, "down", "connect: connection refused")]
-
-    def metric_names(self, instances: Mapping[JobKey, Collection[str]], at_seconds: float) -> dict[JobKey, set[str]]:
-        return {key: {"my_val_loss"} for key in instances}
-
-    def use_of_others(self, *_: object) -> Mapping[str, float]:
-        return {}
-
-    def machines(self, at_seconds: float) -> Mapping[str, Machine]:
-        return {}
 
 
 @dataclass
@@ -88,25 +57,42 @@ class FakeApi:
         return self.answers[path]
 
 
-@dataclass
-class World:
-    """A cluster whose parts a test changes between two looks."""
+class MovingWorld:
+    """A cluster of which a test says who is moved, what is remembered, and what owners look like."""
 
-    pods: FakeStore[PodRecord]
-    nodes: FakeStore[NodeRecord]
-    jobs: FakeStore[ObjectRecord]
-    reader: FakeReader
-    api: FakeApi
-    observer: KubeObserver
-    under_way: list[MoveUnderWay]
-    remembered: set[str]
-    moves_made: dict[str, int]
-    namespaces: FakeStore[ObjectRecord]
-    backoff: dict[str, str]
-    jobs_remembered: list[Remembered]
+    def __init__(
+        self, *pods: PodRecord, nodes: tuple[NodeRecord, ...] = (a_node_record(), a_node_record("n2"))
+    ) -> None:
+        self.api = FakeApi({JOB_PATH: the_job()})
+        self.under_way: list[MoveUnderWay] = []
+        self.remembered: set[str] = set()
+        self.moves_made: dict[str, int] = {}
+        self.backoff: dict[str, str] = {}
+        self.jobs_remembered: list[Remembered] = []
+        self.namespaces = FakeStore((a_namespace(slopewise_moves="allowed"),))
+        moving = Moving(
+            self.api,  # type: ignore[arg-type]
+            lambda: self.under_way,
+            is_ours=lambda uid: uid in self.remembered,
+            made=lambda uid: self.moves_made.get(uid, 0),
+            remembered=lambda: self.jobs_remembered,
+            backoff=lambda managed: self.backoff.get(managed.job_uid),
+        )
+        seen = world(
+            *pods, nodes=nodes, namespaces=self.namespaces, moving=moving,
+            select=lambda pod: pod.labels.get("team") != "other",
+        )  # fmt: skip
+        self.pods, self.jobs, self.nodes, self.reader = seen.pods, seen.jobs, seen.nodes, seen.reader
+        self.observer, self.observe = seen.observer, seen.observe
 
-    def observe(self) -> ClusterSnapshot:
-        return self.observer.observe().snapshot
+    def movability(self) -> Movability:
+        """Of the only job, or the first."""
+        found = self.observe().jobs[0].movability
+        assert found is not None
+        return found
+
+    def annotate_job(self, **annotations: str) -> None:
+        self.jobs.put(structs.replace(an_object("train", "job-1"), annotations=annotations))
 
 
 def the_job(**template: Any) -> dict[str, Any]:
@@ -114,51 +100,6 @@ def the_job(**template: Any) -> dict[str, Any]:
         "metadata": {"name": "train", "namespace": "team", "uid": "job-1"},
         "spec": {"template": {"spec": {"restartPolicy": "Never", **template}}},
     }
-
-
-def world(*pods: PodRecord, nodes: Sequence[NodeRecord] = (a_node_record(), a_node_record("n2"))) -> World:
-    store, machines = FakeStore(pods), FakeStore(tuple(nodes))
-    jobs = FakeStore((an_object("train", "job-1"),))
-    namespaces = FakeStore((a_namespace(slopewise_moves="allowed"),))
-    reader, api = FakeReader(), FakeApi({JOB_PATH: the_job()})
-    under_way: list[MoveUnderWay] = []
-    remembered: set[str] = set()
-    moves_made: dict[str, int] = {}
-    backoff: dict[str, str] = {}
-    jobs_remembered: list[Remembered] = []
-    moving = Moving(
-        api,  # type: ignore[arg-type]
-        lambda: under_way,
-        is_ours=lambda uid: uid in remembered,
-        made=lambda uid: moves_made.get(uid, 0),
-        remembered=lambda: jobs_remembered,
-        backoff=lambda managed: backoff.get(managed.job_uid),
-    )
-    owners, policy = Owners(jobs, FakeOwnersApi()), TrainingPolicySpec()  # type: ignore[arg-type]
-    observer = KubeObserver(
-        Stores(store, machines, namespaces),
-        owners,
-        WatchedJobIndex(store, owners, trainer_under(policy)),
-        reader,
-        lambda pod: pod.labels.get("team") != "other",
-        policy,
-        FakeClock(),
-        moving=moving,
-    )
-    return World(
-        store,
-        machines,
-        jobs,
-        reader,
-        api,
-        observer,
-        under_way,
-        remembered,
-        moves_made,
-        namespaces,
-        backoff,
-        jobs_remembered,
-    )
 
 
 def a_namespace(**labels: str) -> ObjectRecord:
@@ -179,8 +120,13 @@ def gated(name: str = "p", **more: Any) -> PodRecord:
     return structs.replace(made, **more)
 
 
+def numbered(index: int) -> dict[str, str]:
+    """The labels of a pod of an Indexed Job."""
+    return {**a_pod().labels, "batch.kubernetes.io/job-completion-index": str(index)}
+
+
 def test_a_move_of_the_future_is_not_taken_up() -> None:
-    seen = world(movable())
+    seen = MovingWorld(movable())
     seen.under_way.append(replace(leaving(), since_seconds=START + 60.0))
     seen.under_way.append(replace(leaving(), since_seconds=START + 1e9))
 
@@ -195,152 +141,99 @@ def leaving(uid: str = "job-1:0") -> MoveUnderWay:
 
 
 def test_a_job_that_is_not_migratable_costs_no_question() -> None:
-    here = world(a_pod("p", owner=JOB))
+    here = MovingWorld(a_pod("p", owner=JOB))
     (job,) = here.observe().jobs
     assert (job.movability, here.api.asked) == (None, [])
 
 
 def test_a_migratable_job_says_how_it_can_be_moved_and_what_it_checkpoints() -> None:
-    here = world(movable())
+    here = MovingWorld(movable())
     here.reader.jobs["p"] = JobSeries(checkpoint=Checkpoint(START - 30, 1.5, on_sigterm=True))
-    (job,) = here.observe().jobs
-    assert job.movability is not None
-    assert (job.migratable, job.movability.way, job.movability.blocked_reason) == (True, "suspend", None)
+    (job,), found = here.observe().jobs, here.movability()
+    assert (job.migratable, found.way, found.blocked_reason) == (True, "suspend", None)
     assert job.checkpoint == Checkpoint(START - 30, 1.5, on_sigterm=True)
-    assert here.observer.movability("job-1:0") is job.movability
+    assert here.observer.movability("job-1:0") is found
     assert here.observer.movability("nobody:0") is None
 
 
-@pytest.mark.parametrize("labels", [{}, {"slopewise_moves": "true"}])
-def test_a_job_stays_where_its_namespace_does_not_opt_in_to_moves(labels: dict[str, str]) -> None:
-    here = world(movable())
-    here.namespaces.put(a_namespace(**labels))
-    (job,) = here.observe().jobs
-    assert job.movability is not None
-    assert "label it slopewise.dev/moves=allowed" in (job.movability.blocked_reason or "")
-
-
 def test_a_namespace_that_opts_in_meanwhile_lets_its_jobs_be_moved_from_the_next_pass_on() -> None:
-    here = world(movable())
+    here = MovingWorld(movable())
     here.namespaces.put(a_namespace())
-    here.observe()
+    assert "label it slopewise.dev/moves=allowed" in (here.movability().blocked_reason or "")
     here.namespaces.put(a_namespace(slopewise_moves="allowed"))
-    (job,) = here.observe().jobs
-    assert job.movability is not None
-    assert job.movability.blocked_reason is None
+    assert here.movability().blocked_reason is None
 
 
 def test_a_job_whose_last_move_could_not_be_begun_says_until_when_and_one_that_cannot_move_at_all_does_not() -> None:
-    here = world(movable())
+    here = MovingWorld(movable())
     here.backoff["job-1:0"] = "until 12:05:00 UTC: a disruption budget says no"
-    (job,) = here.observe().jobs
-    assert job.movability is not None
-    assert (job.movability.way, job.movability.backoff_reason) == ("suspend", here.backoff["job-1:0"])
+    found = here.movability()
+    assert (found.way, found.backoff_reason) == ("suspend", here.backoff["job-1:0"])
 
-    bare = world(movable(owner=None))
+    bare = MovingWorld(movable(owner=None))
     bare.backoff["uid-p:0"] = "until 12:05:00 UTC: a disruption budget says no"
-    (job,) = bare.observe().jobs
-    assert job.movability is not None
-    assert (job.movability.blocked_reason is not None, job.movability.backoff_reason) == (True, None)
-
-
-def test_a_server_that_shows_no_version_is_not_taken_for_an_old_one() -> None:
-    here = world(movable())
-    here.api.version = None
-    (job,) = here.observe().jobs
-    assert job.movability is not None
-    assert job.movability.blocked_reason == "the API server has not reported its version yet"
-
-
-def test_on_an_older_server_the_gate_of_the_template_decides() -> None:
-    here = world(movable())
-    here.api.version = (1, 35)
-    (job,) = here.observe().jobs
-    assert job.movability is not None
-    assert "no scheduling gate slopewise.dev/place" in (job.movability.blocked_reason or "")
+    found = bare.movability()
+    assert (found.blocked_reason is not None, found.backoff_reason) == (True, None)
 
 
 def test_how_often_it_was_moved_counts_for_how_long_the_next_time_takes() -> None:
-    here = world(movable())
+    here = MovingWorld(movable())
     here.api.version = (1, 35)
     rules = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
     here.api.answers[JOB_PATH] = the_job(schedulingGates=[{"name": PLACE_GATE}])
     here.api.answers[JOB_PATH]["spec"]["podFailurePolicy"] = {"rules": rules}
     here.moves_made["job-1:0"] = 2
-    (job,) = here.observe().jobs
-    assert job.movability is not None
-    assert (job.movability.way, job.movability.restart_seconds) == ("evict", 42.0)
-
-
-def test_nodes_that_would_not_take_it_are_reported() -> None:
-    here = world(movable(), nodes=(a_node_record(), a_node_record("n2", taints=(Taint("gpu", "", "NoSchedule"),))))
-    (job,) = here.observe().jobs
-    assert job.movability is not None
-    assert job.movability.refused_nodes == {"n2": "its taint gpu:NoSchedule is not tolerated"}
+    found = here.movability()
+    assert (found.way, found.restart_seconds) == ("evict", 42.0)
 
 
 def test_a_node_that_is_tainted_between_two_passes_is_refused_in_the_second() -> None:
-    here = world(movable())
-    (job,) = here.observe().jobs
-    assert job.movability is not None
-    assert job.movability.refused_nodes == {}
+    here = MovingWorld(movable())
+    assert here.movability().refused_nodes == {}
+    assert here.nodes is not None
     here.nodes.put(a_node_record("n2", unschedulable=True))
-    (job,) = here.observe().jobs
-    assert job.movability is not None
-    assert set(job.movability.refused_nodes) == {"n2"}
+    assert set(here.movability().refused_nodes) == {"n2"}
 
 
 def test_cpu_that_other_managed_pods_reserve_is_not_free() -> None:
     big = a_pod("big", a_container(request=3800, limit=None), node="n2", labels={"team": "other"})
-    here = world(movable(), big)
-    (job,) = here.observe().jobs
-    assert job.movability is not None
-    assert "200m are not reserved" in job.movability.refused_nodes["n2"]
+    here = MovingWorld(movable(), big)
+    assert "200m are not reserved" in here.movability().refused_nodes["n2"]
 
 
-def test_a_pin_of_ours_is_not_taken_for_the_owners_wish() -> None:
-    here = world(movable())
-    here.jobs.put(structs.replace(an_object("train", "job-1"), annotations={MOVE: PINNED_TO_N1}))
-    fields = [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchFields": fields}]}}
+def test_a_server_that_shows_no_version_is_not_taken_for_an_old_one() -> None:
+    here = MovingWorld(movable())
+    here.api.version = None
+    assert here.movability().blocked_reason == "the API server has not reported its version yet"
+
+
+@pytest.mark.parametrize(
+    ("term", "refused"),
+    [
+        ({"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}, set()),
+        ({"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}, {"n1", "n2"}),
+    ],
+    ids=["our pin", "what its owner wrote since"],
+)
+def test_of_the_affinity_of_a_template_all_but_our_pin_counts(term: dict[str, Any], refused: set[str]) -> None:
+    here = MovingWorld(movable())
+    here.annotate_job(**{MOVE: PINNED_TO_N1})
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     here.api.answers[JOB_PATH] = the_job(affinity={"nodeAffinity": required})
-    (job,) = here.observe().jobs
-    assert job.movability is not None
-    assert job.movability.refused_nodes == {}
-
-
-def test_what_its_owner_wrote_since_into_a_template_that_is_not_pinned_any_more_counts() -> None:
-    here = world(movable())
-    here.jobs.put(structs.replace(an_object("train", "job-1"), annotations={MOVE: PINNED_TO_N1}))
-    wish = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [wish]}}
-    here.api.answers[JOB_PATH] = the_job(affinity={"nodeAffinity": required})
-    (job,) = here.observe().jobs
-    assert job.movability is not None
-    assert set(job.movability.refused_nodes) == {"n1", "n2"}
-
-
-def test_a_claim_that_may_not_be_read_keeps_its_pod() -> None:
-    here = world(movable(facts=SchedulingFacts(volumes=(VolumeRecord("data", "persistentVolumeClaim", "saved"),))))
-    (job,) = here.observe().jobs
-    assert job.movability is not None
-    assert job.movability.blocked_reason == "its claim saved, or the volume behind it, is not there"
+    assert set(here.movability().refused_nodes) == refused
 
 
 def test_the_members_of_a_workload_are_those_that_run() -> None:
-    index = "batch.kubernetes.io/job-completion-index"
-    pods = [movable(f"p{n}", labels={**a_pod().labels, index: str(n)}) for n in range(3)]
+    pods = [movable(f"p{n}", labels=numbered(n)) for n in range(3)]
     pods[2] = structs.replace(pods[2], phase="Succeeded")
-    (first, *_) = world(*pods).observe().jobs
-    assert first.movability is not None
-    assert first.movability.members == ("job-1:0", "job-1:1")
+    assert MovingWorld(*pods).movability().members == ("job-1:0", "job-1:1")
 
 
 # --- who is being moved ----------------------------------------------------------------------------------------
 
 
 def test_a_move_under_way_is_reported_while_its_pod_still_runs_and_while_there_is_none() -> None:
-    here = world(movable())
+    here = MovingWorld(movable())
     here.under_way.append(leaving())
     snapshot = here.observe()
     assert ([job.uid for job in snapshot.jobs], snapshot.moving) == (["job-1:0"], (leaving(),))
@@ -351,46 +244,37 @@ def test_a_move_under_way_is_reported_while_its_pod_still_runs_and_while_there_i
 
 
 def test_moves_of_other_policies_are_not_reported() -> None:
-    here = world(movable(labels={"team": "other"}))
+    here = MovingWorld(movable(labels={"team": "other"}))
     here.under_way.append(leaving())
     assert here.observe().moving == ()
 
 
-def test_a_pod_that_failed_by_being_moved_is_no_failed_job() -> None:
-    here = world(movable(phase="Failed", deleting=True))
-    here.under_way.append(leaving())
-    assert here.observe().jobs == ()
-
-
-def test_a_pod_that_was_evicted_and_said_it_succeeded_is_a_job_that_has_ended() -> None:
-    here = world(movable(phase="Succeeded", deleting=True))
-    here.under_way.append(leaving())
-    assert [job.state for job in here.observe().jobs] == [JobState.FINISHED]
-
-
-def test_a_pod_that_exited_0_when_its_job_was_suspended_is_no_job_that_has_ended() -> None:
-    here = world(movable(phase="Succeeded", deleting=True))
-    here.jobs.put(structs.replace(an_object("train", "job-1"), annotations={MOVE: PINNED_TO_N1}))
-    assert [job.state for job in here.observe().jobs] == [JobState.FINISHED]
-    here.under_way.append(leaving())
-    assert here.observe().jobs == ()
+@pytest.mark.parametrize(
+    ("phase", "kind", "annotations", "state"),
+    [
+        ("Failed", "Job", {}, None),
+        ("Succeeded", "Job", {}, JobState.FINISHED),
+        ("Succeeded", "Job", {MOVE: PINNED_TO_N1}, None),
+        ("Succeeded", "StatefulSet", {}, None),
+    ],
+    ids=["failed", "evicted and has finished", "exited 0 when its Job was suspended", "replaced although it exited 0"],
+)
+def test_a_pod_that_ended_by_being_moved_is_no_job_that_has_ended(
+    phase: str, kind: str, annotations: dict[str, str], state: JobState | None
+) -> None:
+    here = MovingWorld(movable(phase=phase, deleting=True, owner=owned_by(kind, "train", "job-1")))
+    here.annotate_job(**annotations)
+    (ended,) = here.observe().jobs
+    here.under_way.append(leaving(ended.uid))
+    assert [job.state for job in here.observe().jobs] == ([] if state is None else [state])
 
 
 def test_a_pod_that_failed_by_being_stopped_is_no_failed_job_and_one_that_runs_again_may_fail() -> None:
-    here = world(movable(phase="Failed", deleting=True))
-    here.jobs.put(structs.replace(an_object("train", "job-1"), annotations={STOPPED: "{}"}))
+    here = MovingWorld(movable(phase="Failed", deleting=True))
+    here.annotate_job(**{STOPPED: "{}"})
     assert here.observe().jobs == ()
     here.pods.put(movable(phase="Failed"))
     assert [job.state for job in here.observe().jobs] == [JobState.FAILED]
-
-
-def test_a_pod_of_a_stateful_set_that_exited_0_when_it_was_evicted_is_no_job_that_has_ended() -> None:
-    here = world(
-        structs.replace(movable(phase="Succeeded", deleting=True), owner=owned_by("StatefulSet", "train", "job-1"))
-    )
-    (finished,) = here.observe().jobs
-    here.under_way.append(replace(leaving(), job_uid=finished.uid))
-    assert here.observe().jobs == ()
 
 
 # --- who waits for a node --------------------------------------------------------------------------------------
@@ -398,7 +282,7 @@ def test_a_pod_of_a_stateful_set_that_exited_0_when_it_was_evicted_is_no_job_tha
 
 def test_a_pod_behind_our_gate_is_an_arrival_with_what_it_asks_for() -> None:
     asks = {"slopewise.dev/weight": "2", "slopewise.dev/max-useful-cpu": "1500m"}
-    here = world(gated(annotations=asks), nodes=(a_node_record(), a_node_record("n2", unschedulable=True)))
+    here = MovingWorld(gated(annotations=asks), nodes=(a_node_record(), a_node_record("n2", unschedulable=True)))
     (arrival,) = here.observe().waiting
     assert (arrival.uid, arrival.name, arrival.namespace) == ("job-1:0", "p", "team")
     assert (arrival.arrived_at_seconds, arrival.request_millicores) == (START - 110, 500)
@@ -406,41 +290,27 @@ def test_a_pod_behind_our_gate_is_an_arrival_with_what_it_asks_for() -> None:
     assert set(arrival.refused_nodes) == {"n2"}
 
 
-def test_arrivals_come_in_the_order_of_their_arrival() -> None:
-    index = "batch.kubernetes.io/job-completion-index"
-    pods = [gated(f"p{n}", labels={**a_pod().labels, index: str(n)}, created_at_seconds=START - n) for n in range(3)]
-    assert [each.name for each in world(*pods).observe().waiting] == ["p2", "p1", "p0"]
+@pytest.mark.parametrize(
+    ("pods", "waiting"),
+    [
+        ([gated(f"p{n}", labels=numbered(n), created_at_seconds=START - n) for n in range(3)], ["p2", "p1", "p0"]),
+        ([gated(gates=(PLACE_GATE, "kueue.x-k8s.io/admission"))], []),
+        ([gated(gates=("kueue.x-k8s.io/admission",))], []),
+        ([gated(labels={"team": "other"})], []),
+        ([movable("old", phase="Failed", created_at_seconds=START - 200), gated("new")], ["new"]),
+        ([movable("old", deleting=True), gated("new")], []),
+    ],
+    ids=["in their order", "two gates", "another's gate", "another policy's", "after a failed one", "before its end"],
+)
+def test_who_waits_for_a_node_of_this_policy(pods: list[PodRecord], waiting: list[str]) -> None:
+    assert [each.name for each in MovingWorld(*pods).observe().waiting] == waiting
 
 
-def test_a_pod_that_waits_for_somebody_else_too_has_not_arrived_yet() -> None:
-    assert world(gated(gates=(PLACE_GATE, "kueue.x-k8s.io/admission"))).observe().waiting == ()
-    assert world(gated(gates=("kueue.x-k8s.io/admission",))).observe().waiting == ()
-
-
-def test_a_pod_of_another_policy_is_not_ours_to_place() -> None:
-    assert world(gated(labels={"team": "other"})).observe().waiting == ()
-
-
-def test_a_gated_pod_whose_job_is_being_moved_is_placed_by_the_move() -> None:
-    here = world(gated())
+def test_a_gated_pod_whose_job_is_moved_or_pinned_is_no_arrival() -> None:
+    here, pinned = MovingWorld(gated()), MovingWorld(gated())
     here.under_way.append(leaving())
-    assert here.observe().waiting == ()
-
-
-def test_a_gated_pod_of_a_job_that_is_pinned_already_is_no_arrival() -> None:
-    here = world(gated())
-    here.jobs.put(structs.replace(an_object("train", "job-1"), annotations={MOVE: PINNED_TO_N1}))
-    assert here.observe().waiting == ()
-
-
-def test_a_failed_pod_does_not_hide_its_successor_that_waits() -> None:
-    snapshot = world(movable("old", phase="Failed", created_at_seconds=START - 200), gated("new")).observe()
-    assert ([each.name for each in snapshot.waiting], snapshot.jobs) == (["new"], ())
-
-
-def test_a_successor_waits_until_its_predecessor_has_ended() -> None:
-    snapshot = world(movable("old", deleting=True), gated("new")).observe()
-    assert (snapshot.waiting, [job.name for job in snapshot.jobs]) == ((), ["old"])
+    pinned.annotate_job(**{MOVE: PINNED_TO_N1})
+    assert here.observe().waiting == pinned.observe().waiting == ()
 
 
 # --- jobs without a pod on a node ------------------------------------------------------------------------------
@@ -450,7 +320,7 @@ REMEMBERED = Remembered("job-1:0", JOB, "team")
 
 
 def test_a_remembered_job_whose_owner_is_suspended_is_absent_and_says_so() -> None:
-    here = world(movable())
+    here = MovingWorld(movable())
     here.jobs_remembered.append(REMEMBERED)
     assert here.observe().absent == ()
     here.pods.records = ()
@@ -462,7 +332,7 @@ def test_a_remembered_job_whose_owner_is_suspended_is_absent_and_says_so() -> No
 
 
 def test_a_job_between_two_pods_of_its_move_is_not_taken_for_suspended() -> None:
-    here = world()
+    here = MovingWorld()
     here.jobs_remembered.append(REMEMBERED)
     here.remembered.add("job-1:0")
     here.api.answers[JOB_PATH] = {**the_job(), "spec": {**the_job()["spec"], "suspend": True}}
@@ -471,7 +341,7 @@ def test_a_job_between_two_pods_of_its_move_is_not_taken_for_suspended() -> None
 
 
 def test_a_job_whose_pod_has_no_node_yet_says_what_it_waits_for() -> None:
-    here = world(movable(node=None, phase="Pending"))
+    here = MovingWorld(movable(node=None, phase="Pending"))
     here.jobs_remembered.append(REMEMBERED)
     assert here.observe().absent == (Absence("job-1:0", "waiting", "its pod p waits for a node", "team/train"),)
     here.pods.records = (movable(node=None, phase="Pending", unschedulable_since_seconds=START - 30),)
@@ -481,6 +351,6 @@ def test_a_job_whose_pod_has_no_node_yet_says_what_it_waits_for() -> None:
 
 
 def test_a_job_that_is_gone_for_an_unknown_reason_is_not_reported() -> None:
-    here = world()
+    here = MovingWorld()
     here.jobs_remembered.append(REMEMBERED)
     assert here.observe().absent == ()

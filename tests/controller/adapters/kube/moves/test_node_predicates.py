@@ -31,11 +31,10 @@ def expressions(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
 
 
-def test_a_node_that_is_ready_and_empty_takes_a_pod_that_asks_for_nothing() -> None:
-    assert refusal(a_node_record("a")) is None
-
-
-def test_a_node_that_is_not_ready_takes_nothing() -> None:
+def test_a_pod_that_asks_for_nothing_is_refused_by_nodes_that_are_not_ready_alone() -> None:
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]}
+    wish = Needs(affinity_json=json.dumps({"nodeAffinity": preferred}))
+    assert refusal(a_node_record("a", taints=(Taint("old", "", "PreferNoSchedule"),)), wish) is None
     assert refusal(a_node_record("a", ready=False)) == "it is not ready"
 
 
@@ -56,10 +55,6 @@ def test_a_taint_refuses_what_does_not_tolerate_it(toleration: Toleration, takes
     node = a_node_record("a", taints=(GPU_TAINT,))
     why = refusal(node, Needs(tolerations=(toleration,)))
     assert why == (None if takes else "its taint gpu=yes:NoSchedule is not tolerated")
-
-
-def test_a_taint_that_is_only_a_preference_refuses_nothing() -> None:
-    assert refusal(a_node_record("a", taints=(Taint("old", "", "PreferNoSchedule"),))) is None
 
 
 def test_a_cordoned_node_refuses_what_does_not_tolerate_that() -> None:
@@ -110,11 +105,6 @@ def test_of_several_terms_one_is_enough_and_within_one_all_must_hold() -> None:
     both = {"matchExpressions": other["matchExpressions"] + this["matchExpressions"]}
     assert refusal(node, Needs(affinity_json=affinity(other, this))) is None
     assert refusal(node, Needs(affinity_json=affinity(both))) is not None
-
-
-def test_preferred_affinity_refuses_nothing() -> None:
-    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}]}
-    assert refusal(a_node_record("a"), Needs(affinity_json=json.dumps({"nodeAffinity": preferred}))) is None
 
 
 def test_a_volume_of_another_zone_refuses_the_node() -> None:

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 from support.cluster_records import owned_by
 
-from slopewise.adapters.kube.cache.records import STOPPED
+from slopewise.adapters.kube.cache.records import STOPPED, OwnerRef
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.moves.owner_cache import (
     KEPT_SECONDS,
     PAUSE_KEPT_SECONDS,
     READS_A_PASS,
-    RETRY_SECONDS,
     SHARED_STORAGE,
     Disk,
     OwnerReading,
@@ -23,6 +22,7 @@ from slopewise.adapters.kube.moves.owner_cache import (
     Pause,
 )
 from slopewise.adapters.kube.moves.stop_note import StopNote
+from slopewise.adapters.pauses import GRANT_SECONDS
 
 JOB = owned_by("Job", "train", "job-1")
 JOB_PATH = "/apis/batch/v1/namespaces/team/jobs/train"
@@ -66,67 +66,54 @@ def reading(api: FakeApi, now: float = 0.0) -> OwnerReading:
     return made
 
 
-def test_a_job_whose_pods_come_back_has_nothing_against_either_way() -> None:
+def test_a_job_says_what_is_against_either_way_of_moving_it() -> None:
+    ready = {"affinity": {"podAffinity": {"x": 1}}}
     assert reading(FakeApi({JOB_PATH: a_job()})).template("team", JOB, 1) == OwnerTemplate()
-
-
-def test_a_job_without_the_gate_can_still_be_suspended() -> None:
-    template = reading(FakeApi({JOB_PATH: a_job(gated=False)})).template("team", JOB, 1)
-    assert template.blocked_reason is None
-    assert "no scheduling gate slopewise.dev/place" in (template.not_evictable_reason or "")
-
-
-def test_the_affinity_is_the_one_of_the_template() -> None:
-    api = FakeApi({JOB_PATH: a_job(template={"affinity": {"podAffinity": {"x": 1}}})})
-    assert reading(api).template("team", JOB, 1).affinity_json == '{"podAffinity": {"x": 1}}'
-
-
-def test_a_job_that_another_controller_runs_stays() -> None:
-    template = reading(FakeApi({JOB_PATH: a_job(managedBy="kueue.x-k8s.io/multikueue")})).template("team", JOB, 1)
-    assert template.blocked_reason is not None
-    assert "managed by kueue.x-k8s.io/multikueue" in template.blocked_reason
-
-
-def test_a_job_that_was_replaced_by_one_of_the_same_name_is_not_its_owner() -> None:
-    template = reading(FakeApi({JOB_PATH: a_job(uid="job-2")})).template("team", JOB, 1)
-    assert template.blocked_reason == "its Job train has been replaced"
+    found = reading(FakeApi({JOB_PATH: a_job(gated=False, template=ready)})).template("team", JOB, 1)
+    assert (found.blocked_reason, found.affinity_json) == (None, '{"podAffinity": {"x": 1}}')
+    assert "no scheduling gate slopewise.dev/place" in (found.not_evictable_reason or "")
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"),
-    [("DaemonSet", "a DaemonSet"), ("ReplicaSet", "a ReplicaSet"), ("PyTorchJob", "a PyTorchJob")],
+    ("job", "reason"),
+    [
+        (a_job(managedBy="kueue.x-k8s.io/multikueue"), "managed by kueue.x-k8s.io/multikueue"),
+        (a_job(uid="job-2"), "its Job train has been replaced"),
+        ({"metadata": {"uid": "job-1"}}, "its Job train cannot be read: KeyError: 'spec'"),
+    ],
 )
-def test_owners_whose_pods_do_not_come_back_one_after_the_other_are_not_even_read(kind: str, words: str) -> None:
+def test_a_job_that_another_has_or_replaced_or_that_cannot_be_understood_stays(job: Any, reason: str) -> None:
+    assert reason in (reading(FakeApi({JOB_PATH: job})).template("team", JOB, 1).blocked_reason or "")
+
+
+@pytest.mark.parametrize(
+    ("owner", "words"),
+    [
+        (owned_by("DaemonSet", "train", "x", "apps/v1"), "a DaemonSet"),
+        (owned_by("PyTorchJob", "train", "x", "apps/v1"), "a PyTorchJob"),
+        (
+            owned_by("Job", "t", "x", "batch.volcano.sh/v1alpha1"),
+            "a Job of batch.volcano.sh/v1alpha1 is of a kind that is not read",
+        ),
+    ],
+)
+def test_owners_whose_pods_do_not_come_back_one_after_the_other_are_not_even_read(owner: OwnerRef, words: str) -> None:
     api = FakeApi()
-    template = reading(api).template("team", owned_by(kind, "train", "x", "apps/v1"), 1)
-    assert words in (template.blocked_reason or "")
+    assert words in (reading(api).template("team", owner, 1).blocked_reason or "")
     assert api.asked == []
 
 
-def test_a_job_of_another_api_group_is_not_taken_for_kubernetes_own() -> None:
-    template = reading(FakeApi()).template("team", owned_by("Job", "t", "x", "batch.volcano.sh/v1alpha1"), 1)
-    assert template.blocked_reason == "a Job of batch.volcano.sh/v1alpha1 is of a kind that is not read"
-
-
-def test_an_owner_is_read_once_for_each_generation() -> None:
+def test_an_owner_is_read_once_for_each_generation_whatever_its_age() -> None:
     api = FakeApi({JOB_PATH: a_job()})
     here = reading(api)
     for generation in (1, 1, 2, 2):
         here.template("team", JOB, generation)
+        here.begin_pass(10 * KEPT_SECONDS)
     assert api.asked == [JOB_PATH, JOB_PATH]
 
 
-def test_an_owner_that_reports_each_change_is_not_read_again_for_its_age() -> None:
-    api = FakeApi({JOB_PATH: a_job()})
-    here = reading(api)
-    here.template("team", JOB, 1)
-    here.begin_pass(10 * KEPT_SECONDS)
-    here.template("team", JOB, 1)
-    assert api.asked == [JOB_PATH]
-
-
 def test_of_many_claims_the_last_is_read_too_while_the_first_grow_old() -> None:
-    claims = [f"saved-{number}" for number in range(3000)]
+    claims = [f"saved-{number}" for number in range(15 * READS_A_PASS)]
     path = CLAIM_PATH.removesuffix("saved")
     bound = {f"{path}{claim}": {"spec": {"volumeName": "pv-1"}} for claim in claims}
     here = reading(FakeApi({**bound, VOLUME_PATH: a_volume(nfs={})}))
@@ -151,13 +138,13 @@ def test_what_has_no_generation_is_believed_for_a_while() -> None:
 def test_a_right_that_is_missing_is_named_and_asked_for_again_later() -> None:
     api = FakeApi({JOB_PATH: 403})
     here = reading(api)
-    for now in (0.0, RETRY_SECONDS - 1):
+    for now in (0.0, GRANT_SECONDS - 1):
         here.begin_pass(now)
         reason = here.template("team", JOB, 1).blocked_reason
         assert reason == "its Job train may not be read; apply manifests/components/moves"
     assert len(api.asked) == 1
     api.answers[JOB_PATH] = a_job()
-    here.begin_pass(RETRY_SECONDS + 1)
+    here.begin_pass(GRANT_SECONDS + 1)
     assert here.template("team", JOB, 1) == OwnerTemplate()
 
 
@@ -179,11 +166,6 @@ def test_a_pass_reads_a_bounded_number_and_the_next_one_goes_on() -> None:
     assert reason[-1] == "its Job j104 has not been read yet; its turn comes in one of the next passes"
     here.begin_pass(60.0)
     assert [here.template("team", each, 1).blocked_reason for each in owners] == [None] * len(owners)
-
-
-def test_an_owner_that_cannot_be_understood_stays() -> None:
-    reason = reading(FakeApi({JOB_PATH: {"metadata": {"uid": "job-1"}}})).template("team", JOB, 1).blocked_reason
-    assert reason == "its Job train cannot be read: KeyError: 'spec'"
 
 
 @pytest.mark.parametrize("kind", ["hostPath", "local"])

@@ -7,81 +7,78 @@ from typing import Any
 import pytest
 from support.gated_pods import IGNORE_DISRUPTION, a_raw_job
 
-from slopewise.adapters.kube.moves.recreation import ended_reason, not_recreated_reason_of
+from slopewise.adapters.kube.moves.recreation import ended_reason, failed_when_ended_reason, not_recreated_reason_of
+
+DISRUPTED = {"type": "DisruptionTarget"}
 
 
 def job_with_rules(*rules: dict[str, Any]) -> dict[str, Any]:
     return a_raw_job(podFailurePolicy={"rules": list(rules)})
 
 
+def job_with_template(**spec: Any) -> dict[str, Any]:
+    job = a_raw_job()
+    job["spec"]["template"]["spec"] |= spec
+    return job
+
+
 def on_exit_codes(action: str, operator: str, *values: int) -> dict[str, Any]:
     return {"action": action, "onExitCodes": {"operator": operator, "values": list(values)}}
 
 
-def test_a_gated_job_that_ignores_disruptions_brings_its_pod_back() -> None:
-    assert not_recreated_reason_of("Job", a_raw_job()) is None
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [IGNORE_DISRUPTION],
+        [on_exit_codes("FailJob", "In", 42), IGNORE_DISRUPTION],
+        [on_exit_codes("FailJob", "NotIn", 137, 143), IGNORE_DISRUPTION],
+        [on_exit_codes("Ignore", "In", 143), IGNORE_DISRUPTION],
+        [{"action": "FailJob", "onPodConditions": [{"type": "ConfigIssue", "status": "True"}]}, IGNORE_DISRUPTION],
+        [{"action": "FailJob", "onPodConditions": [{**DISRUPTED, "status": "False"}]}, IGNORE_DISRUPTION],
+    ],
+)
+def test_a_gated_job_that_ignores_disruptions_brings_its_pod_back(rules: list[dict[str, Any]]) -> None:
+    job = job_with_rules(*rules)
+    assert not_recreated_reason_of("Job", job) is None
+    assert (
+        not_recreated_reason_of("Job", {**job, "status": {"conditions": [{"type": "Failed", "status": "False"}]}})
+        is None
+    )
 
 
-def test_a_gated_stateful_set_brings_its_pod_back() -> None:
-    owner = a_raw_job()
-    del owner["spec"]["podFailurePolicy"]
-    assert not_recreated_reason_of("StatefulSet", owner) is None
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        (job_with_rules(on_exit_codes("FailJob", "In", 1, 143), IGNORE_DISRUPTION), "rule 0 of"),
+        (job_with_rules(on_exit_codes("FailJob", "NotIn", 42), IGNORE_DISRUPTION), "rule 0 of"),
+        (job_with_rules(on_exit_codes("Count", "In", 137), IGNORE_DISRUPTION), "rule 0 of"),
+        (job_with_rules({"action": "FailIndex", "onPodConditions": [DISRUPTED]}, IGNORE_DISRUPTION), "rule 0 of"),
+        (job_with_rules(on_exit_codes("Ignore", "In", 143)), "would count an eviction"),
+        (a_raw_job(podFailurePolicy={}), "add podFailurePolicy"),
+        (job_with_template(restartPolicy="OnFailure"), "restartPolicy OnFailure"),
+        (
+            job_with_template(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]),
+            "no scheduling gate slopewise.dev/place",
+        ),
+        (a_raw_job(parallelism=0), "its Job has parallelism: 0"),
+    ],
+)
+def test_a_job_that_counts_an_eviction_or_brings_no_pod_behind_our_gate_says_why(
+    job: dict[str, Any], words: str
+) -> None:
+    assert words in (not_recreated_reason_of("Job", job) or "")
 
 
-@pytest.mark.parametrize("kind", ["ReplicaSet", "DaemonSet", "PyTorchJob", "Node"])
+@pytest.mark.parametrize("kind", ["DaemonSet", "PyTorchJob"])
 def test_other_owners_do_not_wait_for_the_old_pod(kind: str) -> None:
     assert "run it as a Job or a StatefulSet" in (not_recreated_reason_of(kind, {}) or "")
 
 
-def test_without_our_gate_in_the_template_the_replacement_could_not_be_steered() -> None:
-    job = a_raw_job()
-    job["spec"]["template"]["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
-    assert "no scheduling gate slopewise.dev/place" in (not_recreated_reason_of("Job", job) or "")
-
-
-def test_a_job_that_restarts_in_place_counts_the_eviction() -> None:
-    job = a_raw_job()
-    job["spec"]["template"]["spec"]["restartPolicy"] = "OnFailure"
-    assert "restartPolicy OnFailure" in (not_recreated_reason_of("Job", job) or "")
-
-
-def test_a_job_without_a_failure_policy_counts_the_eviction() -> None:
-    job = a_raw_job()
-    del job["spec"]["podFailurePolicy"]
-    assert "add podFailurePolicy" in (not_recreated_reason_of("Job", job) or "")
-
-
-@pytest.mark.parametrize(
-    "first",
-    [
-        on_exit_codes("FailJob", "In", 1, 143),
-        on_exit_codes("FailJob", "NotIn", 42),
-        on_exit_codes("Count", "In", 137),
-        {"action": "FailIndex", "onPodConditions": [{"type": "DisruptionTarget"}]},
-    ],
-)
-def test_a_rule_that_an_evicted_pod_meets_first_is_named(first: dict[str, Any]) -> None:
-    assert "rule 0 of" in (not_recreated_reason_of("Job", job_with_rules(first, IGNORE_DISRUPTION)) or "")
-
-
-@pytest.mark.parametrize(
-    "first",
-    [
-        on_exit_codes("FailJob", "In", 42),
-        on_exit_codes("FailJob", "NotIn", 137, 143),
-        on_exit_codes("Ignore", "In", 143),
-        {"action": "FailJob", "onPodConditions": [{"type": "ConfigIssue", "status": "True"}]},
-        {"action": "FailJob", "onPodConditions": [{"type": "DisruptionTarget", "status": "False"}]},
-    ],
-)
-def test_a_rule_that_an_evicted_pod_does_not_meet_may_stand_first(first: dict[str, Any]) -> None:
-    assert not_recreated_reason_of("Job", job_with_rules(first, IGNORE_DISRUPTION)) is None
-
-
-def test_ignoring_the_exit_code_of_sigterm_alone_is_not_enough() -> None:
-    assert "would count an eviction" in (
-        not_recreated_reason_of("Job", job_with_rules(on_exit_codes("Ignore", "In", 143))) or ""
-    )
+def test_a_job_whose_rules_forgive_the_exit_codes_of_a_signal_may_be_suspended() -> None:
+    forgiving = [on_exit_codes("FailJob", "In", 42), on_exit_codes("Ignore", "In", 137, 143)]
+    fails_others = on_exit_codes("FailJob", "NotIn", 0)
+    assert failed_when_ended_reason(job_with_rules(*forgiving, fails_others)["spec"]) is None
+    assert "rule 0 of" in (failed_when_ended_reason(job_with_rules(fails_others)["spec"]) or "")
 
 
 @pytest.mark.parametrize(
@@ -99,12 +96,6 @@ def test_an_owner_that_makes_no_more_pods_says_why(change: dict[str, dict[str, A
         job[part] = {**job[part], **values}
     assert words in (ended_reason("Job", job) or "")
     assert words in (not_recreated_reason_of("Job", job) or "")
-
-
-def test_a_job_whose_condition_is_false_has_not_ended() -> None:
-    job = a_raw_job()
-    job["status"] = {"conditions": [{"type": "Failed", "status": "False"}]}
-    assert ended_reason("Job", job) is None
 
 
 @pytest.mark.parametrize(
@@ -126,9 +117,3 @@ def test_a_stateful_set_that_was_scaled_down_brings_no_pod_back(
     owner["spec"] |= spec
     reason = not_recreated_reason_of("StatefulSet", owner, pod)
     assert reason is None if words is None else words in (reason or "")
-
-
-def test_a_job_that_wants_no_pods_brings_none_back() -> None:
-    job = a_raw_job()
-    job["spec"]["parallelism"] = 0
-    assert not_recreated_reason_of("Job", job) == "its Job has parallelism: 0"

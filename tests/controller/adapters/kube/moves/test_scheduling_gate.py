@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.api_server import ApiServer, Drop, refusal
+from support.api_server import ApiServer, Drop, Reply, refusal
 from support.gated_pods import Stage, is_gated, pinned_nodes, wished_nodes
 from support.managed_pods import PODS
 
 from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import PLACED
+from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.adapters.kube.moves.scheduling_gate import Aim, GateRelease
 
 ZONES = {
@@ -31,11 +31,10 @@ ZONES = {
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    with ApiServer() as server:
-        stage = Stage(server)
-        stage.put_pod("p", gated=True)
-        yield stage
+def stage(server: ApiServer) -> Stage:
+    stage = Stage(server)
+    stage.put_pod("p", gated=True)
+    return stage
 
 
 def opened(stage: Stage, aim: Aim | None = None) -> GateRelease:
@@ -46,13 +45,6 @@ def patches(stage: Stage) -> list[dict[str, Any]]:
     return [request.body for request in stage.server.asked("PATCH", "/pods/")]
 
 
-def test_a_pod_is_opened_without_a_node(stage: Stage) -> None:
-    assert opened(stage).result == "applied"
-    assert not is_gated(stage.pod("p"))
-    assert "affinity" not in stage.pod("p")["spec"]
-    assert PLACED not in stage.pod("p")["metadata"]["annotations"]
-
-
 def test_a_pinned_pod_says_where_it_was_placed(stage: Stage) -> None:
     assert opened(stage, Aim("node-b", pin=True)).detail == "may run on node-b only"
     pod = stage.pod("p")
@@ -60,27 +52,13 @@ def test_a_pinned_pod_says_where_it_was_placed(stage: Stage) -> None:
     assert len(patches(stage)) == 1
 
 
-def test_a_wish_is_no_pin(stage: Stage) -> None:
+def test_a_wish_is_no_pin_and_comes_beside_the_owners_wishes(stage: Stage) -> None:
+    stage.put_pod("p", gated=True, affinity=ZONES)
     assert opened(stage, Aim("node-b", pin=False)).detail == "goes to node-b if that takes it"
     pod = stage.pod("p")
     assert (is_gated(pod), pinned_nodes(pod), wished_nodes(pod)) == (False, [], ["node-b"])
     assert PLACED not in pod["metadata"]["annotations"]
-
-
-def test_what_its_owner_wrote_is_only_tightened(stage: Stage) -> None:
-    stage.put_pod("p", gated=True, affinity=ZONES)
-    opened(stage, Aim("node-b", pin=True))
-    affinity = stage.pod("p")["spec"]["affinity"]
-    terms = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    assert [term["matchExpressions"][0]["key"] for term in terms] == ["zone", "gpu"]
-    assert pinned_nodes(stage.pod("p")) == ["node-b", "node-b"]
-    assert affinity["podAntiAffinity"] == ZONES["podAntiAffinity"]
-
-
-def test_a_wish_comes_beside_the_owners_wishes(stage: Stage) -> None:
-    stage.put_pod("p", gated=True, affinity=ZONES)
-    opened(stage, Aim("node-b", pin=False))
-    node_affinity = stage.pod("p")["spec"]["affinity"]["nodeAffinity"]
+    node_affinity = pod["spec"]["affinity"]["nodeAffinity"]
     assert [each["weight"] for each in node_affinity["preferredDuringSchedulingIgnoredDuringExecution"]] == [5, 100]
     assert len(node_affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]) == 2
 
@@ -97,7 +75,7 @@ def test_a_pod_that_has_changed_is_read_and_opened_as_it_is_now(stage: Stage) ->
     before = parse_pod(stage.pod("p"))
     stage.put_pod("p", gated=True, affinity=ZONES)
     assert stage.gate_releaser.release(before, Aim("node-b", pin=True)).result == "applied"
-    assert pinned_nodes(stage.pod("p")) == ["node-b", "node-b"]
+    assert stage.pod("p")["spec"]["affinity"] == pinned(ZONES, "node-b")
 
 
 def test_a_pod_that_somebody_else_has_opened_is_left_alone(stage: Stage) -> None:
@@ -108,25 +86,27 @@ def test_a_pod_that_somebody_else_has_opened_is_left_alone(stage: Stage) -> None
     assert pinned_nodes(stage.pod("p")) == []
 
 
-def test_another_pod_of_that_name_is_not_opened(stage: Stage) -> None:
+def test_a_pod_that_is_gone_is_over_and_another_of_its_name_is_not_opened(stage: Stage) -> None:
     before = parse_pod(stage.pod("p"))
     stage.server.remove(f"{PODS}/p")
+    assert stage.gate_releaser.release(before) == GateRelease("failed", "its pod is gone", over=True)
     stage.put_pod("p", gated=True, created="2026-01-01T00:10:00Z")
     assert stage.gate_releaser.release(before).over
     assert is_gated(stage.pod("p"))
 
 
-def test_a_pod_that_is_gone_is_over(stage: Stage) -> None:
-    before = parse_pod(stage.pod("p"))
-    stage.server.remove(f"{PODS}/p")
-    assert stage.gate_releaser.release(before) == GateRelease("failed", "its pod is gone", over=True)
-
-
-def test_a_missing_right_names_what_grants_it(stage: Stage) -> None:
-    stage.server.fault(refusal(403, "Forbidden", "no patch on pods"), method="PATCH")
-    outcome = opened(stage)
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (refusal(403, "Forbidden", "no patch on pods"), "apply manifests/components/moves"),
+        (refusal(422, "Invalid", "spec.affinity: Forbidden"), "spec.affinity: Forbidden"),
+    ],
+)
+def test_what_is_refused_for_good_is_infeasible_and_says_why(stage: Stage, reply: Reply, words: str) -> None:
+    stage.server.fault(reply, method="PATCH")
+    outcome = opened(stage, Aim("node-b", pin=True))
     assert (outcome.result, outcome.over) == ("infeasible", False)
-    assert "apply manifests/components/moves" in outcome.detail
+    assert words in outcome.detail
 
 
 def test_an_answer_that_was_lost_is_not_taken_for_a_yes(stage: Stage) -> None:
@@ -134,8 +114,3 @@ def test_an_answer_that_was_lost_is_not_taken_for_a_yes(stage: Stage) -> None:
     outcome = opened(stage)
     assert (outcome.result, outcome.over) == ("failed", False)
     assert not is_gated(stage.pod("p"))
-
-
-def test_what_kubernetes_does_not_take_is_infeasible(stage: Stage) -> None:
-    stage.server.fault(refusal(422, "Invalid", "spec.affinity: Forbidden"), method="PATCH")
-    assert opened(stage, Aim("node-b", pin=True)).result == "infeasible"

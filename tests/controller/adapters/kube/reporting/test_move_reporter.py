@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from support.api_server import ApiServer
 from support.growths import GROWTHS, Replica
 from support.pass_reports import ReportedPasses
 from support.worlds import START, a_job
@@ -27,12 +26,6 @@ from slopewise.model import (
 )
 
 
-@pytest.fixture
-def passes() -> Iterator[ReportedPasses]:
-    with ApiServer() as server:
-        yield ReportedPasses(server)
-
-
 def migrate(uid: str, result: OutcomeResult = "applied", detail: str = "") -> Outcome[Move]:
     return Outcome(Migrate(uid, "n1", "n2", "n2 is emptier; gains 120 s, costs 9 s"), result, detail)
 
@@ -43,33 +36,24 @@ def begun(uid: str) -> MoveEvent:
 
 def test_a_move_is_reported_on_its_workload_from_begin_to_end(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
-    passes.a_pass(a_job(uid), outcomes=(migrate(uid),), events=(begun(uid),))
+    passes.a_pass(a_job(uid))
+    pods, passes.pods.by_job = passes.pods.by_job, {}
+    passes.a_pass(outcomes=(migrate(uid),), events=(begun(uid),))  # it has no pod while it is moved
+    passes.pods.by_job = pods
     record = MoveRecord(START, "n1", "n2", resumed_at_seconds=START + 4, resumed_on="n2", steps_lost=0.0)
     found = MoveEvent(uid, "resumed", record, "resumed on n2 after 4 s, no step lost")
     passes.a_pass(a_job(uid), at=START + 4, events=(found,))
+    harm = MoveEvent(uid, "failed", MoveRecord(START, "n1", "n2", failure="x"), "crashed on resume", warning=True)
+    passes.a_pass(a_job(uid), at=START + 9, events=(harm,))
     assert passes.recorder.of("Job") == [
         ("MoveBegun", "moves from n1 to n2: n2 is emptier"),
         ("Moved", "resumed on n2 after 4 s, no step lost"),
+        ("MoveFailed", "crashed on resume"),
     ]
-    assert [(event.action, event.warning) for event in passes.recorder.events] == [("Move", False), ("Move", False)]
-    assert passes.history("train") == [("Move", "n1 to n2", "begun"), ("Move", "n1 to n2", "resumed")]
-
-
-def test_a_move_that_did_harm_is_a_warning(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("train")
-    passes.a_pass(a_job(uid))
-    record = MoveRecord(START, "n1", "n2", failure="crashed on resume")
-    event = MoveEvent(uid, "failed", record, "crashed on resume; it is not moved again", warning=True)
-    passes.a_pass(a_job(uid), events=(event,))
-    assert [(event.reason, event.warning) for event in passes.recorder.events] == [("MoveFailed", True)]
-
-
-def test_a_job_that_has_no_pod_while_it_is_moved_is_reported_all_the_same(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("train")
-    passes.a_pass(a_job(uid))
-    passes.pods.by_job.clear()
-    passes.a_pass(events=(begun(uid),))
-    assert passes.recorder.of("Job") == [("MoveBegun", "moves from n1 to n2: n2 is emptier")]
+    assert {event.action for event in passes.recorder.events} == {"Move"}
+    assert [event.warning for event in passes.recorder.events] == [False, False, True]
+    changes = [("Move", "n1 to n2", result) for result in ("begun", "resumed", "failed")]
+    assert passes.history("train") == changes
 
 
 @pytest.mark.parametrize(
@@ -91,17 +75,10 @@ def test_a_move_that_could_not_be_begun_is_reported_once_while_it_stays_so(
 
 def test_a_placement_is_reported_on_the_pod_and_kept_until_its_job_is_known(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
-    passes.a_pass(outcomes=(Outcome(Place(uid, "n2", "emptiest"), "applied"),))
-    assert passes.recorder.of("Pod") == [("Placed", "on n2: emptiest")]
+    passes.a_pass(outcomes=(Outcome(Place(uid, "n2", "emptiest"), "applied", "may run on n2 only"),))
+    assert passes.recorder.of("Pod") == [("Placed", "on n2: may run on n2 only; emptiest")]
     passes.a_pass(a_job(uid))
     assert passes.history("train") == [("Place", "on n2", "applied")]
-
-
-def test_of_a_placement_it_is_reported_how_and_why(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("train")
-    why = "needs 0.8 cores: least free CPU that fits it (0.9 cores)"
-    passes.a_pass(outcomes=(Outcome(Place(uid, "n2", why), "applied", "may run on n2 only"),))
-    assert passes.recorder.of("Pod") == [("Placed", f"on n2: may run on n2 only; {why}")]
 
 
 def test_a_move_that_somebody_could_make_possible_is_reported_when_it_is_withheld(passes: ReportedPasses) -> None:
@@ -132,32 +109,27 @@ def test_a_job_that_is_being_moved_says_so_in_its_reason(passes: ReportedPasses)
     assert passes.status("train")["reason"] == "moves to n2: saving and ending"
 
 
-def test_resizes_are_in_the_history_too_and_it_survives_a_new_leader(passes: ReportedPasses) -> None:
+def test_resizes_are_in_the_history_too_which_survives_a_new_leader_and_begins_again_when_it_is_damaged(
+    passes: ReportedPasses,
+) -> None:
     uid = passes.pods.add("train")
     resize = Resize(uid, "n1", "limits", 2000, 500, "class CL")
     passes.a_pass(a_job(uid, limit=2000), outcomes=(Outcome(resize, "applied"),))
     assert passes.history("train") == [("Resize", "limits 2 to 500m", "applied")]
-    successor = Replica(passes.server.client(), passes.pods)
-    successor.memory().load()
-    document = successor.job_growths.find(uid.rpartition(":")[0])
-    assert document is not None
-    assert [each["change"] for each in document.render()["history"]] == ["limits 2 to 500m"]
 
+    def of_a_new_leader() -> Any:
+        successor = Replica(passes.server.client(), passes.pods)
+        assert uid in successor.memory().load().jobs
+        document = successor.job_growths.find(uid.rpartition(":")[0])
+        assert document is not None
+        return document.render()
 
-def test_a_history_that_somebody_has_damaged_begins_again_and_costs_nothing_else(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("train")
-    resize = Resize(uid, "n1", "limits", 2000, 500, "class CL")
-    passes.a_pass(a_job(uid, limit=2000), outcomes=(Outcome(resize, "applied"),))
-    passes.replica.writer.write()
+    assert [each["change"] for each in of_a_new_leader()["history"]] == ["limits 2 to 500m"]
     growth = passes.server.get(f"{GROWTHS}/train")
     growth["status"]["history"] = [{"time": "once upon a time"}]
     passes.server.put(GROWTHS, growth)
-    successor = Replica(passes.server.client(), passes.pods)
-    assert uid in successor.memory().load().jobs
-    document = successor.job_growths.find(uid.rpartition(":")[0])
-    assert document is not None
-    assert "history" not in document.render()
-    assert document.render()["state"] == "Training"
+    damaged = of_a_new_leader()
+    assert ("history" in damaged, damaged["state"]) == (False, "Training")
 
 
 def test_a_move_that_is_refused_alike_after_a_while_is_reported_once(passes: ReportedPasses) -> None:
@@ -192,20 +164,12 @@ def test_a_workload_without_a_pod_says_why_and_no_longer_what_its_last_pod_did(p
     assert conditions["Managed"] == ("False", "Suspended")
     assert conditions["Finished"] == ("False", "Suspended")
     assert conditions["MetricsAvailable"] == ("Unknown", "Suspended")
+    passes.a_pass(at=START + 30, absent=(Absence(uid, "suspended", status["reason"]),))
+    assert passes.replica.writer.waiting.keys() == {passes.document.key}, "it is written once"
 
     passes.a_pass(a_job(uid), at=START + 40)
     status = passes.status("train")
     assert (status["state"], status["node"]) == ("Training", "n1")
-
-
-def test_a_workload_that_waits_without_a_pod_is_written_once(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("train")
-    passes.a_pass(a_job(uid))
-    suspended = (Absence(uid, "suspended", "its Job is suspended, and not by Slopewise"),)
-    passes.a_pass(at=START + 20, absent=suspended)
-    passes.status("train")
-    passes.a_pass(at=START + 40, absent=suspended)
-    assert passes.replica.writer.waiting.keys() == {passes.document.key}
 
 
 def test_a_gang_of_which_a_pod_is_there_is_shown_by_that(passes: ReportedPasses) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.api_server import ApiServer
 from support.pass_reports import ReportedPasses, as_recorder
 from support.worlds import START, a_job, a_snapshot, known
 
@@ -31,12 +29,6 @@ from slopewise.model import (
     Usage,
     Withheld,
 )
-
-
-@pytest.fixture
-def passes() -> Iterator[ReportedPasses]:
-    with ApiServer() as server:
-        yield ReportedPasses(server)
 
 
 def a_resize(uid: str, **more: Any) -> Resize:
@@ -65,20 +57,20 @@ def test_a_pass_in_which_only_figures_moved_is_progress(passes: ReportedPasses) 
 
 
 def test_every_outcome_is_reported_on_its_pod_and_all_together_on_the_policy(passes: ReportedPasses) -> None:
-    good, bad = passes.pods.add("good"), passes.pods.add("bad")
+    uids = good, bad, back = [passes.pods.add(name) for name in ("good", "bad", "back")]
     outcomes = (
         Outcome(a_resize(good), "applied"),
         Outcome(a_resize(bad), "infeasible", "the node is too small"),
+        Outcome(a_resize(back, is_rollback=True), "applied"),
     )
-    passes.a_pass(a_job(good), a_job(bad), outcomes=outcomes)
-    assert passes.recorder.of("Pod") == [
+    passes.a_pass(*(a_job(uid) for uid in uids), outcomes=outcomes)
+    expected = [
         ("Resized", "CPU limits 2 to 1500m: class NL"),
         ("ResizeInfeasible", "CPU limits 2 to 1500m: the node is too small"),
+        ("ResizeRolledBack", "CPU limits 2 to 1500m: class NL"),
     ]
-    assert passes.recorder.of("TrainingPolicy") == [
-        ("Resized", "1 job: CPU limits 2 to 1500m: class NL"),
-        ("ResizeInfeasible", "1 job: CPU limits 2 to 1500m: the node is too small"),
-    ]
+    assert passes.recorder.of("Pod") == expected
+    assert passes.recorder.of("TrainingPolicy") == [(reason, f"1 job: {note}") for reason, note in expected]
 
 
 def test_resizes_that_fail_twice_running_degrade_the_policy_until_they_do_not(passes: ReportedPasses) -> None:
@@ -103,10 +95,36 @@ def test_a_pod_that_waits_on_is_reported_once_and_again_when_it_waits_again(pass
     assert len(passes.recorder.of("TrainingPolicy")) == 4
 
 
-def test_what_is_taken_back_has_a_name_of_its_own(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("train")
-    passes.a_pass(a_job(uid), outcomes=(Outcome(a_resize(uid, is_rollback=True), "applied"),))
-    assert passes.recorder.of("Pod")[0][0] == "ResizeRolledBack"
+@pytest.mark.parametrize(
+    ("held", "failed", "ready", "events"),
+    [
+        (
+            "Prometheus cannot be reached",
+            False,
+            "CannotObserve",
+            [
+                ("MetricsUnavailable", "Prometheus cannot be reached"),
+                ("MetricsAvailable", "the pass can observe again"),
+            ],
+        ),
+        (
+            "policy mine failed: KeyError: 'x'",
+            True,
+            "PolicyFailed",
+            [("PolicyFailed", "policy mine failed: KeyError: 'x'"), ("PolicyDecides", "the policy decides again")],
+        ),
+    ],
+)
+def test_an_outage_or_a_policy_that_fails_is_reported_when_it_begins_and_when_it_ends(
+    passes: ReportedPasses, held: str, failed: bool, ready: str, events: list[tuple[str, str]]
+) -> None:
+    for _ in range(2):
+        passes.reporter(PassReport(START, "mine", {}, START + 60, held=held, policy_failed=failed))
+    passes.replica.writer.write()
+    conditions = passes.server.get(policy_path("training"))["status"]["conditions"]
+    assert {each["type"]: each["reason"] for each in conditions}["Ready"] == ready
+    passes.a_pass()
+    assert passes.recorder.of("TrainingPolicy") == events
 
 
 def test_a_withheld_resize_is_reported_when_the_guard_changes_and_not_in_every_pass(passes: ReportedPasses) -> None:
@@ -149,31 +167,6 @@ def test_a_harmed_job_is_reported_once_and_not_again_after_a_restart(passes: Rep
     again.pods = passes.pods
     again.a_pass(a_job(uid), memory={uid: alone})
     assert again.recorder.of("Pod") == []
-
-
-def test_an_outage_is_reported_when_it_begins_and_when_it_ends(passes: ReportedPasses) -> None:
-    held = PassReport(START, "flowcon", {}, START + 60, held="Prometheus cannot be reached")
-    passes.reporter(held)
-    passes.reporter(held)
-    passes.replica.writer.write()
-    conditions = passes.server.get(policy_path("training"))["status"]["conditions"]
-    assert {each["type"]: each["reason"] for each in conditions}["Ready"] == "CannotObserve"
-    passes.a_pass()
-    assert [reason for reason, _ in passes.recorder.of("TrainingPolicy")] == ["MetricsUnavailable", "MetricsAvailable"]
-
-
-def test_a_policy_that_fails_is_reported_when_it_begins_and_when_it_ends(passes: ReportedPasses) -> None:
-    failed = PassReport(START, "mine", {}, START + 60, held="policy mine failed: KeyError: 'x'", policy_failed=True)
-    passes.reporter(failed)
-    passes.reporter(failed)
-    passes.replica.writer.write()
-    conditions = passes.server.get(policy_path("training"))["status"]["conditions"]
-    assert {each["type"]: each["reason"] for each in conditions}["Ready"] == "PolicyFailed"
-    passes.a_pass()
-    assert passes.recorder.of("TrainingPolicy") == [
-        ("PolicyFailed", "policy mine failed: KeyError: 'x'"),
-        ("PolicyDecides", "the policy decides again"),
-    ]
 
 
 def test_what_keeps_the_controller_from_working_in_full_is_an_event_when_it_begins(passes: ReportedPasses) -> None:
@@ -252,23 +245,15 @@ def test_why_a_job_is_not_stopped_is_reported_once(passes: ReportedPasses) -> No
 def test_a_warning_is_reported_once_and_again_when_it_comes_back(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     warned = replace(a_job(uid), warnings=("annotation x is not known",))
-    for job in (warned, warned, a_job(uid), warned):
-        passes.a_pass(job)
-    assert passes.recorder.of("Pod") == [("JobWarning", "annotation x is not known")] * 2
-
-
-def test_a_missing_loss_is_not_reported_twice(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("train")
-    missing = MissingEvaluation("NoMetric", "the endpoint has none")
-    passes.a_pass(
-        replace(
-            a_job(uid, level=None),
-            missing_evaluation=missing,
-            warnings=("reports no loss: the endpoint has none", "annotation x is not known"),
-        )
+    silent = replace(
+        warned,
+        missing_evaluation=MissingEvaluation("NoMetric", "the endpoint has none"),
+        warnings=("reports no loss: the endpoint has none", *warned.warnings),
     )
-    assert [reason for reason, _ in passes.recorder.of("Pod")] == ["NoLoss", "JobWarning"]
-    assert passes.recorder.of("Pod")[1][1] == "annotation x is not known"
+    for job in (warned, warned, a_job(uid), silent):
+        passes.a_pass(job)
+    warning = ("JobWarning", "annotation x is not known")
+    assert passes.recorder.of("Pod") == [warning, ("NoLoss", "the endpoint has none"), warning]
 
 
 MIB = 2**20
@@ -296,16 +281,11 @@ def test_withheld_changes_of_memory_and_of_cpu_are_distinguished(passes: Reporte
     uid = passes.pods.add("train")
     cpu = (Withheld(a_resize(uid), "floor", "floor: 1"),)
     of_memory = (Withheld(a_change_of_memory(uid), "memory_pressure", "memory_pressure: n1"),)
+    for guard in ("memory_paused", "memory_canary", "memory_cooldown", "memory_minimum_change", "few_samples"):
+        passes.a_pass(a_job(uid), withheld=(Withheld(a_change_of_memory(uid), guard, "routine"),))
     for _ in range(2):
         passes.a_pass(a_job(uid), withheld=(*cpu, *of_memory))
     assert passes.recorder.of("Pod") == [
         ("ResizeWithheld", "CPU limits 2 to 1500m: floor: 1"),
         ("ResizeWithheld", "memory request 1024Mi to 360Mi: memory_pressure: n1"),
     ]
-
-
-def test_routine_vetoes_of_memory_are_no_events(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("train")
-    for guard in ("memory_paused", "memory_canary", "memory_cooldown", "memory_minimum_change", "few_samples"):
-        passes.a_pass(a_job(uid), withheld=(Withheld(a_change_of_memory(uid), guard, "why"),))
-    assert passes.recorder.of("Pod") == []

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-from support.api_server import ApiServer
 from support.pass_reports import ReportedPasses
 from support.worlds import START, a_job
 
@@ -17,16 +13,10 @@ OVER = Standing(deadline=DeadlineStanding(START - 1, -1.0, None, hopeless=True, 
 MISSED_NOTE = "takes 12 s of 10 s, 20% slower than asked"
 
 
-@pytest.fixture
-def passes() -> Iterator[ReportedPasses]:
-    with ApiServer() as server:
-        yield ReportedPasses(server)
-
-
 def test_an_objective_that_is_missed_and_kept_again_is_one_event_each(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("serve")
+    uid, unasked = passes.pods.add("serve"), passes.pods.add("train")
     for number, standing in enumerate([KEPT, MISSED, MISSED, KEPT, KEPT]):
-        passes.a_pass(a_job(uid), at=START + number, standings={uid: standing})
+        passes.a_pass(a_job(uid), a_job(unasked), at=START + number, standings={uid: standing})
     assert passes.recorder.of("Pod") == [
         ("ObjectiveMissed", MISSED_NOTE),
         ("ObjectiveKept", "takes 9.5 s of 10 s, 5% faster than asked"),
@@ -61,10 +51,3 @@ def test_a_target_that_is_reached_is_reported_and_shown_at_once(passes: Reported
     status = passes.status("train")
     assert status["promise"] == "target reached"
     assert {each["type"]: each["status"] for each in status["conditions"]}["TargetReached"] == "True"
-
-
-def test_jobs_that_are_asked_nothing_have_no_events(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("train")
-    for number in range(3):
-        passes.a_pass(a_job(uid), at=START + number)
-    assert passes.recorder.of("Pod") == []

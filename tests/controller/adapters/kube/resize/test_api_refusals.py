@@ -19,59 +19,25 @@ FORBIDDEN = 'pods "p" is forbidden: '
 INVALID = 'Pod "p" is invalid: '
 
 
+NO_RIGHT = 'User "system:serviceaccount:n:a" cannot patch resource "pods/resize" in API group ""'
+NO_QUOTA = "exceeded quota: q, requested: limits.cpu=2500m, used: limits.cpu=1, limited: limits.cpu=2"
+NO_ROOM = "node didn't have enough allocatable resources: cpu, requested: 5000, allocatable: 1000"
+BY_POLICY = "ValidatingAdmissionPolicy 'cpu' with binding 'cpu' denied request: CPU only"
+RATIO = "cpu max limit to request ratio per Container is 2, but provided ratio is 4.0"
+QOS = 'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing'
+
+
 @pytest.mark.parametrize(
     ("status", "message", "result", "remedy", "in_vain"),
     [
-        (
-            403,
-            FORBIDDEN + 'User "system:serviceaccount:n:a" cannot patch resource "pods/resize" in API group ""',
-            "failed",
-            "grant it patch on pods/resize",
-            0,
-        ),
-        (
-            403,
-            FORBIDDEN + "exceeded quota: q, requested: limits.cpu=2500m, used: limits.cpu=1, limited: limits.cpu=2",
-            "deferred",
-            "raise the quota, or wait until other pods have ended",
-            300,
-        ),
-        (
-            403,
-            FORBIDDEN + "maximum cpu usage per Container is 600m, but limit is 700m",
-            "infeasible",
-            "change the range",
-            300,
-        ),
-        (
-            403,
-            FORBIDDEN + "minimum cpu usage per Pod is 20m, but request is 10m",
-            "infeasible",
-            "change the range",
-            300,
-        ),
-        (
-            403,
-            FORBIDDEN + "cpu max limit to request ratio per Container is 2, but provided ratio is 4.0",
-            "infeasible",
-            "change the range",
-            300,
-        ),
-        (
-            403,
-            FORBIDDEN + "node didn't have enough allocatable resources: cpu, requested: 5000, allocatable: 1000",
-            "infeasible",
-            "run it on a larger node",
-            math.inf,
-        ),
+        (403, FORBIDDEN + NO_RIGHT, "failed", "grant it patch on pods/resize", 0),
+        (403, FORBIDDEN + NO_QUOTA, "deferred", "raise the quota, or wait until other pods have ended", 300),
+        (403, FORBIDDEN + "maximum cpu usage per Container is 600m", "infeasible", "change the range", 300),
+        (403, FORBIDDEN + "minimum cpu usage per Pod is 20m", "infeasible", "change the range", 300),
+        (403, FORBIDDEN + RATIO, "infeasible", "change the range", 300),
+        (403, FORBIDDEN + NO_ROOM, "infeasible", "run it on a larger node", math.inf),
         (403, FORBIDDEN + "not yet ready to handle request", "failed", "tried again in the next pass", 0),
-        (
-            422,
-            FORBIDDEN + "ValidatingAdmissionPolicy 'cpu' with binding 'cpu' denied request: CPU only",
-            "infeasible",
-            "allow it there for our account",
-            300,
-        ),
+        (422, FORBIDDEN + BY_POLICY, "infeasible", "allow it there for our account", 300),
         (400, 'admission webhook "w" denied the request: no', "infeasible", "an admission webhook denies it", 300),
         (
             422,
@@ -80,13 +46,7 @@ INVALID = 'Pod "p" is invalid: '
             "kubelet",
             math.inf,
         ),
-        (
-            422,
-            INVALID + 'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing',
-            "infeasible",
-            "when the target changes",
-            math.inf,
-        ),
+        (422, INVALID + QOS, "infeasible", "when the target changes", math.inf),
         (404, 'pods "p" not found', "failed", "its pod is gone", 0),
         (404, "the server could not find the requested resource", "infeasible", "Kubernetes 1.33 or later", 300),
         (401, "Unauthorized", "failed", "renew its token", 0),
@@ -102,21 +62,18 @@ def test_each_refusal_has_its_outcome_and_the_next_step(
     assert remedy in refusal.detail
 
 
-def test_a_node_that_is_too_small_is_known_by_its_cause_whatever_the_words() -> None:
-    error = ApiError(403, "Forbidden", "no", causes=(Cause("NodeCapacity", "", ""),))
-    assert explain(error, "resize").detail.startswith("its node is too small; lower ")
-
-
-def test_a_pod_of_the_same_name_is_another_pod() -> None:
-    cause = Cause("FieldValueInvalid", 'Invalid value: "u": field is immutable', "metadata.uid")
-    error = ApiError(422, "Invalid", INVALID + 'metadata.uid: Invalid value: "u"', causes=(cause,))
-    assert explain(error, "resize").detail == "its pod was replaced; the new one is decided on in the next pass"
-
-
-@pytest.mark.parametrize(("asked_for", "seconds"), [(7.0, 7.0), (None, 0.0)])
-def test_a_server_that_is_busy_says_when_to_come_back(asked_for: float | None, seconds: float) -> None:
-    refusal = explain(ApiError(429, "TooManyRequests", "too many", retry_after_seconds=asked_for), "resize")
-    assert (refusal.result, refusal.refused_for_seconds) == ("deferred", seconds)
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ApiError(403, "Forbidden", "no", causes=(Cause("NodeCapacity", "", ""),)), "its node is too small; lower "),
+        (
+            ApiError(422, "Invalid", INVALID, causes=(Cause("FieldValueInvalid", "immutable", "metadata.uid"),)),
+            "its pod was replaced; the new one is decided on in the next pass",
+        ),
+    ],
+)
+def test_a_node_that_is_too_small_and_another_pod_are_known_by_the_cause(error: ApiError, expected: str) -> None:
+    assert explain(error, "resize").detail.startswith(expected)
 
 
 POD = a_managed_pod()
@@ -156,6 +113,15 @@ def test_what_a_quota_has_refused_is_asked_again_when_a_quota_of_the_namespace_c
     assert not at.is_known()
 
 
+@pytest.mark.parametrize(("asked_for", "seconds"), [(7.0, 7.0), (None, 0.0)])
+def test_a_server_that_is_busy_is_left_alone_for_as_long_as_it_asks(asked_for: float | None, seconds: float) -> None:
+    at = Refusing()
+    refused = at.refuse(ApiError(429, "TooManyRequests", "too many", retry_after_seconds=asked_for))
+    assert (refused.result, at.is_known()) == ("deferred", seconds > 0)
+    at.clock.seconds += seconds
+    assert not at.is_known()
+
+
 def test_a_quota_that_changes_while_the_resize_is_under_way_has_not_answered_yet() -> None:
     at = Refusing()
     before = at.in_vain.changes("team-a")
@@ -166,19 +132,15 @@ def test_a_quota_that_changes_while_the_resize_is_under_way_has_not_answered_yet
 
 def test_what_is_not_watched_is_asked_again_soon_and_then_less_and_less_often() -> None:
     for at, error in ((Refusing(), WEBHOOK), (Refusing(changes=None), QUOTA)):
-        waits = []
+        waits: list[float] = []
         for _ in range(6):
-            detail = at.refuse(error).detail
+            began, detail = at.clock.seconds, at.refuse(error).detail
             assert "changes" not in detail
-            began = at.clock.seconds
+            assert len(waits) > 0 or "; tried again at 12:00:30 UTC (" in detail
             while at.is_known():
                 at.clock.seconds += 5
             waits.append(at.clock.seconds - began)
         assert waits == [30, 60, 120, 240, 300, 300]
-
-
-def test_the_time_at_which_it_is_asked_again_is_said() -> None:
-    assert "; tried again at 12:00:30 UTC (" in Refusing().refuse(WEBHOOK).detail
 
 
 def test_what_waits_for_another_target_says_so_and_no_time() -> None:

@@ -53,13 +53,6 @@ def test_what_one_bucket_refuses_is_not_taken_from_the_others() -> None:
     assert limited.take("n2", "a") is None
 
 
-def test_a_bucket_never_holds_more_than_its_burst() -> None:
-    clock = Clock()
-    limited = buckets(clock, node=2)
-    clock.seconds += 3600
-    assert [limited.take("n1", "a") is None for _ in range(3)] == [True, True, False]
-
-
 def test_buckets_of_nodes_that_are_gone_are_forgotten() -> None:
     clock = Clock()
     limited = buckets(clock, cluster=100_000)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,39 +91,30 @@ class TestQualityOfService:
         assert after(pod, 1000, LOWERS, original=original) == CpuAllocation(1000, 1000)
         assert "beyond its original 1000m" in why_not(after(pod, 1001, LOWERS, original=original))
 
-    def test_a_guaranteed_pods_request_never_moves_alone(self) -> None:
-        pod = a_managed_pod(a_container(limit=1000, request=1000), qos="Guaranteed")
-        assert "use resources.control: limits" in why_not(after(pod, 400, control="requests"))
-
-    @pytest.mark.parametrize("control", ["limits", "requests"])
-    def test_a_best_effort_pod_is_never_resized(self, control: CpuControl) -> None:
-        pod = a_managed_pod(a_container(limit=None, request=0), qos="BestEffort")
-        assert "BestEffort" in why_not(after(pod, 400, ADDS, control))
+    def test_what_kubernetes_would_never_take_is_impossible(self) -> None:
+        guaranteed = a_managed_pod(a_container(limit=1000, request=1000), qos="Guaranteed")
+        assert "use resources.control: limits" in why_not(after(guaranteed, 400, control="requests"))
+        best_effort = a_managed_pod(a_container(limit=None, request=0), qos="BestEffort")
+        for control in get_args(CpuControl):
+            assert "BestEffort" in why_not(after(best_effort, 400, ADDS, control))
 
 
 class TestRequests:
     def test_a_request_moves_alone_and_stays_within_its_limit(self) -> None:
         assert after(a_managed_pod(), 800, control="requests") == CpuAllocation(2000, 800)
         assert "above its limit of 2000m" in why_not(after(a_managed_pod(), 2001, control="requests"))
-
-    def test_a_request_is_kept_off_its_limit_where_the_pod_would_become_guaranteed(self) -> None:
-        assert after(a_managed_pod(a_container(memory=MEMORY_FIXED)), 2000, control="requests") == CpuAllocation(
-            2000, 1999
-        )
+        unbounded = a_managed_pod(a_container(limit=None, request=100))
+        assert after(unbounded, 9000, control="requests") == CpuAllocation(None, 9000)
+        fixed = a_managed_pod(a_container(memory=MEMORY_FIXED))
+        assert after(fixed, 2000, control="requests") == CpuAllocation(2000, 1999), "it would become Guaranteed"
         assert after(a_managed_pod(), 2000, control="requests") == CpuAllocation(2000, 2000)
-
-    def test_a_request_of_a_container_without_a_limit_has_no_bound(self) -> None:
-        pod = a_managed_pod(a_container(limit=None, request=100))
-        assert after(pod, 9000, control="requests") == CpuAllocation(None, 9000)
 
 
 class TestRestoring:
-    def test_the_original_comes_back(self) -> None:
+    def test_the_original_comes_back_but_for_a_limit_that_was_added_and_that_is_said(self) -> None:
         original = CpuAllocation(1000, 250)
-        assert restored(a_managed_pod(), original, PLAIN).allocation == original
-        assert restored(a_managed_pod(), original, PLAIN).note == ""
-
-    def test_a_limit_that_was_added_stays_at_the_ceiling_and_that_is_said(self) -> None:
+        back = restored(a_managed_pod(), original, PLAIN)
+        assert (back.allocation, back.note) == (original, "")
         goal = restored(a_managed_pod(), CpuAllocation(None, 250), PLAIN)
         assert goal.allocation == CpuAllocation(64_000, 250)
         assert goal.note == "its limit was added by us and cannot be removed; it stays, at 64000m"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,12 +19,6 @@ NAME = f"alert-{1:016x}"
 @pytest.fixture
 def now() -> float:
     return float(int(time.time()))
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        yield running
 
 
 class Alerts:
@@ -71,25 +64,20 @@ def test_the_same_notification_again_lasts_longer_and_adds_no_object(alerts: Ale
     alerts.now += 600
     assert alerts.send(660) == "stored"
     assert alerts.record.spec.until_seconds == (first or 0) + 600
+    assert alerts.send(660, is_new=True) == "stored", "another replica has just stored it"
+    assert alerts.send(660, labels={"slopewise_freeze": "all"}) == "stored"
+    assert alerts.record.spec.subject == "all", "nothing is left of the first scope"
     assert len(alerts.api.get(freeze_path())["items"]) == 1
 
 
-def test_one_that_another_replica_has_just_stored_is_changed(alerts: Alerts) -> None:
-    alerts.send(60)
-    assert alerts.send(60, is_new=True) == "stored"
-
-
-def test_a_firing_notification_that_is_sent_again_after_its_end_does_nothing(alerts: Alerts) -> None:
-    alerts.send(60)
-    alerts.send(60, 5)
+@pytest.mark.parametrize("end_comes_first", [False, True])
+def test_a_firing_notification_that_comes_after_its_end_does_nothing(alerts: Alerts, end_comes_first: bool) -> None:
+    if not end_comes_first:
+        alerts.send(60)
+    assert alerts.send(60, 5, is_new=end_comes_first) == "ended"
     before = alerts.server.get(freeze_path(NAME))
     assert (alerts.send(60), alerts.send(60, is_new=True)) == ("outdated", "outdated")
     assert alerts.server.get(freeze_path(NAME)) == before
-
-
-def test_the_end_may_come_before_the_beginning(alerts: Alerts) -> None:
-    assert alerts.send(60, 5, is_new=True) == "ended"
-    assert (alerts.send(60), alerts.is_in_force) == ("outdated", False)
 
 
 def test_an_alert_that_fires_again_freezes_again_and_its_earlier_end_does_not_count(alerts: Alerts) -> None:
@@ -107,24 +95,15 @@ def test_an_alert_that_began_long_ago_makes_none(alerts: Alerts) -> None:
     assert alerts.send(KEPT_SECONDS + 1) == "outdated"
     assert alerts.send(KEPT_SECONDS + 100, KEPT_SECONDS + 1) == "outdated"
     assert alerts.api.get(freeze_path())["items"] == []
-
-
-def test_one_that_goes_on_for_longer_stays(alerts: Alerts) -> None:
     alerts.send(KEPT_SECONDS - 1)
     alerts.now += 3600
-    assert (alerts.send(KEPT_SECONDS + 3599), alerts.is_in_force) == ("stored", True)
+    assert (alerts.send(KEPT_SECONDS + 3599), alerts.is_in_force) == ("stored", True), "one that goes on stays"
 
 
 def test_what_a_person_has_made_under_its_name_is_left_alone(alerts: Alerts) -> None:
     mine = alerts.server.put(freeze_path(), {"metadata": {"name": NAME}, "spec": {"scope": "all"}})
     assert (alerts.send(60), alerts.send(60, 5)) == ("unchanged", "unchanged")
     assert alerts.server.get(freeze_path(NAME)) == mine
-
-
-def test_another_scope_leaves_nothing_of_the_first(alerts: Alerts) -> None:
-    alerts.send(60)
-    alerts.send(60, labels={"slopewise_freeze": "all"})
-    assert alerts.record.spec.subject == "all"
 
 
 def test_a_conflict_is_read_again(alerts: Alerts) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,20 +55,16 @@ def test_each_scope_is_in_its_place_and_other_policies_have_none() -> None:
     assert in_force(records, "another", NOW).everywhere is None
     assert in_force([a_record("all")], "another", NOW).everywhere is not None
 
-
-@pytest.mark.parametrize(("lasts", "holds"), [(None, True), (1.0, True), (0.0, False), (-1.0, False)])
-def test_it_ends_by_itself(lasts: float | None, holds: bool) -> None:
-    assert (in_force([a_record("all", lasts=lasts)], "p", NOW) != NO_FREEZES) is holds
-
-
-def test_one_that_is_being_deleted_does_not_count() -> None:
-    assert in_force([a_record("all", deletionTimestamp="2026-11-23T10:00:00Z")], "p", NOW) == NO_FREEZES
-
-
-def test_the_strictest_of_one_place_counts() -> None:
     weak = a_record("namespace", "team", lasts=None, spec={"effect": "Recommend"})
-    found = in_force([weak, a_record("namespace", "team")], "p", NOW)
-    assert found.namespaces["team"].effect == "Freeze"
+    assert in_force([weak, *records], "mine", NOW).namespaces["team"].effect == "Freeze", "the strictest counts"
+
+
+@pytest.mark.parametrize(
+    ("lasts", "meta", "holds"),
+    [(None, {}, True), (1.0, {}, True), (0.0, {}, False), (9.0, {"deletionTimestamp": "2026-11-23T10:00:00Z"}, False)],
+)
+def test_it_ends_by_itself_or_when_it_is_deleted(lasts: float | None, meta: dict[str, Any], holds: bool) -> None:
+    assert (in_force([a_record("all", lasts=lasts, **meta)], "p", NOW) != NO_FREEZES) is holds
 
 
 @pytest.mark.parametrize(
@@ -88,19 +83,10 @@ def test_one_that_cannot_be_read_freezes_everything_and_says_so(raw: dict[str, A
     assert spec.reason.startswith(f"this version cannot read its {place}: ")
 
 
-def test_a_key_of_a_later_version_is_not_minded() -> None:
+def test_a_key_of_a_later_version_and_a_status_of_somebody_else_are_not_minded() -> None:
     raw = {"scope": "node", "name": "n", "fromTheFuture": "yes"}
-    assert parse_freeze({"metadata": RAW, "spec": raw}).spec.subject == "node/n"
-
-
-def test_a_status_of_somebody_else_is_ignored() -> None:
-    assert parse_freeze({"metadata": RAW, "spec": {"scope": "all"}, "status": {"state": 3}}).state is None
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        yield running
+    record = parse_freeze({"metadata": RAW, "spec": raw, "status": {"state": 3}})
+    assert (record.spec.subject, record.state) == ("node/n", None)
 
 
 def kube_freezes(server: ApiServer) -> KubeFreezes:
@@ -118,12 +104,9 @@ def test_before_a_write_one_counts_that_the_watch_has_not_shown(server: ApiServe
     assert freezes.of("p") == NO_FREEZES
     assert freezes.before_write("p").everywhere is not None
     assert freezes.of("p").everywhere is not None
-
-
-def test_before_a_write_those_of_resolved_alerts_are_not_read(server: ApiServer) -> None:
-    freezes = kube_freezes(server)
-    put(server, "old", **{ENDED_LABEL: "true"})
-    assert freezes.before_write("p") == NO_FREEZES
+    server.remove(freeze_path("new"))
+    put(server, "of a resolved alert", **{ENDED_LABEL: "true"})
+    assert kube_freezes(server).before_write("p") == NO_FREEZES
     assert server.asked("GET")[-1].params["labelSelector"] == f"!{ENDED_LABEL}"
 
 
@@ -154,6 +137,7 @@ RESIZE = Resize("j", "n1", "limits", 1000, 500, "why")
 MEMORY = ResizeMemory("j", "n1", "request", 2, 1, "why")
 STOP = Stop("j", "n1", "why")
 GO, COME = Migrate("j", "n1", "n2", "why"), Place("j", "n2", "why")
+FROZEN = "deferred: frozen: Freeze f: fan"
 OF_TEAM = Freezes(namespaces={"team": Freeze("f", "Freeze", "Freeze f: fan")})
 TO_RECOMMEND = Freezes(namespaces={"team": Freeze("f", "Recommend", "Freeze f: fan")})
 
@@ -175,16 +159,17 @@ def results(freezes: Freezes | ApiError) -> list[str]:
     return [f"{each.result}: {each.detail}" if each.detail else each.result for each in outcomes]
 
 
-def test_without_a_freeze_everything_is_carried_out() -> None:
-    assert results(NO_FREEZES) == ["applied"] * 6
-
-
-def test_under_a_freeze_nothing_is_and_nothing_is_restored() -> None:
-    assert results(OF_TEAM) == ["deferred: frozen: Freeze f: fan"] * 6
-
-
-def test_the_effect_recommend_lets_restores_through() -> None:
-    assert results(TO_RECOMMEND) == [*["deferred: frozen: Freeze f: fan"] * 5, "applied"]
+@pytest.mark.parametrize(
+    ("freezes", "expected"),
+    [
+        (NO_FREEZES, ["applied"] * 6),
+        (OF_TEAM, [FROZEN] * 6),
+        (TO_RECOMMEND, [*[FROZEN] * 5, "applied"]),
+    ],
+    ids=["none", "all writes", "all but restores"],
+)
+def test_a_freeze_defers_each_kind_of_write(freezes: Freezes, expected: list[str]) -> None:
+    assert results(freezes) == expected
 
 
 def test_where_freezes_cannot_be_read_nothing_is_written() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -25,18 +24,13 @@ from slopewise.model import (
     MemoryAllocation,
     MemoryState,
     NodeMemory,
+    OutcomeResult,
     PlacementMemory,
     Resize,
     ResizeMemory,
 )
 
 ORIGINAL = CpuAllocation(2000, 500)
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        yield running
 
 
 @pytest.fixture
@@ -70,28 +64,12 @@ def a_resize(uid: str) -> Resize:
     return Resize(uid, "n1", "limits", 2000, 1000, "because")
 
 
+def resized(memory: KubeMemory, uid: str) -> OutcomeResult:
+    return OnlyStored(FakeActuator(), memory.unstored).carry_out(a_resize(uid)).result
+
+
 def changed(**more: Any) -> JobMemory:
     return known(efficiency=0.1, original=ORIGINAL, **more)
-
-
-def test_an_original_is_stored_when_save_returns(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
-    uid = pods.add("train")
-    memory.save(MemoryState({uid: changed()}))
-    stored = server.get(f"{GROWTHS}/train")
-    assert stored["status"]["pods"][0]["original"] == {"cpuLimit": "2", "cpuRequest": "500m"}
-    assert stored["status"]["policy"] == "training"
-    owner = stored["metadata"]["ownerReferences"][0]
-    assert (owner["uid"], owner["kind"], owner["blockOwnerDeletion"]) == ("uid-of-train", "Job", False)
-
-
-def test_a_restarted_controller_knows_everything(api: KubeApi, pods: Pods) -> None:
-    uid = pods.add("train", node="n2")
-    first = Replica(api, pods).memory()
-    first.load()
-    what = changed(job_class="NL", marks=frozenset({"migrated"}), last_resized_at_seconds=5.0)
-    first.save(MemoryState({uid: what}))
-    again = Replica(api, pods).memory(intervals=Intervals({"n2": (100.0, 40.0)}))
-    assert again.load() == MemoryState({uid: what}, {"n2": NodeMemory(frozenset({uid}), 100.0, 40.0)})
 
 
 def test_a_restarted_controller_knows_what_both_of_two_policies_decided(api: KubeApi, pods: Pods) -> None:
@@ -99,7 +77,8 @@ def test_a_restarted_controller_knows_what_both_of_two_policies_decided(api: Kub
     first = Replica(api, pods).memory()
     first.load()
     placed = PlacementMemory(job_class="CC", class_since_seconds=3.0, marks=frozenset({"migrated"}))
-    what = changed(job_class="NL", placement=placed)
+    marks = frozenset({"migrated"})
+    what = changed(job_class="NL", placement=placed, marks=marks, last_resized_at_seconds=5.0)
     first.save(MemoryState({uid: what}))
     intervals = Intervals({"n2": (100.0, 20.0)}, {"n2": (90.0, 30.0)})
     again = Replica(api, pods).memory(intervals=intervals).load()
@@ -146,15 +125,6 @@ def test_a_job_that_a_pass_does_not_see_keeps_its_original(pods: Pods, replica: 
     assert pod["uid"] == "the next pod"
 
 
-def test_a_job_is_forgotten_with_its_jobgrowth(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
-    uid = pods.add("train")
-    memory.save(MemoryState({uid: changed()}))
-    memory.load()
-    pods.by_job.clear()
-    server.remove(f"{GROWTHS}/train")
-    assert memory.load() == MemoryState()
-
-
 def test_a_job_that_came_and_went_between_two_passes_is_forgotten_too(
     server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:
@@ -168,37 +138,21 @@ def test_a_job_that_came_and_went_between_two_passes_is_forgotten_too(
     assert state == MemoryState()
 
 
-def a_job_without_its_growth(server: ApiServer, pods: Pods, memory: KubeMemory) -> str:
-    """The uid of a job that was changed, and whose JobGrowth a person has deleted."""
-    uid = pods.add("train")
-    memory.save(MemoryState({uid: changed()}))
-    memory.load()
-    server.remove(f"{GROWTHS}/train")
-    return uid
-
-
-def test_a_jobgrowth_that_a_person_deletes_is_stored_again_before_the_next_change(
-    server: ApiServer, pods: Pods, memory: KubeMemory
-) -> None:
-    uid = a_job_without_its_growth(server, pods, memory)
-    state = memory.load()
-    assert state.jobs[uid].original == ORIGINAL
-    memory.save(state)
-    assert server.get(f"{GROWTHS}/train")["status"]["pods"][0]["original"]["cpuLimit"] == "2"
-
-
 def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_again(
     server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:
-    uid = a_job_without_its_growth(server, pods, memory)
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: changed()}))
+    memory.load()
+    server.remove(f"{GROWTHS}/train")  # by a person
     server.fault(refusal(403, "Forbidden", "no right"), method="POST", path="jobgrowths", times=1)
     memory.save(memory.load())
-    assert OnlyStored(FakeActuator(), memory.unstored).carry_out(a_resize(uid)).result == "failed"
+    assert resized(memory, uid) == "failed"
     state = memory.load()
     assert state.jobs[uid].original == ORIGINAL
     memory.save(state)
     assert server.get(f"{GROWTHS}/train")["status"]["pods"][0]["original"]["cpuLimit"] == "2"
-    assert OnlyStored(FakeActuator(), memory.unstored).carry_out(a_resize(uid)).result == "applied"
+    assert resized(memory, uid) == "applied"
 
 
 def test_without_a_stored_original_nothing_is_resized_and_the_reason_is_reported(
@@ -224,7 +178,7 @@ def test_an_outage_is_found_out_once_and_not_for_every_job(server: ApiServer, po
     server.fault(Drop(), path="jobgrowths", times=99)
     memory.save(MemoryState({uid: changed() for uid in uids}))
     assert len(server.asked("POST")) == 1
-    assert all(OnlyStored(FakeActuator(), memory.unstored).carry_out(a_resize(uid)).result == "failed" for uid in uids)
+    assert all(resized(memory, uid) == "failed" for uid in uids)
 
 
 def test_each_original_is_stored_once_however_often_a_pass_saves(
@@ -235,7 +189,7 @@ def test_each_original_is_stored_once_however_often_a_pass_saves(
     memory.save(state)
     memory.save(state)
     assert len(server.asked("POST")) == len(uids)
-    assert all(OnlyStored(FakeActuator(), memory.unstored).carry_out(a_resize(uid)).result == "applied" for uid in uids)
+    assert all(resized(memory, uid) == "applied" for uid in uids)
 
 
 def test_a_job_whose_original_could_not_be_stored_is_no_news(
@@ -255,7 +209,7 @@ def test_nothing_is_stored_or_resized_once_leadership_is_lost(server: ApiServer,
     memory.load()
     memory.save(MemoryState({uid: changed()}))
     assert writes(server) == []
-    assert OnlyStored(FakeActuator(), memory.unstored).carry_out(a_resize(uid)).result == "failed"
+    assert resized(memory, uid) == "failed"
 
 
 def test_what_is_stored_as_original_is_not_overwritten_only_cleared(
@@ -286,33 +240,29 @@ def test_a_workload_that_another_policy_takes_over_keeps_its_original(pods: Pods
     assert replica.store.items()[0].policy == "newer"
 
 
-@pytest.mark.parametrize("damaged", ['{"growth": "much"}', "[" * 100_000, "{"])
-def test_damaged_memory_starts_again_and_keeps_the_original(
-    server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory, damaged: str
+@pytest.mark.parametrize(
+    ("place", "damaged", "reason"),
+    [
+        (("memory",), '{"growth": "much"}', "train, pod 0: its memory is damaged"),
+        (("memory",), "[" * 100_000, "train, pod 0: its memory is damaged"),
+        (("memory",), "{", "train, pod 0: its memory is damaged"),
+        (("original", "cpuLimit"), "lots", "its original resources are damaged"),
+    ],
+)
+def test_damaged_memory_starts_again_with_the_original_and_a_damaged_original_stops_no_other_job(
+    server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory, place: tuple[str, ...], damaged: str, reason: str
 ) -> None:
     uid, other = pods.add("train"), pods.add("other")
     memory.save(MemoryState({uid: changed(), other: changed()}))
     stored = server.get(f"{GROWTHS}/train")
-    stored["status"]["pods"][0]["memory"] = damaged
+    pod = stored["status"]["pods"][0]
+    (pod if len(place) == 1 else pod[place[0]])[place[-1]] = damaged
     server.put(GROWTHS, stored)
     with capture_logs() as logs:
         state = Replica(api, pods).memory().load()
-    assert state.jobs == {uid: JobMemory(original=ORIGINAL), other: changed()}
-    assert any("train, pod 0: its memory is damaged" in line["reason"] for line in logs)
-
-
-def test_a_damaged_original_is_reported_and_stops_no_other_job(
-    server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
-) -> None:
-    uid, other = pods.add("train"), pods.add("other")
-    memory.save(MemoryState({uid: changed(), other: changed()}))
-    stored = server.get(f"{GROWTHS}/train")
-    stored["status"]["pods"][0]["original"]["cpuLimit"] = "lots"
-    server.put(GROWTHS, stored)
-    with capture_logs() as logs:
-        state = Replica(api, pods).memory().load()
-    assert set(state.jobs) == {other}
-    assert any("its original resources are damaged" in line["reason"] for line in logs)
+    kept = {uid: JobMemory(original=ORIGINAL)} if place == ("memory",) else {}
+    assert state.jobs == {**kept, other: changed()}
+    assert any(reason in line["reason"] for line in logs)
 
 
 def test_before_the_jobgrowths_are_read_there_is_no_memory_to_act_on(replica: Replica) -> None:
@@ -378,14 +328,17 @@ def test_nodes_are_handed_on_only_when_they_changed(api: KubeApi, pods: Pods) ->
 MEMORY = MemoryAllocation(2**30, 3 * 2**29 + 1)
 
 
-def test_original_memory_is_stored_readably_before_a_change_and_outlives_the_controller(
+def test_originals_are_stored_readably_when_save_returns_and_outlive_the_controller(
     server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
 ) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: changed()}))
     memory.save(MemoryState({uid: changed(original_memory=MEMORY)}))
-    stored = server.get(f"{GROWTHS}/train")["status"]["pods"][0]["original"]
-    assert stored == {
+    stored = server.get(f"{GROWTHS}/train")
+    owner = stored["metadata"]["ownerReferences"][0]
+    assert (owner["uid"], owner["kind"], owner["blockOwnerDeletion"]) == ("uid-of-train", "Job", False)
+    assert stored["status"]["policy"] == "training"
+    assert stored["status"]["pods"][0]["original"] == {
         "cpuLimit": "2",
         "cpuRequest": "500m",
         "memoryLimit": "1610612737",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -30,12 +29,6 @@ from slopewise.adapters.kube.state.training_policies import (
 )
 from slopewise.crds.policy_status import Conflict, PolicyFacts
 from slopewise.model import ClassFigures, Departed, NodeMemory
-
-
-@pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        yield running
 
 
 def raw(name: str = "p", spec: dict[str, Any] | None = None, created: str = "2026-01-01T00:00:00Z") -> dict[str, Any]:
@@ -92,22 +85,19 @@ def test_the_older_policy_wins_and_the_other_one_knows_what_it_lost() -> None:
     assert claims.conflicts == {"ant": Conflict(4, ("team-a/pod-0", "team-a/pod-1", "team-a/pod-2"), "zebra")}
 
 
-def test_a_pod_whose_owner_takes_the_label_back_is_not_managed() -> None:
+def test_of_two_policies_of_one_second_the_name_decides_and_no_pod_that_is_let_go_or_has_ended_is_a_conflict() -> None:
     let_go = structs.replace(a_pod("x"), labels={MANAGED_LABEL: "false"})
-    assert claim_pods([a_policy("a")], [let_go, a_pod("y")], {}, {}).policy_of == {"uid-y": "a"}
-
-
-def test_of_two_policies_of_one_second_the_name_decides() -> None:
-    claims = claim_pods([a_policy("b"), a_policy("a")], [a_pod("x")], {}, {})
-    assert claims.policy_of == {"uid-x": "a"}
+    ended = structs.replace(a_pod("ended"), phase="Succeeded")
+    policies = [a_policy("b"), a_policy("a")]
+    assert claim_pods(policies, [let_go, a_pod("y")], {}, {}).policy_of == {"uid-y": "a"}
+    assert claim_pods(policies, [let_go, ended], {}, {}).conflicts == {}
 
 
 def test_policies_that_go_or_cannot_be_obeyed_have_no_pods() -> None:
     going = replace(a_policy("going"), deleting=True)
     invalid = parse_policy(raw("invalid", {"mode": "auto"}))
     claims = claim_pods([going, invalid, a_policy("z", "2026-03-01T00:00:00Z")], [a_pod("x")], {}, {})
-    assert claims.policy_of == {"uid-x": "z"}
-    assert claims.conflicts == {}
+    assert (claims.policy_of, claims.conflicts) == ({"uid-x": "z"}, {})
 
 
 def test_selectors_of_pods_nodes_and_namespaces_must_all_agree() -> None:
@@ -134,11 +124,6 @@ def test_a_pod_that_waits_for_us_to_find_it_a_node_is_on_none_to_be_chosen_by() 
     waits = structs.replace(a_pod("waits"), node=None, gates=(PLACE_GATE,))
     claims = claim_pods(policies, [waits], {}, {"node-a": {"pool": "a"}})
     assert (claims.policy_of, claims.conflicts) == ({"uid-waits": "a"}, {})
-
-
-def test_a_pod_that_has_ended_is_no_conflict() -> None:
-    pods = [structs.replace(a_pod("x"), phase="Succeeded")]
-    assert claim_pods([a_policy("a"), a_policy("b")], pods, {}, {}).conflicts == {}
 
 
 def test_the_finalizer_is_set_once_beside_those_of_others(server: ApiServer) -> None:
@@ -176,31 +161,30 @@ def test_a_conflict_about_the_finalizer_is_read_again_but_not_for_ever(server: A
         remove_finalizer(server.client(), "p")
 
 
-def test_a_policys_status_comes_back_after_a_restart(server: ApiServer) -> None:
-    record = parse_policy(server.put(policy_path(), raw()))
-    document = PolicyDocument(record)
-    document.show(PolicyFacts(2, "Auto", held="Prometheus is gone"), START)
-    document.remember({"n1": NodeMemory(frozenset({"a"}), 100.0, 40.0)}, {})
-    sender = StatusSender(server.client())
-    assert sender.send(document)
-    again = parse_policy(server.get(policy_path("p")))
-    assert again.intervals.nodes == {"n1": (100.0, 40.0)}
-    later = PolicyDocument(again)
-    later.show(PolicyFacts(2, "Auto", held="Prometheus is gone"), START + 60)
-    assert not sender.send(later), "nothing changed, not even the time of the conditions"
-
-
 def classes(*names: str, job_uid: str = "uid:0") -> PolicyRecords:
     return PolicyRecords({name: (ClassFigures(job_uid, 100.0, 0.5, 2.0, 0.25, 300.0, None),) for name in names})
 
 
-def test_class_records_come_back_after_a_restart(server: ApiServer) -> None:
+def departed(*uids: str) -> PolicyRecords:
+    return PolicyRecords(departed=tuple(Departed(uid, "[100.0,50.0]") for uid in uids))
+
+
+@pytest.mark.parametrize(
+    ("records", "more"),
+    [
+        (classes("team-a/resnet"), classes("team-a/resnet", "team-a/bert")),
+        (departed("uid:0"), departed("uid:0", "uid:1")),
+    ],
+    ids=["classes", "departed jobs"],
+)
+def test_records_come_back_after_a_restart(server: ApiServer, records: PolicyRecords, more: PolicyRecords) -> None:
     document = PolicyDocument(parse_policy(server.put(policy_path(), raw())))
-    assert document.remember_records(classes("team-a/resnet"), 0.0)
+    assert document.remember_records(records, 0.0)
     assert StatusSender(server.client()).send(document)
     again = parse_policy(server.get(policy_path("p")))
-    assert again.records == classes("team-a/resnet")
-    assert not PolicyDocument(again).remember_records(classes("team-a/resnet"), 0.0), "it is not new"
+    assert again.records == records
+    assert not PolicyDocument(again).remember_records(records, 0.0), "it is not new"
+    assert PolicyDocument(again).remember_records(more, 0.0)
 
 
 def test_records_of_known_classes_are_stored_once_a_minute_and_those_of_a_new_one_at_once() -> None:
@@ -212,26 +196,9 @@ def test_records_of_known_classes_are_stored_once_a_minute_and_those_of_a_new_on
     assert "second" in document.render()["classes"]
     assert document.remember_records(classes("a", "b", job_uid="third:0"), RECORDS_SECONDS + 1)
     assert "third" in document.render()["classes"]
-
-
-def departed(*uids: str, at_seconds: float = 100.0) -> PolicyRecords:
-    state = f"[{at_seconds:.1f},50.0]"
-    return PolicyRecords(departed=tuple(Departed(uid, state) for uid in uids))
-
-
-def test_departed_jobs_come_back_after_a_restart(server: ApiServer) -> None:
-    document = PolicyDocument(parse_policy(server.put(policy_path(), raw())))
-    assert document.remember_records(departed("uid:0"), 0.0)
-    assert StatusSender(server.client()).send(document)
-    again = parse_policy(server.get(policy_path("p")))
-    assert again.records == departed("uid:0")
-    assert PolicyDocument(again).remember_records(departed("uid:0", "uid:1"), 0.0), "one more has departed"
-
-
-def test_departed_jobs_that_are_over_are_stored_no_more() -> None:
-    document = PolicyDocument(a_policy())
-    document.remember_records(departed("uid:0"), 0.0)
-    document.remember_records(PolicyRecords(), RECORDS_SECONDS)
+    document.remember_records(departed("uid:0"), 2 * RECORDS_SECONDS + 1)
+    assert "departed" in document.render()
+    document.remember_records(PolicyRecords(), 3 * RECORDS_SECONDS + 1)
     assert "departed" not in document.render()
 
 
@@ -244,26 +211,32 @@ def test_what_is_stored_of_classes_is_bounded_and_the_last_ones_stay() -> None:
 
 
 @pytest.mark.parametrize("spoiled", ["{", "[]", '{"a": [[1]]}', 3])
-def test_class_records_that_somebody_has_spoiled_are_none(spoiled: Any) -> None:
-    assert parse_policy({**raw(), "status": {"classes": spoiled, "departed": spoiled}}).records == NO_RECORDS
-
-
-def test_when_a_placement_evaluated_comes_back_while_the_policy_has_one(server: ApiServer) -> None:
-    spec = {"policy": {"name": "flowcon"}, "placement": {"name": "specon"}}
-    document = PolicyDocument(parse_policy(server.put(policy_path(), raw(spec=spec))))
-    document.remember({"n1": NodeMemory(frozenset(), 100.0, 20.0)}, {"n1": NodeMemory(frozenset(), 90.0, 30.0)})
-    assert StatusSender(server.client()).send(document)
-    stored = server.get(policy_path("p"))
-    assert parse_policy(stored).intervals == Intervals({"n1": (100.0, 20.0)}, {"n1": (90.0, 30.0)})
-    alone = parse_policy({**stored, "spec": {"policy": {"name": "flowcon"}}})
-    assert alone.intervals == Intervals({"n1": (100.0, 20.0)})
-
-
-def test_a_status_that_somebody_has_spoiled_is_written_again(server: ApiServer) -> None:
-    server.put(policy_path(), {**raw(), "status": {"nodes": "many", "conditions": 3}})
-    record = parse_policy(server.get(policy_path("p")))
+def test_a_status_that_somebody_has_spoiled_counts_as_none_and_is_written_again(
+    server: ApiServer, spoiled: Any
+) -> None:
+    status = {"classes": spoiled, "departed": spoiled}
+    assert parse_policy({**raw(), "status": status}).records == NO_RECORDS
+    spoiled_too = {"nodes": "many", "conditions": 3}
+    record = parse_policy(server.put(policy_path(), {**raw(), "status": {**status, **spoiled_too}}))
     assert record.intervals == Intervals()
     document = PolicyDocument(record)
     document.show(PolicyFacts(2, "Auto"), START)
     StatusSender(server.client()).send(document)
     assert server.get(policy_path("p"))["status"]["nodes"] == []
+
+
+def test_a_policys_status_comes_back_after_a_restart_and_that_of_a_placement_while_it_has_one(
+    server: ApiServer,
+) -> None:
+    spec = {"policy": {"name": "flowcon"}, "placement": {"name": "specon"}}
+    document = PolicyDocument(parse_policy(server.put(policy_path(), raw(spec=spec))))
+    document.show(PolicyFacts(2, "Auto", held="Prometheus is gone"), START)
+    document.remember({"n1": NodeMemory(frozenset(), 100.0, 20.0)}, {"n1": NodeMemory(frozenset(), 90.0, 30.0)})
+    assert StatusSender(server.client()).send(document)
+    stored = server.get(policy_path("p"))
+    later = PolicyDocument(parse_policy(stored))
+    later.show(PolicyFacts(2, "Auto", held="Prometheus is gone"), START + 60)
+    assert not StatusSender(server.client()).send(later), "nothing changed, not even the time of the conditions"
+    assert parse_policy(stored).intervals == Intervals({"n1": (100.0, 20.0)}, {"n1": (90.0, 30.0)})
+    alone = parse_policy({**stored, "spec": {"policy": {"name": "flowcon"}}})
+    assert alone.intervals == Intervals({"n1": (100.0, 20.0)})

@@ -143,7 +143,7 @@ def test_a_mistyped_annotation_is_named_with_the_known_ones() -> None:
     assert warning.startswith("annotation slopewise.dev/dead-line is not known; use one of deadline, qoe-seconds")
 
 
-@given(st.dictionaries(st.sampled_from(KNOWN), st.text(max_size=200)))
+@given(st.dictionaries(st.sampled_from(KNOWN), st.text(max_size=30)))
 def test_whatever_tenants_write_promises_stay_within_bounds(annotations: dict[str, str]) -> None:
     asked = read_annotations(annotations, STARTED, 10.0)
     assert 0 < asked.objectives.weight <= 10.0

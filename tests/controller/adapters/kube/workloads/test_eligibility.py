@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.cluster_records import GIB, a_container, a_node_record, a_pod, owned_by
 
-from slopewise.adapters.kube.cache.records import ContainerRecord, NodeRecord, PodRecord
+from slopewise.adapters.kube.cache.records import NodeRecord, PodRecord
 from slopewise.adapters.kube.workloads.eligibility import (
     Case,
     accepted_range,
@@ -21,6 +21,10 @@ LIMITS = ResourceSettings(control="limits")
 LOWER = ResourceSettings(control="limits", lower_requests=True)
 REQUESTS = ResourceSettings(control="requests")
 EQUAL_MEMORY: dict[str, Any] = {"memory_request_bytes": GIB, "memory_limit_bytes": GIB}
+
+
+PINS_CORES = a_node_record(static_cpu_manager=True)
+GUARANTEED_MEMORY = "it is Guaranteed, and another memory request would change its QoS class"
 
 
 def case(
@@ -42,10 +46,6 @@ def guaranteed(cpu: int = 1000, **more: Any) -> PodRecord:
 
 def with_container(**more: Any) -> PodRecord:
     return a_pod("p", a_container(**more))
-
-
-def test_an_ordinary_pod_may_be_changed() -> None:
-    assert ineligible_reason(case()) is None
 
 
 @pytest.mark.parametrize(
@@ -97,18 +97,6 @@ def test_memory_that_is_withheld_says_why(pod: PodRecord, reason: str) -> None:
     assert found.startswith(reason)
 
 
-def test_memory_of_an_ordinary_pod_may_be_changed_whatever_becomes_of_its_cpu() -> None:
-    for pod in (a_pod(), with_container(limit=None), with_container(resize_restarts=True)):
-        assert memory_ineligible_reason(case(pod)) is None
-
-
-def test_on_a_node_that_swaps_no_memory_is_changed() -> None:
-    reason = memory_ineligible_reason(case(node=a_node_record(swap_bytes=2**30)))
-    assert reason is not None
-    assert reason.startswith("node n1 swaps: what is swapped out is not in its working set")
-    assert ineligible_reason(case(node=a_node_record(swap_bytes=2**30))) is None
-
-
 def test_memory_of_a_pod_whose_owner_is_scaled_by_memory_is_left_alone_and_its_cpu_is_not() -> None:
     scaled = case(memory_autoscaler="web")
     assert memory_ineligible_reason(scaled) == (
@@ -135,116 +123,85 @@ def test_a_vertical_autoscaler_of_memory_keeps_the_memory(
     assert (ineligible_reason(seen) is not None, memory_ineligible_reason(seen) is not None) == (cpu, memory)
 
 
-@pytest.mark.parametrize("settings", [LIMITS, LOWER, REQUESTS])
-def test_where_memory_is_pinned_only_that_of_guaranteed_pods_stays(settings: ResourceSettings) -> None:
-    """The static memory manager of a kubelet pins the memory of Guaranteed pods, whatever may become of their CPU."""
-    told = memory_ineligible_reason(case(guaranteed(), settings))
-    assert told is not None
-    assert told.startswith("it is Guaranteed, and another memory request would change its QoS class")
-    assert memory_ineligible_reason(case(with_container(**EQUAL_MEMORY), settings)) is None
-
-
-def test_a_lost_node_holds_its_jobs() -> None:
-    reason = ineligible_reason(case(node=a_node_record(ready=False)))
-    assert reason == "node n1 is not ready; changes go on when it is"
-
-
-def test_a_gpu_of_a_sidecar_makes_it_a_job_with_a_gpu() -> None:
-    assert ineligible_reason(
-        case(a_pod("p", a_container(), a_container("s", extended_resources=("a", "b", "c", "d"))))
-    ) == ("it asks for a, b, c and 1 more, and CPU is not what such a job is short of; it is never changed")
-
-
-def test_a_guaranteed_pod_is_refused_where_cores_are_pinned_even_if_requests_may_follow() -> None:
-    node = a_node_record(static_cpu_manager=True)
-    reason = ineligible_reason(case(guaranteed(), LOWER, node=node))
-    assert reason is not None
-    assert "static CPU manager pins cores" in reason
-    assert ineligible_reason(case(a_pod(), LOWER, node=node)) is None
-
-
-def test_a_pod_that_has_ended_needs_no_reason() -> None:
-    assert ineligible_reason(case(a_pod(phase="Succeeded", deleting=True))) is None
-
-
-def test_what_is_withheld_by_default_may_be_allowed_by_the_policy() -> None:
-    assert (
-        ineligible_reason(case(with_container(limit=None), ResourceSettings(control="limits", add_limits=True))) is None
-    )
-    assert ineligible_reason(case(with_container(limit=None), REQUESTS)) is None
-    assert ineligible_reason(case(guaranteed(), LOWER)) is None
-
-
-def test_shares_need_a_request() -> None:
-    reason = ineligible_reason(case(with_container(request=0), REQUESTS))
-    assert reason == "it has no CPU request to give shares by; set one, or spec.resources.control: limits"
-
-
-def bounds(
-    pod: PodRecord, settings: ResourceSettings | None = None, original: CpuAllocation | None = None
-) -> tuple[int | None, int | None]:
-    accepted = accepted_range(case(pod, settings, original=original))
-    return accepted.min_millicores, accepted.max_millicores
-
-
-def test_a_limit_goes_down_to_its_request_and_says_what_allows_less() -> None:
-    accepted = accepted_range(case())
-    assert (accepted.min_millicores, accepted.max_millicores) == (500, None)
-    assert accepted.reason == "request 500m; spec.resources.lowerRequests: true allows less"
-
-
-def test_a_limit_that_equals_its_request_may_only_rise() -> None:
-    assert bounds(with_container(limit=500, request=500)) == (500, None)
-
-
-def test_requests_that_may_follow_leave_limits_free() -> None:
-    assert bounds(a_pod(), LOWER) == (1, None)
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (case(), None),
+        (case(a_pod(phase="Succeeded", deleting=True)), None),
+        (case(with_container(limit=None), ResourceSettings(control="limits", add_limits=True)), None),
+        (case(with_container(limit=None), REQUESTS), None),
+        (case(guaranteed(), LOWER), None),
+        (case(guaranteed(), LOWER, node=PINS_CORES), "static CPU manager pins cores"),
+        (case(a_pod(), LOWER, node=PINS_CORES), None),
+        (case(node=a_node_record(swap_bytes=2**30)), None),
+        (case(node=a_node_record(ready=False)), "node n1 is not ready; changes go on when it is"),
+        (case(with_container(request=0), REQUESTS), "it has no CPU request to give shares by; set one, or spec."),
+        (
+            case(a_pod("p", a_container(request=500), start_millicores=500), REQUESTS),
+            "its init containers request 500m",
+        ),
+        (case(a_pod("p", a_container(request=500), start_millicores=500), LIMITS), None),
+        (
+            case(a_pod("p", a_container(), a_container("s", extended_resources=("a", "b", "c", "d")))),
+            "it asks for a, b, c and 1 more, and CPU is not what such a job is short of; it is never changed",
+        ),
+    ],
+)
+def test_what_may_be_changed_depends_on_the_policy_and_the_node(made: Case, reason: str | None) -> None:
+    found = ineligible_reason(made)
+    assert found is None if reason is None else reason in (found or "")
 
 
 @pytest.mark.parametrize(
-    ("containers", "least"),
+    ("made", "reason"),
     [
-        ((a_container(**EQUAL_MEMORY),), 501),
-        ((a_container(**EQUAL_MEMORY), a_container("s", limit=100, request=100, **EQUAL_MEMORY)), 501),
-        ((a_container(**EQUAL_MEMORY), a_container("s", limit=200, request=100, **EQUAL_MEMORY)), 500),
-        ((a_container(**EQUAL_MEMORY), a_container("s", limit=100, request=100)), 500),
-        ((a_container(memory_limit_bytes=None),), 500),
+        (case(), None),
+        (case(with_container(limit=None)), None),
+        (case(with_container(resize_restarts=True)), None),
+        (case(with_container(**EQUAL_MEMORY), LOWER), None),
+        (case(node=a_node_record(swap_bytes=2**30)), "node n1 swaps: what is swapped out is not in its working set"),
+        *((case(guaranteed(), each), GUARANTEED_MEMORY) for each in (LIMITS, LOWER, REQUESTS)),
     ],
 )
-def test_a_burstable_pod_never_becomes_guaranteed(containers: tuple[ContainerRecord, ...], least: int) -> None:
-    assert bounds(a_pod("p", *containers)) == (least, None)
+def test_memory_may_be_changed_whatever_becomes_of_the_cpu_but_where_it_is_pinned_or_swapped(
+    made: Case, reason: str | None
+) -> None:
+    """The static memory manager of a kubelet pins the memory of Guaranteed pods."""
+    found = memory_ineligible_reason(made)
+    assert found is None if reason is None else (found or "").startswith(reason)
 
 
-def test_a_burstable_pod_stays_apart_also_where_the_request_follows() -> None:
-    assert bounds(a_pod("p", a_container(**EQUAL_MEMORY)), LOWER) == (2, None)
+KUEUES = a_pod(labels={"kueue.x-k8s.io/queue-name": "q"})
+LATER_STARTED = a_pod("p", a_container(request=500), a_container("sidecar", request=50), start_millicores=150)
+NEXT_TO_GUARANTEED = a_pod("p", a_container(**EQUAL_MEMORY), a_container("s", limit=100, request=100, **EQUAL_MEMORY))
+NEXT_TO_BURSTABLE = a_pod("p", a_container(**EQUAL_MEMORY), a_container("s", limit=200, request=100, **EQUAL_MEMORY))
+NEXT_TO_NO_MEMORY = a_pod("p", a_container(**EQUAL_MEMORY), a_container("s", limit=100, request=100))
 
 
-def test_a_guaranteed_pod_gets_back_what_it_reserved_and_no_more() -> None:
-    assert bounds(guaranteed(400), LOWER, CpuAllocation(1000, 1000)) == (1, 1000)
-
-
-def test_a_request_rises_to_its_limit() -> None:
-    assert bounds(a_pod(), REQUESTS) == (1, 2000)
-    assert bounds(a_pod("p", a_container(**EQUAL_MEMORY)), REQUESTS) == (1, 1999)
-    assert bounds(with_container(limit=None), REQUESTS) == (1, None)
-
-
-def test_requests_of_pods_that_kueue_admitted_never_rise_above_that() -> None:
-    pod = a_pod(labels={"kueue.x-k8s.io/queue-name": "q"})
-    accepted = accepted_range(case(pod, REQUESTS, original=CpuAllocation(2000, 800)))
-    assert (accepted.max_millicores, accepted.reason) == (800, "Kueue admitted it with 800m")
-    assert bounds(pod) == (500, None)
-
-
-def test_a_pod_whose_init_container_requests_as_much_cpu_cannot_be_squeezed_by_shares() -> None:
-    pod = a_pod("p", a_container(request=500), start_millicores=500)
-    assert "init containers request 500m" in (ineligible_reason(case(pod, REQUESTS)) or "")
-    assert ineligible_reason(case(pod, LIMITS)) is None, "a limit is the container's own"
-
-
-def test_one_that_requests_less_bounds_how_far_a_request_goes_down() -> None:
-    pod = a_pod("p", a_container(request=500), a_container("sidecar", request=50), start_millicores=150)
-    assert ineligible_reason(case(pod, REQUESTS)) is None
-    accepts = accepted_range(case(pod, REQUESTS))
-    assert (accepts.min_millicores, accepts.reason.rpartition("; ")[2]) == (100, "its init containers request 150m")
-    assert accepted_range(case(a_pod("p", a_container(request=500)), REQUESTS)).min_millicores == 1
+@pytest.mark.parametrize(
+    ("made", "least", "most", "reason"),
+    [
+        (case(), 500, None, "request 500m; spec.resources.lowerRequests: true allows less"),
+        (case(with_container(limit=500, request=500)), 500, None, ""),
+        (case(a_pod(), LOWER), 1, None, ""),
+        (case(with_container(**EQUAL_MEMORY), LOWER), 2, None, ""),
+        (case(guaranteed(400), LOWER, original=CpuAllocation(1000, 1000)), 1, 1000, ""),
+        (case(a_pod(), REQUESTS), 1, 2000, ""),
+        (case(with_container(**EQUAL_MEMORY), REQUESTS), 1, 1999, ""),
+        (case(with_container(limit=None), REQUESTS), 1, None, ""),
+        (case(KUEUES, REQUESTS, original=CpuAllocation(2000, 800)), 1, 800, "Kueue admitted it with 800m"),
+        (case(KUEUES), 500, None, ""),
+        (case(LATER_STARTED, REQUESTS), 100, 2000, "its init containers request 150m"),
+        (case(with_container(**EQUAL_MEMORY)), 501, None, ""),
+        (case(NEXT_TO_GUARANTEED), 501, None, ""),
+        (case(NEXT_TO_BURSTABLE), 500, None, ""),
+        (case(NEXT_TO_NO_MEMORY), 500, None, ""),
+        (case(with_container(memory_limit_bytes=None)), 500, None, ""),
+    ],
+)
+def test_a_limit_and_a_request_stay_where_the_pod_keeps_its_class_and_what_was_granted(
+    made: Case, least: int, most: int | None, reason: str
+) -> None:
+    accepted = accepted_range(made)
+    assert (accepted.min_millicores, accepted.max_millicores) == (least, most)
+    assert accepted.reason.endswith(reason)

@@ -40,12 +40,6 @@ def test_a_bare_pod_is_its_own_workload() -> None:
     assert found[0].job_uid == "uid-p:0"
 
 
-def test_the_job_of_a_pod_is_found_without_a_call() -> None:
-    api = FakeOwnersApi()
-    assert uids(resolve(a_pod("p", owner=JOB), owners=resolver(api))) == {"job-1:0": "p"}
-    assert api.asked == []
-
-
 def test_a_chain_is_followed_to_its_end_and_each_owner_is_asked_once() -> None:
     api = FakeOwnersApi(
         {
@@ -76,25 +70,19 @@ def test_a_chain_is_followed_to_its_end_and_each_owner_is_asked_once() -> None:
             {"apps.kubernetes.io/pod-index": "3"},
             "ss-1:3",
         ),
+        (
+            owned_by("ReplicaSet", "rs", "rs-1", "apps/v1"),
+            "/apis/apps/v1/namespaces/team/replicasets/rs",
+            {},
+            "d-1:0",
+        ),
     ],
 )
 def test_other_controllers_number_their_pods_too(owner: OwnerRef, path: str, labels: dict[str, str], uid: str) -> None:
-    owners = resolver(FakeOwnersApi({path: {"uid": owner.uid}}))
+    deployment = owned_by("Deployment", "d", "d-1", "apps/v1")
+    found = {path: {"uid": owner.uid, "ownerReferences": [reference(deployment)] if owner.kind == "ReplicaSet" else []}}
+    owners = resolver(FakeOwnersApi({**found, "/apis/apps/v1/namespaces/team/deployments/d": {"uid": "d-1"}}))
     assert uids(resolve(a_pod("p", owner=owner, labels=labels), owners=owners)) == {uid: "p"}
-
-
-def test_a_deployment_is_the_workload_of_its_replica_sets_pods() -> None:
-    api = FakeOwnersApi(
-        {
-            "/apis/apps/v1/namespaces/team/replicasets/rs": {
-                "uid": "rs-1",
-                "ownerReferences": [reference(owned_by("Deployment", "d", "d-1", "apps/v1"))],
-            },
-            "/apis/apps/v1/namespaces/team/deployments/d": {"uid": "d-1"},
-        }
-    )
-    pod = a_pod("p", owner=owned_by("ReplicaSet", "rs", "rs-1", "apps/v1"))
-    assert uids(resolve(pod, owners=resolver(api))) == {"d-1:0": "p"}
 
 
 def test_each_run_of_a_cron_job_is_a_workload_of_its_own() -> None:
@@ -175,39 +163,42 @@ def test_an_api_server_that_does_not_answer_is_asked_once_a_pass() -> None:
     assert len(api.asked) == 1
 
 
-def test_pods_that_are_alike_go_by_their_names_and_keep_them_when_one_is_left() -> None:
-    owners = resolver()
-    a, b = a_pod("a", owner=JOB), a_pod("b", owner=JOB)
-    assert uids(resolve(a, b, owners=owners)) == {"job-1:a": "a", "job-1:b": "b"}
-    assert uids(resolve(a, owners=owners)) == {"job-1:a": "a"}
+A, B = a_pod("a", owner=JOB), a_pod("b", owner=JOB)
+OLD, BY_OLD = a_pod("old", owner=JOB), {"job-1:0": "old"}
+LEAVING = a_pod("old", owner=JOB, deleting=True)
+NEW = a_pod("new", owner=JOB, created_at_seconds=2e6)
+NEW_WAITS = a_pod("new", owner=JOB, node=None, phase="Pending", created_at_seconds=2e6)
+DONE, FAILED = (a_pod("a", owner=JOB, phase=phase) for phase in ("Succeeded", "Failed"))
+RETRY = a_pod("b", owner=JOB, created_at_seconds=2e6)
 
 
-def test_an_only_pod_keeps_its_slot_when_a_second_one_comes() -> None:
-    owners = resolver()
-    a, b = a_pod("a", owner=JOB), a_pod("b", owner=JOB)
-    assert uids(resolve(a, owners=owners)) == {"job-1:0": "a"}
-    assert uids(resolve(a, b, owners=owners)) == {"job-1:0": "a", "job-1:b": "b"}
-
-
-def test_a_pod_that_succeeded_leaves_its_name_to_none() -> None:
-    done = a_pod("a", owner=JOB, phase="Succeeded")
-    assert uids(resolve(done, a_pod("b", owner=JOB))) == {"job-1:a": "a", "job-1:b": "b"}
-
-
-def test_the_replacement_of_an_evicted_pod_takes_its_slot_once_it_has_a_node() -> None:
-    owners = resolver()
-    old = a_pod("old", owner=JOB)
-    resolve(old, owners=owners)
-    leaving = a_pod("old", owner=JOB, deleting=True)
-    waiting = a_pod("new", owner=JOB, node=None, phase="Pending", created_at_seconds=2e6)
-    assert uids(resolve(leaving, waiting, owners=owners)) == {"job-1:0": "old"}
-    running = a_pod("new", owner=JOB, created_at_seconds=2e6)
-    assert uids(resolve(leaving, running, owners=owners)) == {"job-1:0": "new"}
-
-
-def test_the_pod_that_retries_a_failed_one_takes_its_slot() -> None:
-    failed = a_pod("a", owner=JOB, phase="Failed")
-    assert uids(resolve(failed, a_pod("b", owner=JOB, created_at_seconds=2e6))) == {"job-1:0": "b"}
+@pytest.mark.parametrize(
+    "seen",
+    [
+        [((A, B), {"job-1:a": "a", "job-1:b": "b"}), ((A,), {"job-1:a": "a"})],
+        [((A,), {"job-1:0": "a"}), ((A, B), {"job-1:0": "a", "job-1:b": "b"})],
+        [((DONE, B), {"job-1:a": "a", "job-1:b": "b"})],
+        [((FAILED, RETRY), {"job-1:0": "b"})],
+        [((OLD,), BY_OLD), ((LEAVING, NEW_WAITS), BY_OLD), ((LEAVING, NEW), {"job-1:0": "new"})],
+    ],
+    ids=[
+        "alike pods go by their names and keep them",
+        "an only pod keeps its slot",
+        "one that succeeded leaves its name to none",
+        "the pod that retries a failed one takes its slot",
+        "the replacement of an evicted one takes its slot once it has a node",
+    ],
+)
+def test_a_pod_keeps_its_slot_and_leaves_it_to_its_successor_alone(
+    seen: list[tuple[tuple[PodRecord, ...], dict[str, str]]],
+) -> None:
+    api = FakeOwnersApi()
+    owners = resolver(api)
+    for pods, expected in seen:
+        found = owners.resolve(pods)
+        assert uids(found) == expected
+        assert owners.resolve(pods) is found, "nothing is computed again while nothing changes"
+    assert api.asked == []
 
 
 def test_after_a_restart_a_pod_goes_by_the_name_that_was_recorded() -> None:
@@ -219,9 +210,3 @@ def test_after_a_restart_a_pod_goes_by_the_name_that_was_recorded() -> None:
         lambda pod: recorded if pod.uid == "uid-a" else None,
     )
     assert uids(resolve(a_pod("a", owner=JOB), owners=owners)) == {"job-1:a": "a"}
-
-
-def test_nothing_is_computed_again_while_nothing_changes() -> None:
-    owners = resolver()
-    pods = (a_pod("p", owner=JOB),)
-    assert owners.resolve(pods) is owners.resolve(pods)

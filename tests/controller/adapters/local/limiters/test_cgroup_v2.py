@@ -156,39 +156,32 @@ def test_strangers_in_our_cgroup_are_not_moved_and_the_remedy_is_reported(
     assert pids_in(session_scope) == before
 
 
-def test_the_shell_and_make_that_wait_for_us_step_aside_with_us(
-    session_scope: Path, journal: Journal, unified_tree: UnifiedTree
+@pytest.mark.parametrize(
+    ("where", "pids", "delegated"),
+    [
+        ("session_scope", {str(os.getpid()), PARENT}, False),
+        ("session_scope", {str(os.getpid()), PARENT, STRANGER}, True),
+        ("own", {str(os.getpid()), STRANGER}, False),
+    ],
+    ids=["the shell and make that wait for us", "everybody in a delegated cgroup", "everybody that a container sees"],
+)
+def test_who_is_ours_to_move_steps_aside_and_comes_back(
+    request: pytest.FixtureRequest,
+    journal: Journal,
+    unified_tree: UnifiedTree,
+    where: str,
+    pids: set[str],
+    delegated: bool,
 ) -> None:
-    ours = {str(os.getpid()), PARENT}
-    (session_scope / "cgroup.procs").write_text(" ".join(ours))
-    limiter = CgroupV2Limiter(session_scope, journal, unified_tree)
+    scope: Path = request.getfixturevalue(where)
+    (scope / "cgroup.procs").write_text(" ".join(pids))
+    if delegated:
+        unified_tree.delegated.append(scope)
+    limiter = CgroupV2Limiter(scope, journal, unified_tree)
     limiter.prepare()
-    assert pids_in(session_scope / f"slopewise-{journal.run_id}" / "0-controller") == ours
+    assert pids_in(scope / f"slopewise-{journal.run_id}" / "0-controller") == pids
     limiter.close()
-    assert pids_in(session_scope) == ours
-
-
-def test_in_a_delegated_cgroup_everybody_steps_aside_and_comes_back(
-    session_scope: Path, journal: Journal, unified_tree: UnifiedTree
-) -> None:
-    before = pids_in(session_scope)
-    unified_tree.delegated.append(session_scope)
-    limiter = CgroupV2Limiter(session_scope, journal, unified_tree)
-    limiter.prepare()
-    assert pids_in(session_scope / f"slopewise-{journal.run_id}" / "0-controller") == before
-    limiter.close()
-    assert pids_in(session_scope) == before
-
-
-def test_at_the_top_of_what_a_container_sees_everybody_steps_aside(
-    own: Path, journal: Journal, unified_tree: UnifiedTree
-) -> None:
-    (own / "cgroup.procs").write_text(f"{os.getpid()} {STRANGER}")
-    limiter = CgroupV2Limiter(own, journal, unified_tree)
-    limiter.prepare()
-    assert pids_in(own / f"slopewise-{journal.run_id}" / "0-controller") == {str(os.getpid()), STRANGER}
-    limiter.close()
-    assert pids_in(own) == {str(os.getpid()), STRANGER}
+    assert pids_in(scope) == pids
 
 
 def test_a_process_that_cannot_even_be_seen_is_never_moved(

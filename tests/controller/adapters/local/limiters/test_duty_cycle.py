@@ -80,12 +80,9 @@ def test_a_turn_that_does_not_fit_goes_on_at_the_start_of_the_period() -> None:
     ]
 
 
-def test_a_job_of_several_threads_is_known_by_what_it_uses_while_it_runs() -> None:
+def test_a_job_is_known_by_the_threads_that_it_uses_while_it_runs_and_one_that_waits_counts_as_one() -> None:
     cores = len(os.sched_getaffinity(0))
     assert parallelism_cores(cpu_seconds=0.6 * cores, seconds=2.0, fraction=0.3) == pytest.approx(cores)
-
-
-def test_a_job_that_waits_is_taken_for_one_thread() -> None:
     assert parallelism_cores(cpu_seconds=0.1, seconds=2.0, fraction=0.5) == 1.0
 
 

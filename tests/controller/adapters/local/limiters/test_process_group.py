@@ -15,7 +15,7 @@ from support.waiting import eventually
 from slopewise.adapters.local.limiters.process_group import GroupScan, ProcessMeter, group_members, running
 
 WRITES = "import os; f = open({path!r}, 'wb'); f.write(b'x' * 1_000_000); f.flush(); os.fsync(f.fileno())"
-BURNS = "import time\nwhile time.process_time() < 0.3: pass\n"
+BURNS = "import time\nwhile time.process_time() < 0.2: pass\n"
 
 
 def test_a_collected_childs_time_is_not_counted_twice(start_python: StartPython) -> None:
@@ -24,30 +24,18 @@ def test_a_collected_childs_time_is_not_counted_twice(start_python: StartPython)
     )
     meter = ProcessMeter()
     assert eventually(lambda: len(group_members(shell.pid)) == 2)
-    assert eventually(lambda: meter.read(group_members(shell.pid)).cpu_seconds > 0.2)
+    assert eventually(lambda: meter.read(group_members(shell.pid)).cpu_seconds > 0.13)
     assert eventually(lambda: len(group_members(shell.pid)) == 1)
     times = psutil.Process(shell.pid).cpu_times()
-    assert times.children_user + times.children_system > 0.2
+    assert times.children_user + times.children_system > 0.13
     assert abs(meter.read(group_members(shell.pid)).cpu_seconds - sum(times[:4])) < 0.1
 
 
-def test_what_ended_processes_used_stays_on_the_books(start_python: StartPython) -> None:
-    process = start_python(BURNS + "time.sleep(600)")
-    meter = ProcessMeter()
-    assert eventually(lambda: meter.read([process.pid]).cpu_seconds > 0.25)
-    before = meter.read([process.pid])
-    process.kill()
-    process.wait()
-    after = meter.read([process.pid])
-    assert after.cpu_seconds >= before.cpu_seconds
-    assert after.memory_bytes == 0.0
-
-
 def has_worked(pid: int) -> bool:
-    return cpu_seconds(pid) > 0.25
+    return cpu_seconds(pid) > 0.15
 
 
-def test_totals_never_go_back_over_several_generations(start_python: StartPython) -> None:
+def test_what_ended_processes_used_stays_on_the_books(start_python: StartPython) -> None:
     meter, totals = ProcessMeter(), []
     for _ in range(3):
         process = start_python(BURNS + "time.sleep(600)")
@@ -55,8 +43,9 @@ def test_totals_never_go_back_over_several_generations(start_python: StartPython
         totals.append(meter.read([process.pid]).cpu_seconds)
         process.kill()
         process.wait()
+        assert meter.read([process.pid]).memory_bytes == 0.0
     assert totals == sorted(totals)
-    assert totals[-1] > 0.6
+    assert totals[-1] > 0.4
 
 
 def test_bytes_written_to_storage_are_those_that_the_kernel_counts(start_python: StartPython, tmp_path: Path) -> None:
@@ -75,7 +64,7 @@ def test_an_ended_process_does_not_run_but_its_time_can_be_read_until_it_is_coll
     process = start_python(BURNS)
     assert eventually(lambda: running([process.pid]) == [])
     assert group_members(process.pid) == [process.pid]
-    assert ProcessMeter().read([process.pid]).cpu_seconds > 0.25
+    assert ProcessMeter().read([process.pid]).cpu_seconds > 0.15
 
 
 def test_one_look_at_all_processes_serves_a_whole_pass() -> None:

@@ -48,6 +48,7 @@ from slopewise.adapters.kube.moves.scheduling_gate import Aim, GateReleaser, wou
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.workloads.owners import Owners
+from slopewise.adapters.pauses import POD_SECONDS
 from slopewise.crds import history
 from slopewise.crds.conditions import timestamp
 from slopewise.crds.job_growth import MoveIntent, PodMove
@@ -59,7 +60,6 @@ MAX_MOVE_SECONDS = 900.0
 TURN_SECONDS = 0.5
 """How long a tick waits for a pass that begins a move: a move of 50 pods sends 100 requests, and gates must not wait
 for them."""
-RETRY_SECONDS = 5.0
 OWNER_CHECK_SECONDS = 15.0
 """Between two checks whether the owner of an ended pod still recreates it."""
 
@@ -327,7 +327,7 @@ class EvictionController:
         owner = OwnerRef(leaving.owner.api_version, leaving.owner.kind, leaving.owner.name, leaving.owner.uid)
         return is_not_replaced(self._api, namespace, owner, leaving.name)
 
-    def _may_try(self, uid: str, pause_seconds: float = RETRY_SECONDS) -> bool:
+    def _may_try(self, uid: str, pause_seconds: float = POD_SECONDS) -> bool:
         return self._clock.monotonic() - self._tried.get(uid, float("-inf")) >= pause_seconds
 
     def _clear(self, document: GrowthDocument, reason: str) -> None:

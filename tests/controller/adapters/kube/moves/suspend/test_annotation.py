@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 import pytest
 from msgspec import structs
+from support.cluster_records import FakeStore
 
 from slopewise.adapters.kube.cache.records import MOVE, ObjectRecord, OwnerRef
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, Step, move_of, under_way
@@ -28,11 +28,8 @@ def forged(**changes: object) -> str:
     return json.dumps({**json.loads(WRITTEN.written()), **changes})
 
 
-def test_what_is_written_is_what_is_read() -> None:
-    assert move_of(a_job(WRITTEN.written())) == WRITTEN
-
-
-def test_a_job_without_the_annotation_is_not_being_moved() -> None:
+def test_what_is_written_is_what_is_read_and_a_newer_release_may_write_more() -> None:
+    assert move_of(a_job(WRITTEN.written())) == move_of(a_job(forged(more=1))) == WRITTEN
     assert move_of(a_job(None)) is None
 
 
@@ -59,10 +56,6 @@ def test_only_the_job_itself_says_whose_move_it_is() -> None:
     assert (move.workload_uid, move.namespace, move.name) == ("u", "team-a", "train")
 
 
-def test_a_newer_release_may_write_more() -> None:
-    assert move_of(a_job(forged(more=1))) == WRITTEN
-
-
 def test_a_move_is_under_way_for_each_of_its_jobs_until_it_is_pinned() -> None:
     assert WRITTEN.as_under_way() == (
         MoveUnderWay("u:0", "a", "b", 100.0, "saving and ending"),
@@ -70,33 +63,14 @@ def test_a_move_is_under_way_for_each_of_its_jobs_until_it_is_pinned() -> None:
     )
     assert WRITTEN.at("pinning", 102.0).as_under_way()[0].step == "starting on b"
     assert WRITTEN.at("pinned", 104.0).as_under_way() == ()
-
-
-def test_a_move_that_is_given_up_has_no_target_and_began_when_it_began() -> None:
-    assert WRITTEN.at("unpinning", 130.0).as_under_way()[0] == MoveUnderWay(
-        "u:0", "a", "", 100.0, "ending, to start on any node but b"
-    )
+    given_up = MoveUnderWay("u:0", "a", "", 100.0, "ending, to start on any node but b")
+    assert WRITTEN.at("unpinning", 130.0).as_under_way()[0] == given_up
 
 
 def test_a_job_that_is_being_deleted_is_on_its_way_nowhere() -> None:
-    class Jobs:
-        synced = True
-
-        def __init__(self, *records: ObjectRecord) -> None:
-            self._records = records
-
-        def items(self) -> Sequence[ObjectRecord]:
-            return self._records
-
-        def get(self, namespace: str, name: str) -> ObjectRecord | None:
-            return None
-
-        def silent_seconds(self) -> float:
-            return 0.0
-
     job = a_job(WRITTEN.written())
-    assert under_way(Jobs(job)) == [WRITTEN]
-    assert under_way(Jobs(structs.replace(job, deleting=True))) == []
+    assert under_way(FakeStore((job,))) == [WRITTEN]
+    assert under_way(FakeStore((structs.replace(job, deleting=True),))) == []
 
 
 COPY = structs.replace(a_job(WRITTEN.written()), uid="v")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from msgspec import structs
-from support.api_server import ApiServer, Drop, refusal
+from support.api_objects import merged
+from support.api_server import Drop, refusal
+from support.resize_world import FakeJobIndex
 from support.suspended_jobs import JOBS, NAME, UID, Yard
 
 from slopewise.adapters.kube.cache.records import AT_TARGET, STOP, STOPPED, ManagedPod, OwnerRef
@@ -20,12 +21,6 @@ from slopewise.operate.sweep import Sweeper
 
 WHY = "stopped at its target: loss 0.19 ≤ 0.2"
 ASKS = {AT_TARGET: STOP}
-
-
-@pytest.fixture
-def yard() -> Iterator[Yard]:
-    with ApiServer() as server:
-        yield Yard(server)
 
 
 def put_job(yard: Yard, **more: Any) -> None:
@@ -98,21 +93,17 @@ def test_a_job_that_its_owner_resumed_is_stopped_again(yard: Yard) -> None:
         ({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}, "failed", "its Job has ended"),
         ({"metadata": {"uid": "another"}}, "failed", "its Job is gone"),
         (
-            {"spec": {"template": {"metadata": {"labels": {"slopewise.dev/managed": "true"}}}}},
+            {"spec": {"template": {"metadata": {"annotations": None}}}},
             "infeasible",
             "the annotation slopewise.dev/at-target: stop is on its pod alone; put it on the Job's pod template too",
         ),
         ({"spec": {"managedBy": "example.org/kueue"}}, "infeasible", "its Job is run by example.org/kueue"),
-        ({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}}, "infeasible", "Kueue decides when and where"),
     ],
 )
 def test_a_job_that_must_not_be_suspended_says_why(yard: Yard, change: Json, result: str, why: str) -> None:
     put_job(yard)
     pod = yard.managed()
-    job = yard.job
-    for part, values in change.items():
-        job[part] = {**job[part], **values}
-    yard.server.put(JOBS, job)
+    yard.server.put(JOBS, merged(yard.job, change, strategic=False))
     outcome = stop(yard, pod)
     assert (outcome.result, outcome.detail[: len(why)]) == (result, why)
     assert not yard.patches()
@@ -126,11 +117,6 @@ def test_a_job_that_must_not_be_suspended_says_why(yard: Yard, change: Json, res
             OwnerRef("apps/v1", "StatefulSet", "train", "1"),
             OwnerRef("apps/v1", "StatefulSet", "train", "1"),
             "a StatefulSet is not suspended, only a Job of batch/v1 is; run it as a Job",
-        ),
-        (
-            OwnerRef("kubeflow.org/v1", "MPIJob", "train", "1"),
-            OwnerRef("v1", "Pod", "train", "2"),
-            "a MPIJob is not suspended, only a Job of batch/v1 is; run it as a Job",
         ),
         (
             OwnerRef("batch/v1", "Job", "train", "1"),
@@ -160,6 +146,12 @@ def test_without_the_right_to_suspend_it_says_which_component_grants_it(yard: Ya
     assert outcome.detail.startswith("our account may not suspend Jobs; ")
 
 
+def test_a_pod_that_is_gone_is_not_stopped(yard: Yard) -> None:
+    stopper = KubeStopper("training", FakeJobIndex(yard.server), JobStopper(yard.api, yard.clock))
+    outcome = stopper.stop(Stop("w:0", "node-a", WHY))
+    assert (outcome.result, outcome.detail) == ("failed", "its pod is gone; there is nothing to stop")
+
+
 @pytest.mark.parametrize(("carried_out", "result"), [(True, "applied"), (False, "failed")])
 def test_after_a_lost_answer_the_job_itself_is_asked(yard: Yard, carried_out: bool, result: str) -> None:
     put_job(yard)
@@ -167,23 +159,11 @@ def test_after_a_lost_answer_the_job_itself_is_asked(yard: Yard, carried_out: bo
     assert (stop(yard).result, yard.suspended) == (result, carried_out)
 
 
-class NoSnapshot:
-    """An index without pods."""
-
-    def find(self, job_uid: str) -> ManagedPod | None:
-        return None
-
-
-def test_a_pod_that_is_gone_is_not_stopped(yard: Yard) -> None:
-    outcome = KubeStopper("training", NoSnapshot(), JobStopper(yard.api, yard.clock)).stop(Stop("w:0", "node-a", WHY))
-    assert (outcome.result, outcome.detail) == ("failed", "its pod is gone; there is nothing to stop")
-
-
 # --- the note ---------------------------------------------------------------------------------------------------------
 
 
-def noted(suspend: bool = True, text: str | None = None, since: str | None = None, at: float = 0.0) -> Json:
-    note = StopNote(at, WHY, "training").written() if text is None else text
+def noted(suspend: bool = True, text: str | None = None, since: str | None = None) -> Json:
+    note = StopNote(0.0, WHY, "training").written() if text is None else text
     condition = {"type": "Suspended", "status": "True", "lastTransitionTime": since}
     return {
         "metadata": {"annotations": {STOPPED: note}},
@@ -192,21 +172,15 @@ def noted(suspend: bool = True, text: str | None = None, since: str | None = Non
     }
 
 
-def test_a_note_is_read_as_it_was_written_before_and_after_the_job_controller_has_seen_it() -> None:
+def test_a_note_is_read_as_it_was_written_and_says_nothing_about_a_later_suspension() -> None:
     assert note_on(noted()) == note_on(noted(since="1970-01-01T00:00:02Z")) == StopNote(0.0, WHY, "training")
-
-
-def test_a_note_of_an_earlier_suspension_says_nothing_about_this_one() -> None:
     assert note_on(noted(suspend=False)) is None
     assert note_on(noted(since="1970-01-01T01:00:00Z")) is None, "its owner has resumed it, and suspended it himself"
+    long = note_on(noted(text=json.dumps({"atSeconds": 1.0, "reason": "x" * 10_000, "policy": "p"})))
+    assert long is not None
+    assert len(long.reason) == 240
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"atSeconds": "soon"}', "[" * 3000, '{"atSeconds": 1}'])
 def test_a_note_that_makes_no_sense_counts_as_none(text: str) -> None:
     assert note_on(noted(text=text)) is None
-
-
-def test_a_tenants_text_is_cut() -> None:
-    note = note_on(noted(text=json.dumps({"atSeconds": 1.0, "reason": "x" * 10_000, "policy": "p"})))
-    assert note is not None
-    assert len(note.reason) == 240

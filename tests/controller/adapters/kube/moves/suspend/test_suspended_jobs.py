@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-from support.api_server import ApiServer
 from support.suspended_jobs import Yard
 
 from slopewise.adapters.kube.moves.suspend.annotation import SuspendedJobs
-
-
-@pytest.fixture
-def yard() -> Iterator[Yard]:
-    with ApiServer() as server:
-        yield Yard(server)
 
 
 def followed(yard: Yard) -> SuspendedJobs:
@@ -53,9 +43,3 @@ def test_a_job_that_is_resumed_counts_no_more_and_begins_again_with_its_next_mov
     yard.begin(to="node-a")
     yard.work()
     assert suspended.seconds() == [0.0]
-
-
-def test_a_job_that_its_owner_has_suspended_is_none_of_ours(yard: Yard) -> None:
-    yard.put_job(suspend=True)
-    assert yard.running_on() == []
-    assert followed(yard).seconds() == []

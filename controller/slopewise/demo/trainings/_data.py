@@ -1,16 +1,19 @@
-"""Real tables that are on every machine: scikit-learn's bundled data sets, split for training and evaluation.
+"""Real data that is on every machine: scikit-learn's bundled tables, and the sources of Python's standard library.
 
-The split is drawn once and does not depend on a job's seed, so that losses of different seeds can be compared.
+Tables are split for training and evaluation. The split is drawn once and does not depend on a job's seed, so that
+losses of different seeds can be compared.
 """
 
 from __future__ import annotations
 
+import sysconfig
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 
 from slopewise.demo.trainings._network import Doubles, Floats, Integers
+from slopewise.errors import MissingToolError
 
 _SPLIT_SEED = 0
 _HELD_OUT_RATIO = 0.25
@@ -38,19 +41,19 @@ class Table:
 
 def digits() -> Table:
     """1,797 handwritten digits of 8 × 8 pixels with intensities 0 to 1; labels 0 to 9."""
-    inputs, labels = load_digits(return_X_y=True)
+    inputs, labels = _bundled("digits")
     return _split(inputs / 16, labels)
 
 
 def breast_cancer() -> Table:
     """569 tumours with 30 standardised features; label 1 is benign."""
-    inputs, labels = load_breast_cancer(return_X_y=True)
+    inputs, labels = _bundled("breast_cancer")
     return _split(_standardised(inputs), labels)
 
 
 def diabetes() -> Table:
     """442 patients with 10 standardised features; the target is the standardised progression after a year."""
-    inputs, progression = load_diabetes(return_X_y=True)
+    inputs, progression = _bundled("diabetes")
     return _split(_standardised(inputs), _standardised(progression)[:, np.newaxis])
 
 
@@ -71,6 +74,25 @@ class Minibatches:
             self._left = self._rng.permutation(self._rows)
         batch, self._left = np.split(self._left, [self._batch_size])
         return batch
+
+
+def standard_library_modules() -> list[str]:
+    """The text of each top-level module of this Python's standard library, by name (about 5 MB in all)."""
+    folder = Path(sysconfig.get_path("stdlib"))
+    modules = [file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.py"))]
+    if not modules:
+        raise MissingToolError(
+            f"{folder} holds no Python sources, which are this training's text; use a Python that ships them."
+        )
+    return modules
+
+
+def _bundled(name: str) -> tuple[Doubles, Doubles]:
+    """Imported where it is needed: a training on text starts without it."""
+    from sklearn import datasets
+
+    inputs, targets = getattr(datasets, f"load_{name}")(return_X_y=True)
+    return inputs, targets
 
 
 def _standardised(values: Doubles) -> Doubles:
