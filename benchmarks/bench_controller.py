@@ -17,7 +17,8 @@ import requests
 
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import TrainingPolicy
-from slopewise.local.session import Session, SessionPlan
+from slopewise.local.plan import SessionPlan
+from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
 from slopewise.telemetry.metrics import configure_logging
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from pydantic import BaseModel
 
 from slopewise import policies
 from slopewise.commands.app import app
-from slopewise.config.jobs_file import OWN_VARIABLES, JobEntry
+from slopewise.config.job_entry import OWN_VARIABLES, JobEntry
 from slopewise.config.quantities import cpu_quantity
 from slopewise.config.training_policy import LabelSelector, TrainingPolicy
 from slopewise.guards.memory import MIN_SAMPLES, REFUSED_SECONDS
@@ -30,6 +31,9 @@ from slopewise.policy_listing import describe
 
 HERE = Path(__file__).resolve().parent
 _FOOT = "\n<!-- Written by docs/generate.py from {source}: change that, then `make generate`. -->\n"
+_EXAMPLES = re.compile(r"\s*Examples?:\s.*", re.DOTALL)
+"""The end of a command's help; the pages have examples of all."""
+
 COMMON_TIMES = 2
 """An option that as many commands have in the same words stands once, above all commands."""
 
@@ -129,7 +133,7 @@ def jobs_file() -> str:
         + "\n## Keys\n\n"
         + _key_table(JobEntry)
         + _MAPPINGS
-        + _FOOT.format(source="controller/slopewise/config/jobs_file.py")
+        + _FOOT.format(source="controller/slopewise/config/job_entry.py")
     )
 
 
@@ -153,8 +157,8 @@ def command_line() -> str:
     commands = list(_commands("slopewise", typer.main.get_command(app)))
     times = Counter(record for path, each in commands for record in _records(path, each))
     common = {name: text for (name, text), count in times.items() if count >= COMMON_TIMES}
-    rows = [_row(f"`{name}`", text) for name, text in common.items()]
-    shared = "\n".join(["## Options of several commands", "", "| | |", "|---|---|", *rows, ""])
+    rows = [f"- `{name}`: {text}" for name, text in common.items()]
+    shared = "\n".join(["## Options of several commands", "", *rows, ""])
     sections = [_command(path, each, common) for path, each in commands]
     return "\n".join([_COMMAND_LINE, shared, *sections]) + _FOOT.format(source="controller/slopewise/commands")
 
@@ -287,9 +291,9 @@ def _command(path: str, command: Any, common: Mapping[str, str]) -> str:
     usage = " ".join([path, *command.collect_usage_pieces(command.make_context(path, [], resilient_parsing=True))])
     records = _records(path, command)
     lines = [f"## {path}", "", *([] if usage == f"{path} [OPTIONS]" else [f"`{usage}`", ""])]
-    lines += [inspect.cleandoc(command.help or ""), ""]
-    if own := [_row(f"`{name}`", text) for name, text in records if common.get(name) != text]:
-        lines += ["| | |", "|---|---|", *own, ""]
+    lines += [_EXAMPLES.sub("", inspect.cleandoc(command.help or "")).rstrip(), ""]
+    if own := [f"- `{name}`: {text}" for name, text in records if common.get(name) != text]:
+        lines += [*own, ""]
     if also := [f"`{name.split(' <')[0]}`" for name, text in records if common.get(name) == text]:
         lines += [f"Also {', '.join(also)}.", ""]
     return "\n".join(lines)

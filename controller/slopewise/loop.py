@@ -54,7 +54,7 @@ class ControllerLoop:
     ) -> None:
         self._run_pass = run_pass
         self._telemetry = telemetry
-        self._interval_seconds = interval_seconds
+        self.interval_seconds = interval_seconds
         self._sinks = tuple(sinks)
         self._triggered = threading.Event()
         self._stopping = threading.Event()
@@ -80,7 +80,7 @@ class ControllerLoop:
 
     def start(self) -> None:
         """Run the first pass now, and each next one when the last one requested it."""
-        every = IntervalTrigger(seconds=self._interval_seconds, timezone=UTC)
+        every = IntervalTrigger(seconds=self.interval_seconds, timezone=UTC)
         self._job = self._scheduler.add_job(self._tick, every, next_run_time=datetime.now(UTC), name="pass")
         self._scheduler.start()
 
@@ -121,7 +121,7 @@ class ControllerLoop:
         """False once no pass has ended for three times as long as the last one planned to wait; true when stopped."""
         if self.stopping:
             return True
-        bound = ALIVE_INTERVALS * max(self._planned_seconds, self._interval_seconds)
+        bound = ALIVE_INTERVALS * max(self._planned_seconds, self.interval_seconds)
         return time.monotonic() - self._last_end <= bound
 
     def seconds_since_pass(self) -> float:
@@ -142,7 +142,7 @@ class ControllerLoop:
 
     def _timed_pass(self) -> None:
         started = time.thread_time()
-        planned = self._interval_seconds
+        planned = self.interval_seconds
         try:
             report = self._run_pass()
             planned = self._hand_on(report)

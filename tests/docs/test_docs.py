@@ -64,14 +64,15 @@ def test_every_slopewise_command_exists_with_its_options(page: Path) -> None:
     for line in commands(page):
         words = line[1:] if "=" in line[0] else line  # an environment variable before the command
         if Path(words[0]).name == "slopewise":
-            used = {word.split("=")[0] for word in words if word.startswith("-")}
-            assert used <= options_of(words[1:]) | {"--help", "--version"}, words
+            own = words[: words.index("--")] if "--" in words else words
+            used = {word.split("=")[0] for word in own if word.startswith("-")}
+            assert used <= options_of(own[1:]) | {"--help", "--version"}, words
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_every_slopewise_command_of_a_sentence_exists_with_its_options(page: Path) -> None:
     for code in re.findall(r"`slopewise ([a-z][^`]*)`", page.read_text()):
-        words = re.sub(r"[\[\]]", "", " ".join(code.split())).split()
+        words = re.sub(r"[\[\]]", "", " ".join(code.split()).partition(" -- ")[0]).split()
         used = {word.split("=")[0] for word in words if re.match(r"--?[a-z]", word)}
         assert used <= options_of(words) | {"--help", "--version"}, code
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from slopewise.config.jobs_file import JobEntry
+from slopewise.config.job_entry import JobEntry
 from slopewise.config.training_policy import TrainingPolicy
 
 ROOT = Path(__file__).parents[2]
@@ -47,6 +47,6 @@ def test_every_key_has_a_row_that_explains_it(model: type, pages: list[str]) -> 
 
 def test_every_command_has_a_section_with_its_options() -> None:
     page = (DOCS / "command-line.md").read_text()
-    for command, option in (("run", "--json-logs"), ("dashboards push", "--token"), ("simulate", "--seeds")):
+    for command, option in (("run", "--once"), ("dashboards push", "--token"), ("simulate", "--seeds")):
         section = page.split(f"## slopewise {command}\n")[1].split("\n## ")[0]
-        assert f"| `{option} " in section or f"| `{option}`" in section
+        assert f"- `{option} " in section or f"- `{option}`" in section

@@ -23,7 +23,8 @@ from slopewise.adapters.local.limiters.choose import own_cgroups
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, PrometheusServer
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import TrainingPolicy
-from slopewise.local.session import Session, SessionPlan
+from slopewise.local.plan import SessionPlan
+from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
 from slopewise.model import Job, Outcome, PassReport, Resize
 

@@ -23,7 +23,8 @@ from local.conftest import (
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings
 from slopewise.local.live import live_rows
-from slopewise.local.session import REMEDIES, Session
+from slopewise.local.plan import REMEDIES
+from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
 from slopewise.model import Job, PassReport, Resize
 

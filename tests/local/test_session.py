@@ -22,7 +22,8 @@ from slopewise.adapters.grafana.annotations import GrafanaAccess
 from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import UsageError
-from slopewise.local.session import Session, SessionPlan
+from slopewise.local.plan import SessionPlan
+from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
 from slopewise.model import Resize
 

@@ -17,6 +17,7 @@ from slopewise.commands.doctor import doctor
 from slopewise.commands.operate import explain, freeze, history, replay, restore, status, sweep, unfreeze
 from slopewise.commands.policies import policies
 from slopewise.commands.run import run
+from slopewise.commands.service import cancel, jobs, logs, mode, submit, up
 from slopewise.commands.simulate import simulate
 from slopewise.commands.top import top
 from slopewise.errors import SlopewiseError
@@ -36,6 +37,12 @@ app.add_typer(policies, name="policies")
 _COMMANDS: tuple[Callable[..., None], ...] = (
     demo,
     run,
+    up,
+    submit,
+    jobs,
+    cancel,
+    logs,
+    mode,
     restore,
     doctor,
     status,

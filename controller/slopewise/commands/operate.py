@@ -12,6 +12,7 @@ import typer
 
 from slopewise.commands.console import announce, err, out, print_json, print_line, print_unpadded
 from slopewise.commands.options import (
+    Here,
     Kubeconfig,
     KubeContext,
     LeaseNamespace,
@@ -29,16 +30,22 @@ from slopewise.signals import received_signals
 
 
 def status(
+    call: typer.Context,
+    local: Here = False,
     kubeconfig: Kubeconfig = None,
     context: KubeContext = None,
     namespace: OneNamespace = None,
     lease_namespace: LeaseNamespace = None,
     output: Output = OutputFormat.table,
 ) -> None:
-    """Print who leads, the policies and jobs of a cluster, and what somebody should look at.
+    """Print who leads, the policies and jobs of a cluster or of this machine, and what somebody should look at.
 
-    Examples: `slopewise status`; `slopewise status --namespace team-a -o json`.
+    Examples: `slopewise status`; `slopewise status --namespace team-a -o json`; `slopewise status --local`.
     """
+    if local:
+        refuse_clusters(call, "--local")
+        _status_here(output)
+        return
     from slopewise.adapters.kube.connection import Connection, connect, lease_namespaces_of
     from slopewise.operate import status as overview
     from slopewise.operate.freeze import read_freezes
@@ -65,6 +72,17 @@ def status(
         out.print(overview.troubles_table(troubles))
 
 
+def _status_here(output: OutputFormat) -> None:
+    from slopewise.adapters.local.session_requests import session_and_jobs
+    from slopewise.operate.local_session import status_json, status_lines
+
+    session, jobs = session_and_jobs()
+    if output is OutputFormat.json:
+        print_json(status_json(session, jobs))
+    else:
+        print_line("\n".join(status_lines(session, jobs)))
+
+
 def history(
     call: typer.Context,
     job: Annotated[
@@ -77,6 +95,7 @@ def history(
     withheld: Annotated[
         bool, typer.Option("--withheld", help="With --record: also what guards withheld, and which.")
     ] = False,
+    local: Here = False,
     kubeconfig: Kubeconfig = None,
     context: KubeContext = None,
     namespace: OneNamespace = None,
@@ -93,9 +112,15 @@ def history(
 
     if record is not None:
         refuse_clusters(call, "--record")
+        refuse(call, ("--local",), "is for a session that runs; leave it or --record out")
         from slopewise.operate.recorded import history_recorded
 
         lines = history_recorded(record, job, announce, withheld=withheld)
+    elif local:
+        refuse_clusters(call, "--local")
+        from slopewise.operate.local_session import history as history_here
+
+        lines = history_here(job)
     else:
         refuse(call, ("--withheld",), "is for a decision record; add --record FILE, or leave it out")
         from slopewise.adapters.kube.connection import Connection
@@ -119,6 +144,7 @@ def explain(
     at: Annotated[
         str | None, typer.Option(help="With --record: as of this time, such as 2026-11-23T08:00:00 (UTC).")
     ] = None,
+    local: Here = False,
     kubeconfig: Kubeconfig = None,
     context: KubeContext = None,
     namespace: OneNamespace = None,
@@ -132,9 +158,15 @@ def explain(
 
     if record is not None:
         refuse_clusters(call, "--record")
+        refuse(call, ("--local",), "is for a session that runs; leave it or --record out")
         from slopewise.operate.recorded import explain_recorded
 
         explanations = [explain_recorded(record, job, None if at is None else _seconds(at), announce)]
+    elif local:
+        refuse_clusters(call, "--local")
+        from slopewise.operate.local_session import explained
+
+        explanations = [explained(job)]
     else:
         refuse(call, ("--at",), "is for a decision record; add --record FILE, or leave it out")
         from slopewise.adapters.kube.connection import Connection

@@ -98,6 +98,9 @@ def _use_folders(folders: list[Path] | None) -> list[Path] | None:
     return folders
 
 
+Here = Annotated[
+    bool, typer.Option("--local", help="The session on this machine (`up`, `run --local`), not a cluster.")
+]
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="Print a table or one JSON object.")]
 JobsFile = Annotated[
     Path | None, typer.Option("--jobs", help="YAML list of {name, command, …} (docs/jobs-file.md); -: standard input.")

@@ -216,9 +216,9 @@ def run_here(call: typer.Context, asked: LocalRun) -> NoReturn:
         raise UsageError(NO_JOBS)
     recording, annotated = _recording(call, asked), _annotated(asked.grafana_url)
     from slopewise.adapters.http.config import Endpoint
+    from slopewise.local.plan import PrometheusInUse
     from slopewise.local.result import report_of
     from slopewise.local.run import LocalRunOptions, run_local
-    from slopewise.local.session import PrometheusInUse
     from slopewise.reports.report import terminal
 
     options = LocalRunOptions(

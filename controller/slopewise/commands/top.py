@@ -12,13 +12,13 @@ import typer
 
 from slopewise.commands.console import out, print_json
 from slopewise.commands.options import (
+    Here,
     Kubeconfig,
     KubeContext,
     LeaseNamespace,
     OneNamespace,
     Output,
     OutputFormat,
-    refuse,
     refuse_clusters,
 )
 from slopewise.errors import UsageError
@@ -36,8 +36,6 @@ class SortOption(StrEnum):
     name = "name"
 
 
-Here = Annotated[bool, typer.Option("--local", help="The controller on this machine (`run --local`), not a cluster.")]
-Port = Annotated[int, typer.Option(min=1, max=65535, help="With --local: the port of its /metrics.")]
 Interval = Annotated[float, typer.Option(min=1, max=3600, help="Seconds between two tables.")]
 Count = Annotated[
     int | None, typer.Option(min=1, max=1_000_000, help="So many tables; else until Ctrl-C, without a terminal one.")
@@ -48,7 +46,6 @@ SortBy = Annotated[SortOption, typer.Option(help="Largest growth or CPU first, o
 def top(
     call: typer.Context,
     local: Here = False,
-    port: Port = 8080,
     sort: SortBy = SortOption.growth,
     interval: Interval = 2.0,
     count: Count = None,
@@ -68,7 +65,7 @@ def top(
     if output is OutputFormat.json and count not in (None, 1):
         raise UsageError("-o json prints one object; leave --count out.")
     with received_signals() as stop, ExitStack() as stack:
-        view = _local(call, port) if local else _cluster(call, stack, kubeconfig, context, namespace, lease_namespace)
+        view = _local(call) if local else _cluster(stack, kubeconfig, context, namespace, lease_namespace)
         if output is OutputFormat.json:
             print_json(shown.as_json(view(), sort.value))
         elif out.is_terminal and not out.is_dumb_terminal:
@@ -78,14 +75,12 @@ def top(
 
 
 def _cluster(
-    call: typer.Context,
     stack: ExitStack,
     kubeconfig: Kubeconfig,
     context: KubeContext,
     namespace: OneNamespace,
     lease_namespace: LeaseNamespace,
 ) -> Callable[[], View]:
-    refuse(call, ("--port",), "is for a controller on this machine; add --local, or leave it out")
     from slopewise.adapters.kube.connection import Connection, lease_namespaces_of
     from slopewise.operate.growth_watch import GrowthWatch
     from slopewise.telemetry.log_lines import configure_logging
@@ -95,11 +90,11 @@ def _cluster(
     return stack.enter_context(GrowthWatch(connection, lease_namespaces_of(connection, lease_namespace))).view
 
 
-def _local(call: typer.Context, port: int) -> Callable[[], View]:
+def _local(call: typer.Context) -> Callable[[], View]:
     refuse_clusters(call, "--local")
-    from slopewise.operate.top import ControllerWatch
+    from slopewise.operate.top import LocalWatch
 
-    return ControllerWatch(f"http://127.0.0.1:{port}").view
+    return LocalWatch().view
 
 
 def _redraw(view: Callable[[], View], sort: Sort, interval: float, count: int | None, stop: StopSignal) -> None:

@@ -6,45 +6,44 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Any
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
-
-from slopewise.config.metric_mappings import NO_OWN_MAPPINGS, EvaluationMapping, OwnMappings, ResponseMapping
-from slopewise.config.quantities import CpuMillicores
-from slopewise.config.shell_words import shell_mistake, split
-from slopewise.config.validation import Document, load_yaml, parse_yaml, validate
+from slopewise.config.job_entry import JobEntry
+from slopewise.config.metric_mappings import NO_OWN_MAPPINGS, OwnMappings
+from slopewise.config.validation import load_yaml, parse_yaml, validate
 from slopewise.errors import UsageError
 from slopewise.model import NO_OBJECTIVES, Objectives
-from slopewise_exporter.logs import LineParser
 
 _EXAMPLE = "- {name: mine, command: python train.py, arriveSeconds: 0}"
-_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+MAX_OF_MATRIX = 1000
+"""Jobs; a larger one is a mistake."""
 
 STANDARD_INPUT = Path("-")
 """Instead of a file: the jobs are read from standard input."""
 
-OWN_VARIABLES = frozenset(
-    {"SLOPEWISE_EXPORTER_PORT", "SLOPEWISE_EXPORTER_ADDRESS", "SLOPEWISE_RUN_ID", "SLOPEWISE_GROUP"}
-)
-"""What every command is started with (`local/job_processes.py`, `local/cleanup.py`); a user's value would be lost."""
 
-MAX_WEIGHT = 10.0
-"""Of one job against another: what a namespace may ask for on a cluster, too."""
+@dataclass(frozen=True, slots=True)
+class Queueing:
+    """When a job is started, and how often."""
 
-AtTarget = Literal["stop", "keep"]
-
-STOP_WITHOUT_TARGET = "atTarget: stop needs a target; state targetLoss, or leave atTarget out"
-
-MAX_OBJECTIVE_SECONDS = 366 * 86_400.0
-"""A year: more is a mistyped unit."""
+    after: tuple[str, ...] = ()
+    """Jobs or studies that must have finished before."""
+    restarts: int = 0
+    """Starts after failures, at most."""
+    memory_bytes: int | None = None
+    """What must be free; None: what jobs of its class have used."""
+    study: str = ""
+    submission: int = 0
+    """Which job of this name: a service numbers what it was given."""
+    attempt: int = 0
+    """How often it was started again."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,8 @@ class JobSpec:
     `environment` is added to ours; `working_directory`: where the command runs; None: where we run.
 
     `loss_pattern` finds the loss in its output; None: the common formats are looked for.
+
+    `planned_steps`: of the whole training, where it reports no plan. `workload_class`: jobs that are alike.
     """
 
     name: str
@@ -77,6 +78,9 @@ class JobSpec:
     working_directory: Path | None = None
     loss_pattern: str | None = None
     mappings: OwnMappings = NO_OWN_MAPPINGS
+    queueing: Queueing = Queueing()
+    planned_steps: int | None = None
+    workload_class: str = ""
 
     @property
     def is_read(self) -> bool:
@@ -95,15 +99,86 @@ def load_jobs(path: Path) -> list[JobSpec]:
 
     `-` is standard input. Relative folders are those beside the file, or below the current one.
     """
-    where, document, folder = _read_document(path)
-    if not isinstance(document, list) or not document:
-        raise UsageError(f"{where}: must be a list of at least one job; write for example `{_EXAMPLE}`.")
-    jobs = [_read_job(entry, f"{where}: job {number}", folder) for number, entry in enumerate(document, start=1)]
+    where, document, folder = read_document(path)
+    return read_jobs(document, where, folder, {})
+
+
+def read_jobs(document: object, where: str, folder: Path, others: Mapping[str, str] | None) -> list[JobSpec]:
+    """The jobs of a document that was read from `where`; relative folders are below `folder`.
+
+    `others`: jobs that there are already, and the study of each, which `after` may name; None: `after` is not checked.
+    """
+    jobs = [_read_job(each, place, folder) for place, each in expanded(document, where)]
     for name in _repeated(job.name for job in jobs):
         raise UsageError(f"{where}: more than one job is named {name!r}; give each a name of its own.")
     for port in _repeated(job.port for job in jobs if job.port is not None):
         raise UsageError(f"{where}: more than one job has port {port}; give each a port of its own.")
+    if others is not None:
+        _check_order(jobs, where, others)
     return jobs
+
+
+def expanded(document: object, where: str) -> list[tuple[str, Any]]:
+    """The entries of a document, those of matrices written out, each with its place."""
+    if not isinstance(document, list) or not document:
+        raise UsageError(f"{where}: must be a list of at least one job; write for example `{_EXAMPLE}`.")
+    return [
+        each for number, entry in enumerate(document, start=1) for each in _of_matrix(entry, f"{where}: job {number}")
+    ]
+
+
+def _of_matrix(entry: object, where: str) -> Iterator[tuple[str, object]]:
+    """The entry, or one for each combination of the values of its matrix."""
+    matrix = entry.get("matrix") if isinstance(entry, dict) else None
+    if not isinstance(entry, dict) or matrix is None:
+        yield where, entry
+        return
+    if not isinstance(matrix, dict) or not matrix or not all(_are_values(each) for each in matrix.values()):
+        raise UsageError(f"{where}: matrix: must be lists of texts or numbers by name, such as {{lr: [0.1, 0.01]}}.")
+    combinations = list(product(*matrix.values()))
+    if len(combinations) > MAX_OF_MATRIX:
+        raise UsageError(f"{where}: matrix: makes {len(combinations)} jobs; leave at most {MAX_OF_MATRIX}.")
+    name = entry.get("name")
+    for number, values in enumerate(combinations, start=1):
+        chosen = {str(key): str(value) for key, value in zip(matrix, values, strict=True)}
+        made = {key: _filled(value, chosen) for key, value in entry.items() if key != "matrix"}
+        if isinstance(name, str) and made["name"] == name:
+            made["name"] = f"{name}-{number}"
+            made.setdefault("study", name)
+        yield f"{where} ({', '.join(f'{key}={value}' for key, value in chosen.items())})", made
+
+
+def _are_values(values: object) -> bool:
+    kinds = (str, int, float)
+    return isinstance(values, list) and bool(values) and all(type(each) in kinds for each in values)
+
+
+def _filled(value: object, chosen: Mapping[str, str]) -> object:
+    """The value with `{key}` replaced in all of its texts; other braces stay."""
+    if isinstance(value, str):
+        return re.sub(r"\{(\w+)\}", lambda found: chosen.get(found[1], found[0]), value)
+    if isinstance(value, list):
+        return [_filled(each, chosen) for each in value]
+    if isinstance(value, dict):
+        return {key: _filled(each, chosen) for key, each in value.items()}
+    return value
+
+
+def _check_order(jobs: Sequence[JobSpec], where: str, others: Mapping[str, str]) -> None:
+    """UsageError when a job comes after one that there is not, or after itself."""
+    left = {job.name: job.queueing for job in jobs}
+    known = {*left, *others, *others.values(), *(each.study for each in left.values())} - {""}
+    for name, queueing in left.items():
+        for other in queueing.after:
+            if other not in known:
+                raise UsageError(f"{where}: {name}: after: there is no job or study {other!r}; correct its name.")
+    while left:
+        waited_for = {*left, *(each.study for each in left.values())}
+        free = [name for name, each in left.items() if waited_for.isdisjoint(each.after)]
+        if not free:
+            raise UsageError(f"{where}: {', '.join(left)} come after one another; remove one `after`.")
+        for name in free:
+            del left[name]
 
 
 def identity_of(path: Path, jobs: Sequence[JobSpec]) -> str:
@@ -118,7 +193,7 @@ def shown(path: Path) -> str:
     return "standard input" if path == STANDARD_INPUT else str(path)
 
 
-def _read_document(path: Path) -> tuple[str, object, Path]:
+def read_document(path: Path) -> tuple[str, object, Path]:
     """What messages call the source, what it holds, and the folder that its paths are relative to."""
     if path != STANDARD_INPUT:
         return str(path), load_yaml(path), path.absolute().parent
@@ -128,149 +203,6 @@ def _read_document(path: Path) -> tuple[str, object, Path]:
     except UnicodeDecodeError as error:
         raise UsageError(f"{where}: cannot be read (not UTF-8 text); give a readable YAML document.") from error
     return where, parse_yaml(text, where=where), Path.cwd()
-
-
-def _job_name(value: object) -> object:
-    if isinstance(value, str) and not _NAME.fullmatch(value):
-        raise ValueError(
-            f"{value!r} cannot be a job's name; use up to 63 lower-case letters, digits and -, "
-            "with a letter or digit at both ends"
-        )
-    return value
-
-
-JobName = Annotated[str, BeforeValidator(_job_name)]
-
-
-def _arguments(value: object) -> object:
-    """A command as its words: a text is split as a shell would, a list is taken as it is."""
-    words = _split(value) if isinstance(value, str) else value
-    if isinstance(words, list) and (not words or words[0] == ""):
-        raise ValueError("is empty; write the program to start and its arguments, for example `python train.py`")
-    return words
-
-
-def _split(command: str) -> list[str]:
-    if mistake := shell_mistake(command):
-        raise ValueError(mistake)
-    try:
-        return split(command)
-    except ValueError as error:
-        raise ValueError(f"{command!r} cannot be split into words ({error}); close its quotes") from error
-
-
-def _environment(value: object) -> object:
-    """Variables as texts. YAML keeps no more of `0.10` than 0.1, so that of numbers only whole ones are taken."""
-    if not isinstance(value, Mapping):
-        raise ValueError('must be a mapping of names to texts, such as {SEED: "1"}')  # noqa: TRY004
-    return {_variable(name): _text(str(name), text) for name, text in value.items()}
-
-
-def _variable(name: object) -> str:
-    if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-        raise ValueError(f"{name!r} cannot be the name of a variable; use letters, digits and _, no digit first")
-    if name in OWN_VARIABLES:
-        raise ValueError(f"{name} is set by slopewise; remove it, and write `port` to choose the port")
-    return name
-
-
-def _text(name: str, value: object) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str):
-        written = "" if value is None else json.dumps(value, default=str).strip('"')
-        raise ValueError(f"{name} is no text; write it in quotes, as in {name}: {written!r}")  # noqa: TRY004
-    if "\0" in value:
-        raise ValueError(f"{name} holds a zero byte, which no variable can; remove it")
-    return value
-
-
-def _directory(value: object) -> object:
-    if value == "":
-        raise ValueError("is empty; write a folder, absolute or relative to this file")
-    return value
-
-
-def _pattern(value: object) -> object:
-    if isinstance(value, str):
-        LineParser([value])  # PatternError, a ValueError, says what is wrong
-    return value
-
-
-_COMMAND_SCHEMA = {"type": "array", "items": {"type": "string"}, "format": "command"}
-
-
-class JobEntry(Document):
-    """One entry of the user's file: a command that is started on this machine."""
-
-    model_config = ConfigDict(populate_by_name=False)
-
-    name: JobName = Field(
-        description="up to 63 lower-case letters, digits and -; names the job in every table, and its log file"
-    )
-    command: Annotated[list[str], BeforeValidator(_arguments), WithJsonSchema(_COMMAND_SCHEMA)] = Field(
-        description="the program and its arguments: one text, split as a shell would, or a list, taken word for word; "
-        "it is started without a shell"
-    )
-    env: Annotated[dict[str, str], BeforeValidator(_environment)] = Field(
-        default_factory=dict, description="environment variables, added to those that slopewise itself has"
-    )
-    working_directory: Annotated[str | None, BeforeValidator(_directory)] = Field(
-        None, description="where the command runs; a relative one is beside this file; else the folder of this file"
-    )
-    arrive_seconds: float = Field(
-        0.0, ge=0.0, allow_inf_nan=False, description="s after the start of the run at which the command is started"
-    )
-    max_useful_cpu: CpuMillicores | None = Field(
-        None, description="CPU beyond which it gets no faster, such as `1` for one thread; else any amount is of use"
-    )
-    port: int | None = Field(
-        None, ge=1, le=65_535, description="where the program serves metrics of its own; else slopewise chooses a port"
-    )
-    loss_pattern: Annotated[str | None, BeforeValidator(_pattern)] = Field(
-        None,
-        description="regular expression that finds the loss in its output: with one group, or one named `loss`, or "
-        "with two, a name and its value; else the common formats are found",
-    )
-    migratable: bool = Field(
-        False, description="it saves a checkpoint on SIGTERM and resumes from it, so that it may be moved between nodes"
-    )
-    weight: float = Field(1.0, gt=0.0, le=MAX_WEIGHT, description="of this job against the others; for `dqoes`")
-    qoe_seconds: float | None = Field(
-        None,
-        gt=0.0,
-        le=MAX_OBJECTIVE_SECONDS,
-        description="objective in s: a response of a served model, or a step of a training; for `dqoes`",
-    )
-    deadline_seconds: float | None = Field(
-        None,
-        gt=0.0,
-        le=MAX_OBJECTIVE_SECONDS,
-        description="s from its arrival until it must have ended; for `deadline`",
-    )
-    target_loss: float | None = Field(
-        None, allow_inf_nan=False, description="evaluation at which it is done; for `tradl`"
-    )
-    deliverable_loss: float | None = Field(
-        None, allow_inf_nan=False, description="evaluation from which its model is of use; for `tradl`"
-    )
-    at_target: AtTarget = Field(
-        "keep",
-        description="`stop`: at `targetLoss` it is signalled to save and to end, and is not started again, under "
-        "every policy; `keep`: it trains on",
-    )
-    evaluation: EvaluationMapping | None = Field(
-        None, description="where its loss and steps have other names than `spec.evaluation` of the policy has"
-    )
-    responses: ResponseMapping | None = Field(
-        None, description="where its response times have other names than `spec.responses` of the policy has"
-    )
-
-    @model_validator(mode="after")
-    def _has_a_target(self) -> JobEntry:
-        if self.at_target == "stop" and self.target_loss is None:
-            raise ValueError(STOP_WITHOUT_TARGET)
-        return self
 
 
 def _read_job(entry: object, where: str, folder: Path) -> JobSpec:
@@ -294,6 +226,9 @@ def _read_job(entry: object, where: str, folder: Path) -> JobSpec:
         folder / (job.working_directory or "."),
         job.loss_pattern,
         OwnMappings(job.evaluation, job.responses),
+        Queueing(job.after, job.restart.on_failure, job.memory, job.study),
+        job.planned_steps,
+        job.class_ or job.study,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from typing import Any, NamedTuple
@@ -13,7 +13,19 @@ from rich.text import Text
 from slopewise.crds.conditions import timestamp
 from slopewise.crds.growth_status import change_text
 from slopewise.crds.job_growth import HISTORY_KEPT, Action
-from slopewise.model import JobUid, Migrate, Move, MoveEvent, Outcome, Resize, ResizeMemory, Stop, Withheld
+from slopewise.model import (
+    JobUid,
+    Migrate,
+    Move,
+    MoveEvent,
+    Outcome,
+    PassReport,
+    Place,
+    Resize,
+    ResizeMemory,
+    Stop,
+    Withheld,
+)
 from slopewise.reports.wording import no_formula, plain
 from slopewise.text import bounded
 
@@ -103,6 +115,16 @@ def _action(job_uid: str, name: str, change: str, result: str, detail: str, now_
         result=result,
         detail=bounded(detail, MAX_DETAIL),
     )
+
+
+def actions_of(report: PassReport, job_uid: str) -> Iterator[Action]:
+    """What a pass has tried for a job."""
+    results, now = report.by_job[job_uid].results, report.taken_at_seconds
+    yield from (resized(each, now) for each in results.of(Resize))
+    yield from (resized(each, now) for each in results.of(ResizeMemory))
+    yield from (moved(each, now) for each in results.of(Place))
+    yield from (moved(each, now) for each in results.of(Migrate))
+    yield from (stopped(each, now) for each in results.of(Stop))
 
 
 def appended(history: Sequence[Action], action: Action) -> tuple[Action, ...]:

@@ -42,7 +42,7 @@ from slopewise.demo.workloads import (
 from slopewise.errors import UsageError
 from slopewise.extras import require
 from slopewise.local.live import Screen
-from slopewise.local.session import OWN_SCRAPE_SECONDS
+from slopewise.local.plan import OWN_SCRAPE_SECONDS
 from slopewise.local.workshop import Workshop
 from slopewise.loop import calm_garbage_collector
 from slopewise.model import CpuControl

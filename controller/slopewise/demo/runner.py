@@ -17,7 +17,8 @@ from slopewise.demo.report.results import Curves, JobResult, RunResult
 from slopewise.demo.sampler import CpuSampler, OtherCpuSampler, Points
 from slopewise.errors import DataSourceError, SlopewiseError
 from slopewise.local.live import Progress
-from slopewise.local.session import Session, SessionPlan
+from slopewise.local.plan import SessionPlan
+from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
 from slopewise.model import Migrate, Objective, PassReport, Place, Resize
 

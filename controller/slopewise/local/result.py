@@ -11,16 +11,17 @@ from typing import Any
 
 from rich import text as rich_text
 
-from slopewise.adapters.local.job_record import STOPPED_AT_TARGET, JobRecord
+from slopewise.adapters.local.job_record import CUT_OFF, STOPPED_AT_TARGET, JobRecord
 from slopewise.config.training_policy import Mode
+from slopewise.local.brought import brought, sentence_of_all
 from slopewise.local.session import Session
 from slopewise.local.tally import JobTally
 from slopewise.reports.columns import Column, named, sized
+from slopewise.reports.live_table import STATE_STYLES
 from slopewise.reports.report import Report, Section, Table, Text
 from slopewise.reports.wording import UNKNOWN, counted, of_bound, plain
 from slopewise.text import duration, equal_messages
 
-_STATE_STYLES = {"finished": "green", STOPPED_AT_TARGET: "green", "failed": "red", "stopped": "yellow"}
 _SUCCEEDED = ("finished", STOPPED_AT_TARGET)
 
 
@@ -48,6 +49,8 @@ class LocalJobResult:
     """The last measured time of a response or a step."""
     deadline_seconds: float | None = None
     deadline_met: bool | None = None
+    fair_seconds: float | None = None
+    """What fair sharing would have taken, as estimated."""
     note: str = ""
     """A remark about its end."""
 
@@ -65,6 +68,8 @@ class LocalResult:
     resizes_applied: int
     withheld: int
     jobs: tuple[LocalJobResult, ...]
+    brought: str = ""
+    """The times of the jobs beside those under fair sharing; empty: not known."""
 
     @property
     def failed(self) -> list[LocalJobResult]:
@@ -79,7 +84,7 @@ class LocalResult:
 def gather(session: Session, stopped: Collection[str] = ()) -> LocalResult:
     """The result of a session whose jobs have all ended. `stopped`: those that ran when the run was stopped."""
     start, now = session.supervisor.started_at_seconds, session.clock.now()
-    spec = session.plan.policy.spec
+    spec = session.spec
     records = session.supervisor.records
     return LocalResult(
         policy=spec.policy_name,
@@ -91,12 +96,15 @@ def gather(session: Session, stopped: Collection[str] = ()) -> LocalResult:
         resizes_applied=session.tally.resizes_applied,
         withheld=session.tally.withheld,
         jobs=tuple(
-            _job(record, session.tally.of(name), start, was_stopped=name in stopped) for name, record in records.items()
+            result_of(record, session.tally.of(name), start, was_stopped=name in stopped)
+            for name, record in records.items()
         ),
+        brought=sentence_of_all(session.brought()),
     )
 
 
-def _job(record: JobRecord, tally: JobTally, start_seconds: float, *, was_stopped: bool) -> LocalJobResult:
+def result_of(record: JobRecord, tally: JobTally, start_seconds: float, *, was_stopped: bool = False) -> LocalJobResult:
+    """One job that has ended, or as it is now."""
     arrived, finished, deadline = record.arrived_at_seconds, record.finished_at_seconds, record.spec.deadline_seconds
     jct = None if arrived is None or finished is None else finished - arrived
     state = _state(record, tally, was_stopped=was_stopped)
@@ -117,6 +125,7 @@ def _job(record: JobRecord, tally: JobTally, start_seconds: float, *, was_stoppe
         pace_seconds=tally.pace_seconds,
         deadline_seconds=deadline,
         deadline_met=None if deadline is None else state in _SUCCEEDED and jct is not None and jct <= deadline,
+        fair_seconds=None if (gained := brought(record, tally)) is None else round(gained.fair, 3),
         note="; ".join(note for note in (_note(record, state), _no_loss(tally)) if note),
     )
 
@@ -136,6 +145,8 @@ def _no_loss(tally: JobTally) -> str:
 
 def _note(record: JobRecord, state: str) -> str:
     if state == "ended":
+        if record.last_output_lines == CUT_OFF:
+            return CUT_OFF
         when = "while no controller ran" if record.ended_unseen else "after it was taken over"
         return f"ended {when}; how it ended is not known, see its output"
     if record.stopped_at_target:
@@ -146,6 +157,8 @@ def _note(record: JobRecord, state: str) -> str:
     if record.status_unknown:
         return "reported that it failed; see its output"
     last = (record.last_output_lines.splitlines() or ["it wrote nothing"])[-1]
+    if record.started_at_seconds is None:
+        return plain(last)
     return f"ended with status {record.exit_status}: {plain(last)}"
 
 
@@ -164,7 +177,7 @@ _ORDER = ("JOB", "STATE", "TIME", "LOSS", "STEPS", "TIME / GOAL", "DEADLINE", "C
 def _columns(jobs: Sequence[LocalJobResult]) -> Iterator[Column[LocalJobResult]]:
     """The columns by importance; objectives only where jobs have any."""
     yield named("JOB", jobs, lambda job: job.name)
-    yield sized("STATE", jobs, lambda job: rich_text.Text(plain(job.state), style=_STATE_STYLES.get(job.state, "")))
+    yield sized("STATE", jobs, lambda job: rich_text.Text(plain(job.state), style=STATE_STYLES.get(job.state, "")))
     yield sized("TIME", jobs, lambda job: rich_text.Text(_known(job.jct_seconds, duration)), "right")
     if any(job.qoe_seconds is not None for job in jobs):
         yield sized("TIME / GOAL", jobs, lambda job: rich_text.Text(of_bound(job.pace_seconds, job.qoe_seconds)))
@@ -207,5 +220,6 @@ def _summary(result: LocalResult) -> str:
         f"{result.withheld} withheld",
     ]
     what = f"{plain(result.policy)}, mode {result.mode}: {', '.join(done)} in {duration(result.elapsed_seconds)}."
-    acts = result.mode in ("Auto", "Canary")
-    return what if acts else f"{what} Nothing was changed; `mode: Auto` in the policy file has it act."
+    if result.mode in ("Auto", "Canary"):
+        return f"{what} {result.brought}." if result.brought else what
+    return f"{what} Nothing was changed; `mode: Auto` in the policy file has it act."

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,14 +24,18 @@ from slopewise.adapters.local.crashed_runs import (
     descriptions,
     earlier_run,
 )
+from slopewise.adapters.local.service_socket import ServiceSocket, service_folder
 from slopewise.config.jobs_file import JobSpec, identity_of, load_jobs, shown
 from slopewise.config.pass_settings import runnable_name
 from slopewise.config.training_policy import PolicyChoice, TrainingPolicy, TrainingPolicySpec, load_training_policy
 from slopewise.decision_record.recorder import RecordOptions
-from slopewise.errors import UsageError
+from slopewise.errors import SlopewiseError, UsageError
 from slopewise.local.live import NO_LOSS, Progress, Screen, configure_short_lines, live_rows
+from slopewise.local.passes import FollowedPasses
+from slopewise.local.plan import PrometheusInUse, SessionPlan, own_scrape_seconds
 from slopewise.local.result import LocalResult, gather
-from slopewise.local.session import PrometheusInUse, Session, SessionPlan, own_scrape_seconds
+from slopewise.local.service import Service
+from slopewise.local.session import Session
 from slopewise.local.workshop import Announce, Workshop
 from slopewise.loop import calm_garbage_collector
 from slopewise.model.learning import MEANINGS
@@ -41,6 +45,7 @@ from slopewise.signals import Interrupted
 from slopewise.telemetry.log_lines import configure_logging
 
 NAMESPACE = "local"
+HOLDER = "slopewise run --local"
 MAX_REPORTS = 10
 """A run may take weeks; the log and Prometheus have its history."""
 
@@ -81,9 +86,9 @@ class LocalOutcome:
 def run_local(options: LocalRunOptions, console: Console, announce: Announce) -> LocalOutcome:
     """Run the jobs to their ends under the policy; after a signal, the result so far."""
     jobs = load_jobs(options.jobs_file)
-    asked = document(options)
+    asked = document(options.policy_file, options.policy)
     on_screen = console.is_terminal and not console.is_dumb_terminal and not options.json_logs
-    _configure_logs(as_json=options.json_logs, on_screen=on_screen)
+    configure_logs(as_json=options.json_logs, on_screen=on_screen)
     calm_garbage_collector()
     stopped: Interrupted | None = None
     with ExitStack() as stack:
@@ -104,17 +109,27 @@ def run_local(options: LocalRunOptions, console: Console, announce: Announce) ->
             annotated=None if options.dry_run else options.annotated,
             earlier=earlier_jobs(workshop.state_dir, identity, options, jobs, announce),
         )
-        session = stack.enter_context(Session(workshop, plan))
-        announce(f"CPU is given by {workshop.limiter.description}; mode is {policy.spec.mode}.")
-        announce(f"Prometheus: {session.prometheus.url}; /healthz and /metrics on port {session.health.port}.")
+        passes = FollowedPasses(lambda: session.spec)
+        session = Session(workshop, plan, [passes])
+        stack.enter_context(session)
+        announce_session(session, announce)
+        service = Service(session, passes, HOLDER)
+        with suppress(SlopewiseError):  # another session of this user is the one that the commands ask
+            service.listen(stack.enter_context(ServiceSocket(service_folder(), HOLDER)))
         try:
-            _watch(session, console, on_screen=on_screen)
+            watch(session, service, console if on_screen else None)
         except Interrupted as signal:
             stopped = signal
         cut_short = [
             name for name, record in session.supervisor.records.items() if record.state in ("running", "stopping")
         ]
     return LocalOutcome(gather(session, cut_short if stopped else ()), stopped)
+
+
+def announce_session(session: Session, announce: Announce) -> None:
+    """How CPU is given, and where the session's figures are."""
+    announce(f"CPU is given by {session.workshop.limiter.description}; mode is {session.spec.mode}.")
+    announce(f"Prometheus: {session.prometheus.url}; /healthz and /metrics on port {session.health.port}.")
 
 
 def earlier_jobs(
@@ -138,7 +153,7 @@ def earlier_jobs(
     return earlier
 
 
-def _configure_logs(*, as_json: bool, on_screen: bool) -> None:
+def configure_logs(*, as_json: bool, on_screen: bool) -> None:
     """Beside a live table only warnings are logged."""
     if as_json:
         configure_logging(as_json=True)
@@ -183,29 +198,29 @@ class ProgressLog:
         return {key: value for key, value in known.items() if value is not None}
 
 
-def _watch(session: Session, console: Console, *, on_screen: bool) -> None:
-    """Run the session to its end and show its progress."""
-    spec, log = session.plan.policy.spec, ProgressLog(session)
-    title = f"{spec.policy_name}, mode {spec.mode}"
-    with Screen(console, transient=True) if on_screen else nullcontext() as screen:
+def watch(session: Session, service: Service, console: Console | None) -> None:
+    """Run the session to its end, answer the commands, and show its progress; `console`: of a terminal."""
+    log = ProgressLog(session)
+    with nullcontext() if console is None else Screen(console, transient=True) as screen:
 
         def tick() -> None:
+            service.tick()
             elapsed = session.clock.now() - session.supervisor.started_at_seconds
             if screen is not None:
-                screen.show(Progress(session, title, elapsed))
+                screen.show(Progress(session, f"{session.spec.policy_name}, mode {session.spec.mode}", elapsed))
             else:
                 log.tick(elapsed)
 
         session.run(tick)
 
 
-def document(options: LocalRunOptions) -> TrainingPolicy:
+def document(policy_file: Path | None, policy: str | None) -> TrainingPolicy:
     """The user's TrainingPolicy, or the defaults; UsageError when the policy is named twice."""
-    if options.policy_file is not None:
-        if options.policy is not None:
-            raise UsageError(f"--policy and --policy-file contradict each other; write it into {options.policy_file}.")
-        return load_training_policy(options.policy_file)
-    if options.policy is None:
+    if policy_file is not None:
+        if policy is not None:
+            raise UsageError(f"--policy and --policy-file contradict each other; write it into {policy_file}.")
+        return load_training_policy(policy_file)
+    if policy is None:
         return TrainingPolicy(spec=TrainingPolicySpec())
-    choice = PolicyChoice(name=runnable_name(catalogue.name_of(options.policy)))
+    choice = PolicyChoice(name=runnable_name(catalogue.name_of(policy)))
     return TrainingPolicy(spec=TrainingPolicySpec(policy=choice))

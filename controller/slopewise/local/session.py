@@ -6,49 +6,42 @@ one. The exit of a session restores limits and ends what it started, whatever ha
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 import structlog
+from prometheus_client import Gauge
 
 from slopewise.adapters.clock import SystemClock
-from slopewise.adapters.grafana.annotations import DecisionAnnotations, GrafanaAccess
+from slopewise.adapters.grafana.annotations import DecisionAnnotations
 from slopewise.adapters.health import HealthServer
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.local.cleanup import EndedJob, RunOf, current_boot_id
-from slopewise.adapters.local.crashed_runs import NOTHING_EARLIER, EarlierRun
 from slopewise.adapters.local.job_processes import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK
 from slopewise.adapters.local.job_record import JobRecord
-from slopewise.adapters.local.limiters.base import Limiter
 from slopewise.adapters.local.machine_cpu import LeftByOthers, MachineCpu, descendants
 from slopewise.adapters.local.nodes import split_machine
-from slopewise.adapters.local.ports import DryRunActuator, FileMemory, LocalActuator, LocalObserver, inherit
+from slopewise.adapters.local.ports import DryRunActuator, FileMemory, LocalActuator, LocalObserver, forget, inherit
 from slopewise.adapters.local.prometheus_given import RUN_LABEL, GivenPrometheus, check_owner
 from slopewise.adapters.local.prometheus_server import PrometheusServer, TargetGroup
 from slopewise.adapters.local.supervisor import Supervisor
-from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations, Remedies
+from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations
 from slopewise.adapters.prometheus.reader import PrometheusReader, PrometheusReading
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.metric_mappings import NO_OWN_MAPPINGS, OwnMappings
-from slopewise.config.pass_settings import (
-    MIN_INTERVAL_SECONDS,
-    interval_mistake,
-    local_memory_mistake,
-    pass_settings,
-    points_seconds,
-    policy_of,
-    with_interval,
-)
-from slopewise.config.training_policy import TrainingPolicy
-from slopewise.decision_record.recorder import RecordOptions
-from slopewise.errors import SlopewiseError, UsageError
+from slopewise.config.pass_settings import points_seconds
+from slopewise.config.training_policy import TrainingPolicy, TrainingPolicySpec
+from slopewise.errors import SlopewiseError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
-from slopewise.feedback.restore import Outage, restore_originals
+from slopewise.feedback.restore import Outage, due, restore_originals
+from slopewise.local.brought import Brought, brought, fair_end_of
+from slopewise.local.plan import REMEDIES, PrometheusInUse, SessionPlan, deciding
 from slopewise.local.tally import RunTally
 from slopewise.local.workshop import ClosesStack, Workshop
 from slopewise.loop import ControllerLoop, Sink
@@ -59,66 +52,8 @@ from slopewise.telemetry.metrics import Telemetry
 
 POLL_SECONDS = 0.1
 
-OWN_SCRAPE_SECONDS = 1.0
-"""Between two scrapes of a Prometheus that is started for one run, at the least; the demo's."""
-
-PATIENT_SCRAPE_SECONDS = 5.0
-"""Between two of a user's jobs, where the interval has four. It is the timeout, too, which Prometheus allows no longer:
-with 0.02 core among ten jobs a scrape takes 1.0 s in the median and 1.6 s at worst (`benchmarks/bench_squeezed.py`)."""
-
-REMEDIES = Remedies(
-    no_target="let one of its scrape_configs read the file that --targets-file names",
-    scrape_fails="if its output has a loss, find it with `lossPattern`; else add the two lines of slopewise_exporter, "
-    "or name the endpoint that it has with `port`",
-    no_metrics="find the loss in its output with `lossPattern`, or add the two lines of slopewise_exporter",
-    failing_seconds=60.0,
-    missing_seconds=15.0,
-)
-"""Remedies for a local job that reports no loss. Where thirty start at once its libraries take half a minute; one that
-answers has three scrapes."""
-
 REVIVE_SECONDS = 10.0
 """Seconds between two attempts to restart a Prometheus that has died."""
-
-
-def own_scrape_seconds(policy: TrainingPolicy) -> float:
-    """Seconds between two scrapes of a user's jobs: 5 for an interval of 20 s, 1.25 for one of 5 s."""
-    interval = policy.spec.behaviour.interval_seconds or MIN_INTERVAL_SECONDS
-    return min(PATIENT_SCRAPE_SECONDS, max(OWN_SCRAPE_SECONDS, interval / SCRAPES_PER_WINDOW))
-
-
-@dataclass(frozen=True, slots=True)
-class PrometheusInUse:
-    """A running Prometheus of the user's."""
-
-    endpoint: Endpoint
-    targets_file: Path | None = None
-    """The file from which it reads its targets; None: a file in the state folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionPlan:
-    """The settings of one session."""
-
-    policy: TrainingPolicy
-    jobs: Sequence[JobSpec]
-    namespace: str
-    scrape_interval_seconds: float = OWN_SCRAPE_SECONDS
-    ours: bool = True
-    health_port: int = 0
-    dry_run: bool = False
-    max_reports: int | None = None
-    """How many of the last passes are kept; None: all, for runs of minutes."""
-    nodes: int = 1
-    """The number of nodes into which this machine's cores are split."""
-    prometheus: PrometheusInUse | None = None
-    """None: the session starts its own."""
-    record: RecordOptions | None = None
-    """Where the passes are recorded; None: nowhere."""
-    annotated: GrafanaAccess | None = None
-    """The Grafana in which decisions are annotated; None: none."""
-    earlier: EarlierRun = NOTHING_EARLIER
-    """The same jobs of killed controllers."""
 
 
 class Session(ClosesStack):
@@ -141,30 +76,25 @@ class Session(ClosesStack):
             lambda report: self.supervisor.after_pass(report),
             *sinks,
         )
-        _check_control(plan.policy, workshop.limiter)
-        _check_memory(plan.policy)
-        _check_interval(plan)
-        self._document = with_interval(plan.policy, plan.scrape_interval_seconds)
-        self._policy = policy_of(self._document)
-        self._settings = pass_settings(self._document)
-        self._recorder = None if plan.record is None else plan.record.recorder(self._document)
+        self._deciding = self._next = deciding(plan.policy, workshop.limiter, plan.scrape_interval_seconds)
+        self._forgotten: deque[str] = deque()
+        self._recorder = None if plan.record is None else plan.record.recorder(self._deciding.document)
         if self._recorder is not None:
             self._sinks += (self._recorder,)
 
     def __enter__(self) -> Self:
-        spec = self._document.spec
-        interval = spec.behaviour.evaluation_seconds
+        interval = self._deciding.interval_seconds
         with ExitStack() as stack:
             self.folder = folder = self.workshop.journal.make_folder("run")
             if self.plan.earlier.memory is not None:
                 inherit(self.plan.earlier.memory, folder / "memory.json")
             self.telemetry = Telemetry(
-                control=spec.resources.control,
+                control=self.control,
                 interval_seconds=interval,
-                moving=self._settings.bounds.moving,
-                document=self._document.metadata.name,
+                moving=self._deciding.settings.bounds.moving,
+                document=self._deciding.document.metadata.name,
             )
-            self._outage = Outage(interval, self.clock.now(), restores=acts(spec.mode) and not self.plan.dry_run)
+            self._outage = self._new_outage()
             logs = folder if self.plan.ours else self.workshop.users_logs(self.plan.namespace)
             self.supervisor = self._supervisor(logs)
             sinks = (*self._sinks, *self._annotation_sinks(stack))
@@ -175,15 +105,21 @@ class Session(ClosesStack):
             given = self.plan.prometheus
             if given is None:
                 self.prometheus: PrometheusServer | GivenPrometheus = stack.enter_context(self._prometheus(folder))
-            self.reader = self._reader(self.prometheus.url if given is None else given.endpoint)
-            stack.callback(self.reader.close)
+            self.reader = self._reader()
+            stack.callback(lambda: self.reader.close())
             if given is not None:
                 self.prometheus = stack.enter_context(self._given_prometheus(given))
             self.ports = self._ports(folder)
             if self._recorder is not None:
                 self.ports = self._recorder.ports(self.ports)
                 stack.callback(self._recorder.close)
-            stack.callback(self.supervisor.stop)
+            if not self.plan.serves:
+                stack.callback(self.supervisor.stop)
+            Gauge(
+                "slopewise_saved_seconds",
+                "Time that ended jobs took less than under fair sharing.",
+                registry=self.telemetry.registry,
+            ).set_function(lambda: math.fsum(each.fair - each.took for each in self.brought()))
             stack.callback(self.restore_originals)
             stack.callback(self.loop.stop)
             self._stack = stack.pop_all()
@@ -194,17 +130,20 @@ class Session(ClosesStack):
             return ()
         annotations = DecisionAnnotations(self.plan.annotated)
         stack.callback(annotations.close)
-        return (annotations.sink(self._document.metadata.name),)
+        return (annotations.sink(self._deciding.document.metadata.name),)
 
     def run(self, on_tick: Callable[[], None] = lambda: None) -> None:
-        """Start the jobs as they arrive, run passes until all have ended; `on_tick` is called every `POLL_SECONDS`."""
+        """Start the jobs as they arrive, run passes until all have ended; `on_tick` is called every `POLL_SECONDS`.
+
+        A session that serves runs until it is stopped.
+        """
         if self.plan.prometheus is not None:
             self.reader.read(self.clock.now())  # an unreachable one is reported before anything starts
         self.prometheus.wait_for_targets()
         self._begin()
         self.supervisor.poll()
         self.loop.start()
-        while not self.supervisor.all_ended() and not self._stopping.wait(POLL_SECONDS):
+        while (self.plan.serves or not self.supervisor.all_ended()) and not self._stopping.wait(POLL_SECONDS):
             on_tick()
             self.supervisor.poll()
             self._revive_prometheus()
@@ -224,7 +163,12 @@ class Session(ClosesStack):
         self.supervisor.start()
 
     def _note_end(self, record: JobRecord) -> None:
-        """Record an end in the journal, so that no later controller starts the job again."""
+        """Record an end in the journal, so that no later controller starts the job again, and what was brought."""
+        if acts(self.spec.mode) and not self.plan.dry_run:
+            tally = self.tally.of(record.spec.name)
+            tally.fair_seconds = fair_end_of(record, self.newest_report(observed=True))
+            if (gained := brought(record, tally)) is not None:
+                self._log.info("job compared", name=record.spec.name, reason=gained.sentence)
         if self.workshop.jobs_identity is None or record.finished_at_seconds is None:
             return
         with suppress(SlopewiseError):  # a full disk: a job that is over must not stop the others
@@ -239,6 +183,36 @@ class Session(ClosesStack):
                     stopped_at_target=record.stopped_at_target,
                 )
             )
+
+    def add(self, specs: Sequence[JobSpec], *, fresh: bool = True) -> None:
+        """Take in further jobs, in place of those of the same names that have ended.
+
+        UsageError when one of them cannot be started, and then none is taken in. Not `fresh`: an earlier session had
+        them, whose measurements go on.
+        """
+        self.supervisor.add(specs)
+        if fresh:
+            self._forgotten.extend(spec.name for spec in specs)
+        for spec in specs:
+            self.tally.jobs.pop(spec.name, None)
+        self.prometheus.set_targets(self._targets())
+
+    def forget(self, names: Collection[str]) -> None:
+        """Show jobs no more that have ended."""
+        self.supervisor.forget(names)
+        for name in names:
+            self.tally.jobs.pop(name, None)
+
+    def use(self, policy: TrainingPolicy) -> None:
+        """Decide by another document from the next pass on; UsageError when it cannot be used here."""
+        self._next = deciding(policy, self.workshop.limiter, self.plan.scrape_interval_seconds)
+        self.loop.trigger()
+
+    def brought(self) -> list[Brought]:
+        """What is known of the jobs that have ended."""
+        records = self.supervisor.records
+        found = (brought(record, self.tally.of(name)) for name, record in records.items())
+        return [each for each in found if each is not None]
 
     def stop(self) -> None:
         """End `run` at its next poll, with jobs still running; thread-safe."""
@@ -267,7 +241,17 @@ class Session(ClosesStack):
     @property
     def control(self) -> CpuControl:
         """Whether limits or requests are changed."""
-        return self.plan.policy.spec.resources.control
+        return self.spec.resources.control
+
+    @property
+    def document(self) -> TrainingPolicy:
+        """The policy document that the next pass decides by, with its interval."""
+        return self._next.document
+
+    @property
+    def spec(self) -> TrainingPolicySpec:
+        """Of the policy document that the last pass decided by."""
+        return self._deciding.document.spec
 
     def all_reports(self) -> list[PassReport]:
         """Every pass that is kept; thread-safe."""
@@ -281,14 +265,38 @@ class Session(ClosesStack):
             return next((report for report in reports if not observed or report.snapshot is not None), None)
 
     def _one_pass(self) -> PassReport:
+        self._change()
         lasted = self._outage.lasts
-        report = self._outage.note(reconcile(self.ports, self._policy, self._settings))
+        report = self._outage.note(reconcile(self.ports, self._deciding.policy, self._deciding.settings))
         self.telemetry.record_outage(lasts=self._outage.lasts)
         if self._outage.lasts and not lasted:
             self.restore_originals()
         if isinstance(report.notes, PrometheusReading):
             self.tally.see(report.notes)
         return replace(report, notes=None)  # the reports of a run are kept
+
+    def _change(self) -> None:
+        """Follow a change of the document, and forget what is known of jobs whose names others have now."""
+        forgotten = {self._forgotten.popleft() for _ in range(len(self._forgotten))}
+        forget(self.ports.memory, forgotten)
+        new, before = self._next, self._deciding
+        if new is not before:
+            self._deciding = new
+            spec, jobs = new.document.spec, self.ports.memory.load().jobs
+            kept = jobs if spec.resources.control == before.document.spec.resources.control else ()
+            lost = due(self.ports.memory.load(), spec.mode, spec.behaviour.canary_ratio, tuple(kept))
+            restore_originals(self.ports.memory, self.ports.actuator, lost)
+            self.telemetry.describe(spec.resources.control, new.interval_seconds, new.settings.bounds.moving)
+            self.loop.interval_seconds = new.interval_seconds
+            self._outage = self._new_outage()
+        if new is not before or not forgotten.isdisjoint(self._own_mappings()):
+            self.reader.close()
+            self.reader = self._reader()
+            self.ports = self._ports(self.folder)
+
+    def _new_outage(self) -> Outage:
+        restores = acts(self.spec.mode) and not self.plan.dry_run
+        return Outage(self._deciding.interval_seconds, self.clock.now(), restores=restores)
 
     def _keep(self, report: PassReport) -> None:
         with self._reports_lock:
@@ -307,6 +315,7 @@ class Session(ClosesStack):
             on_event=lambda: self.loop.trigger(),
             earlier=self.plan.earlier,
             on_end=self._note_end,
+            max_running=self.plan.max_running,
             linger_seconds=max(LINGER_SECONDS, LINGER_SCRAPES * self.plan.scrape_interval_seconds),
         )
 
@@ -332,17 +341,19 @@ class Session(ClosesStack):
         controller: TargetGroup = {"targets": [f"{LOOPBACK}:{self.health.port}"], "labels": {"job": "slopewise"}}
         return [controller, *self.supervisor.targets()]
 
-    def _reader(self, endpoint: Endpoint | str) -> PrometheusReader:
+    def _reader(self) -> PrometheusReader:
+        given = self.plan.prometheus
+        endpoint: Endpoint | str = self.prometheus.url if given is None else given.endpoint
         of_run = {} if self.plan.prometheus is None else {RUN_LABEL: self.workshop.journal.run_id}
         return PrometheusReader(
             endpoint,
             {"namespace": self.plan.namespace, **of_run},
             self.plan.scrape_interval_seconds,
-            [self.plan.policy.spec.evaluation],
+            [self.spec.evaluation],
             window_seconds=SCRAPES_PER_WINDOW * self.plan.scrape_interval_seconds,
-            responses=[self.plan.policy.spec.responses],
+            responses=[self.spec.responses],
             own=self._own_mappings(),
-            points_seconds=points_seconds(self._document.spec),
+            points_seconds=points_seconds(self.spec),
             on_query=self.telemetry.record_query,
             on_left_out=self.telemetry.record_left_out,
         )
@@ -358,12 +369,13 @@ class Session(ClosesStack):
 
     def _own_mappings(self) -> dict[str, OwnMappings]:
         """Those of jobs that have any, by name, which on one machine is the pod."""
-        return {job.name: job.mappings for job in self.plan.jobs if job.mappings != NO_OWN_MAPPINGS}
+        specs = (record.spec for record in self.supervisor.records.values())
+        return {spec.name: spec.mappings for spec in specs if spec.mappings != NO_OWN_MAPPINGS}
 
     def _ports(self, folder: Path) -> Ports:
         limiter, supervisor = self.workshop.limiter, self.supervisor
         left = LeftByOthers({each.name: self.machine_cpu(each.cpus) for each in self.nodes})
-        evaluations, scrape = [self.plan.policy.spec.evaluation], self.plan.scrape_interval_seconds
+        evaluations, scrape = [self.spec.evaluation], self.plan.scrape_interval_seconds
         observer = LocalObserver(
             self.reader,
             limiter,
@@ -384,24 +396,3 @@ class Session(ClosesStack):
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate, supervisor.end_at_target)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting
         return Ports(observer, actuator, FileMemory(folder / "memory.json"), self.clock)
-
-
-def _check_control(document: TrainingPolicy, limiter: Limiter) -> None:
-    control = document.spec.resources.control
-    if control not in limiter.controls:
-        raise UsageError(
-            f"spec.resources.control: {control} cannot be controlled here ({limiter.description}); "
-            f"leave it out or use {' or '.join(sorted(limiter.controls))}, or run where cgroups may be written."
-        )
-
-
-def _check_memory(document: TrainingPolicy) -> None:
-    mistake = local_memory_mistake(document)
-    if mistake is not None:
-        raise UsageError(f"{mistake}.")
-
-
-def _check_interval(plan: SessionPlan) -> None:
-    mistake = interval_mistake(plan.policy, plan.scrape_interval_seconds)
-    if mistake is not None:
-        raise UsageError(f"{mistake}.")

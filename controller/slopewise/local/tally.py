@@ -33,6 +33,8 @@ class JobTally:
     """The last measured time of a response or a step."""
     resizes: int = 0
     """Resizes that were applied."""
+    fair_seconds: tuple[float, float, float] | None = None
+    """When it would have ended under fair sharing: expected, at the earliest, at the latest; Unix seconds."""
     missing: str | None = None
     """Why it has reported no loss, if that is known."""
     _stride: int = 1

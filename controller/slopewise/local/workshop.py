@@ -37,12 +37,16 @@ class ClosesStack:
 class Workshop(ClosesStack):
     """Journal, limiter, launcher and Prometheus program of one command. Its exit removes everything that it made."""
 
-    def __init__(self, *, actuator: str, announce: Announce, jobs_identity: str | None = None) -> None:
+    def __init__(
+        self, *, actuator: str, announce: Announce, jobs_identity: str | None = None, leaves_jobs: bool = False
+    ) -> None:
         """`jobs_identity` (`jobs_file.identity_of`) names the user's jobs.
 
         With it no controller starts one of them a second time after a crash.
-        None: built-in jobs, which end with this process.
+        None: built-in jobs, which end with this process. `leaves_jobs`: its end is like a crash to the jobs, which run
+        on for the next one to take over.
         """
+        self._leaves_jobs = leaves_jobs
         self.jobs_identity = jobs_identity
         self._actuator_choice = actuator
         self._announce = announce
@@ -105,7 +109,7 @@ class Workshop(ClosesStack):
         return folder
 
     def _close_journal(self) -> None:
-        """Announce only what could not be restored."""
-        for message in self.journal.close():
-            if "cannot" in message:
+        """Announce what could not be restored, and what runs on."""
+        for message in self.journal.close(keeps_jobs=self._leaves_jobs):
+            if self._leaves_jobs or "cannot" in message:
                 self._announce(message)

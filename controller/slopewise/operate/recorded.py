@@ -68,7 +68,7 @@ class _Followed:
             return
         self.last, self.job = again, job
         self.status = running_status([job], view, self.status)
-        for action in _actions(again, job.uid):
+        for action in history.actions_of(again.report, job.uid):
             self.actions = history.appended(self.actions, action)
 
 
@@ -94,16 +94,6 @@ def unknown_job(name: str, names: list[str]) -> str:
     if not names:
         return f"there is no job {name!r}; the record has seen none up to then."
     return unknown_name("job", name, names if "/" in name else [each.partition("/")[2] for each in names])
-
-
-def _actions(again: ReplayedPass, uid: str) -> Iterator[Action]:
-    report, now = again.report, again.snapshot.taken_at_seconds
-    results = report.by_job[uid].results
-    yield from (history.resized(each, now) for each in results.of(Resize))
-    yield from (history.resized(each, now) for each in results.of(ResizeMemory))
-    yield from (history.moved(each, now) for each in results.of(Place))
-    yield from (history.moved(each, now) for each in results.of(Migrate))
-    yield from (history.stopped(each, now) for each in results.of(Stop))
 
 
 def _guards(again: ReplayedPass, job: Job) -> Iterator[Fact]:

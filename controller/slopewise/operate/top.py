@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from slopewise.adapters.local.controller_metrics import ControllerJobs, read_jobs
+from slopewise.adapters.local.session_requests import JobAnswer, session_and_jobs
 from slopewise.crds import oversubscription
 from slopewise.crds.job_growth import JobGrowthStatus
-from slopewise.errors import DataSourceError
-from slopewise.estimators.gpu_need import MIN_WAIT_RATIO
-from slopewise.estimators.step_cost import OVERSUBSCRIBES_RATIO
+from slopewise.errors import SlopewiseError
+from slopewise.operate.local_session import status_of
 from slopewise.reports.live_table import LiveRow, jobs_table
 from slopewise.reports.wording import finite, plain
 
@@ -141,63 +140,29 @@ def _json(row: LiveRow) -> dict[str, Any]:
     }
 
 
-class ControllerWatch:
-    """The jobs of one controller, always the newest."""
+class LocalWatch:
+    """The jobs of the session on this machine, always the newest."""
 
-    def __init__(self, url: str) -> None:
-        """DataSourceError where no controller answers."""
-        self._url = url
+    def __init__(self) -> None:
+        """NoServiceError where no session runs."""
         self._losses = Losses()
-        self._jobs = read_jobs(url)
+        self._view = self._read()
 
     def view(self) -> View:
-        """The jobs now; those of before, with the reason, where the controller has gone."""
-        trouble = ""
+        """The jobs now; those of before, with the reason, where the session has gone."""
         try:
-            self._jobs = read_jobs(self._url)
-        except DataSourceError as error:
-            trouble = str(error)
-        jobs = self._jobs
-        self._losses.note({name: figures.get("evaluation") for name, figures in jobs.figures.items()})
-        states = ", ".join(f"{count} {state}" for state, count in jobs.by_state.items() if count) or "none"
-        now = datetime.now(UTC)
-        ended = jobs.last_pass_at_seconds
-        ago = "no pass yet" if ended is None else f"last pass {max(0.0, now.timestamp() - ended):.0f} s ago"
-        heading = f"{now:%H:%M:%SZ}  jobs of {self._url}: {states}; {ago}"
-        rows = [self._row(name, figures, jobs) for name, figures in jobs.figures.items()]
-        return View(rows, (heading,), trouble)
+            self._view = self._read()
+        except SlopewiseError as error:
+            return replace(self._view, trouble=str(error))
+        return self._view
 
-    def _row(self, name: str, figures: Mapping[str, float], jobs: ControllerJobs) -> LiveRow:
-        diverged = figures.get("diverged")
-        return LiveRow(
-            name=name,
-            state="diverged" if diverged else "reporting" if figures.get("metrics_available") else "no loss",
-            job_class=jobs.classes.get(name),
-            loss=figures.get("evaluation"),
-            loss_history=self._losses.of(name),
-            growth=figures.get("growth_efficiency"),
-            cpu_cores_used=figures.get("cpu_usage_cores"),
-            cpu_allotted_millicores_now=_millicores(figures.get("cpu_allocated_cores")),
-            cpu_wanted_millicores=_millicores(figures.get("cpu_accepted_cores")),
-            reason="",
-            pace_seconds=figures.get("objective_took_seconds"),
-            objective_seconds=figures.get("objective_seconds"),
-            note=_step_cost(figures.get("cpu_per_step_ratio", 1.0)) or _gpu_waits(figures),
-        )
+    def _read(self) -> View:
+        session, jobs = session_and_jobs()
+        self._losses.note({job.name: job.loss_last for job in jobs})
+        states = ", ".join(f"{count} {state}" for state, count in Counter(job.state for job in jobs).items()) or "none"
+        heading = f"{datetime.now(UTC):%H:%M:%SZ}  {session.policy}, mode {session.mode}; jobs: {states}"
+        return View([self._row(job) for job in jobs], (heading,), session.held)
 
-
-def _step_cost(ratio: float) -> str:
-    """That its steps cost more CPU than they did; empty: they do not, as far as is known."""
-    return f"a step costs {ratio:.1f} times the CPU of its least" if ratio > OVERSUBSCRIBES_RATIO else ""
-
-
-def _gpu_waits(figures: Mapping[str, float]) -> str:
-    """That its GPUs wait, and the CPU that would end it; empty: they do not, or it has none."""
-    waits, useful = figures.get("gpu_wait_ratio", 0.0), figures.get("useful_cores")
-    if waits < MIN_WAIT_RATIO or useful is None:
-        return ""
-    return f"GPU {1 - waits:.0%} busy; it can use {useful:.3g} cores"
-
-
-def _millicores(cores: float | None) -> int | None:
-    return None if cores is None else round(1000 * cores)
+    def _row(self, job: JobAnswer) -> LiveRow:
+        row = row_of(job.name, status_of(job), self._losses.of(job.name))
+        return row if job.loss_last is None else replace(row, loss=job.loss_last)

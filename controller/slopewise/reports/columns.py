@@ -58,7 +58,8 @@ def named(heading: str, rows: Sequence[R], name: Callable[[R], str]) -> Column[R
     def cell(row: R) -> Text:
         return Text(plain(name(row)))
 
-    return replace(sized(heading, rows, cell, max_width=max(map(len, map(name, rows)), default=0)), is_name=True)
+    widest = max(map(len, (heading, *map(name, rows))))
+    return replace(sized(heading, rows, cell, max_width=widest), is_name=True)
 
 
 def fitting(wanted: Iterable[Column[R]], order: Sequence[str], width: int) -> list[Column[R]]:

@@ -19,9 +19,12 @@ from slopewise.model.learning import MEANINGS
 from slopewise.reports.columns import Column, fitting, named, one_line, sized, table_of
 from slopewise.reports.wording import UNKNOWN, cores, counted, finite, of_bound, plain, shortened
 
-_STATE_STYLES = {
+STATE_STYLES = {
     "finished": "green",
+    "stopped at target": "green",
     "failed": "red",
+    "stopped": "yellow",
+    "cancelled": "yellow",
     "starting": "dim",
     "waiting": "dim",
     "moving": "cyan",
@@ -154,7 +157,7 @@ _ORDER = (
 def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]:
     """The columns by importance; losses and objectives only where there are any."""
     yield named("JOB", rows, lambda row: row.name)
-    yield sized("STATE", rows, lambda row: Text(plain(row.state), style=_STATE_STYLES.get(row.state, "")))
+    yield sized("STATE", rows, lambda row: Text(plain(row.state), style=STATE_STYLES.get(row.state, "")))
     yield sized("NOW → WANTED", rows, _now_and_wanted, min_width=11)
     timed = any(row.objective_seconds is not None for row in rows)
     learning = not timed or any(row.loss is not None for row in rows)

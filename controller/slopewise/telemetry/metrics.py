@@ -141,16 +141,20 @@ class Telemetry:
 
         `moving`: what bounds its moves; None: nothing does.
         """
-        self._control = control
         self._document = document
         self._metrics = instruments or Instruments()
-        self._metrics.interval.set(interval_seconds)
-        self._metrics.move_bounds.show(document, moving)
         self._log = structlog.get_logger("slopewise")
-        self._lines = PassLines(interval_seconds)
+        self.describe(control, interval_seconds, moving)
         self._warned: set[tuple[str, str]] = set()
         self._left_out: frozenset[tuple[str, str]] = frozenset()
         """Pods by namespace and name."""
+
+    def describe(self, control: CpuControl, interval_seconds: float, moving: MoveBounds | None) -> None:
+        """What the document says from now on."""
+        self._control = control
+        self._metrics.interval.set(interval_seconds)
+        self._metrics.move_bounds.show(self._document, moving)
+        self._lines = PassLines(interval_seconds)
 
     @property
     def registry(self) -> CollectorRegistry:

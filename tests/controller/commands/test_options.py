@@ -75,7 +75,6 @@ def completed(line: str) -> list[str]:
             for command in (("explain", "a"), ("history",))
         ),
         (("replay", "x.jsonl"), "x.jsonl: there is no such decision record"),
-        (("top", "--port", "8080"), "--port is for a controller on this machine; add --local"),
         (("top", "--local", "--context", "c"), "--context is for a cluster; leave it or --local out"),
         (("top", "-o", "json", "--count", "2"), "-o json prints one object; leave --count out"),
         (("doctor", "--jobs", "j.yaml"), "--jobs is for this machine; add --local"),

@@ -1,28 +1,24 @@
-"""`slopewise top` against an API server and against a controller on this machine, in a pipe and on a terminal."""
+"""`slopewise top` against an API server and against a session on this machine, in a pipe and on a terminal."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.answering import answering, with_jobs
 from support.api_server import ApiServer
 from support.command_line import slopewise
-from support.instances import a_sim_job, a_sim_node, an_instance
-from support.recorded_runs import a_document, record_run
 from support.stored import put_growth, put_lease
 from support.terminals import on_a_terminal
 from support.waiting import eventually
 
-from slopewise.adapters.health import HealthServer
 from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.state.job_growth_object import growth_path
-from slopewise.model import Pace, PassReport
+from slopewise.adapters.local.session_requests import JobAnswer
 from slopewise.operate.growth_watch import GrowthWatch
-from slopewise.telemetry.metrics import Instruments, Telemetry
 
 HOSTILE = "why\x1b[2J\u202e<b>[red]x"
 
@@ -128,70 +124,47 @@ class TestCluster:
         assert not colour.search(text)
 
 
-def _growths(report: PassReport) -> list[object]:
-    """Of the jobs of a pass; None: not measured yet."""
-    if report.snapshot is None or report.decisions is None:
-        return []
-    return [report.decisions.memory.jobs[job.uid].growth for job in report.snapshot.jobs]
-
-
 class TestMachine:
-    @pytest.fixture
-    def measured(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PassReport:
-        """A pass in which the growth of two jobs is measured."""
-        jobs = [a_sim_job("one", 150.0), a_sim_job("two", 150.0, 20.0)]
-        document = a_document("flowcon")
-        reports = record_run(monkeypatch, an_instance(jobs, [a_sim_node()]), document, tmp_path / "record.jsonl")
-        return next(each for each in reports if len(_growths(each)) == 2 and all(_growths(each)))
+    @pytest.fixture(autouse=True)
+    def own_session(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
-    @pytest.fixture
-    def controller(self, measured: PassReport) -> Iterator[HealthServer]:
-        instruments = Instruments()
-        telemetry = Telemetry(control="requests", interval_seconds=20.0, instruments=instruments)
-        telemetry.record(measured)
-        with HealthServer(instruments.registry, lambda: True, "127.0.0.1", 0) as running:
-            yield running
+    def test_the_jobs_of_the_session_have_their_states_and_reasons(self) -> None:
+        status = {
+            "growth": 0.25,
+            "cpuMillicores": 500,
+            "cpuWantedMillicores": 1000,
+            "class": "first",
+            "state": "NoLoss",
+        }
+        trains = JobAnswer("one", "training", loss_last=0.5, reason="first: its end is near", status=status)
+        waits = JobAnswer("two", "waiting", reason="waits for a place: 1 of 1 run")
+        with answering(with_jobs(trains, waits)):
+            found = json.loads(slopewise("top", "--local", "-o", "json").stdout)
+            table = slopewise("top", "--local").stdout
+        assert found["headings"][0].endswith("marginal, mode Auto; jobs: 1 training, 1 waiting")
+        one, two = found["jobs"]
+        assert (one["state"], one["reason"], one["loss"], one["growth"]) == (
+            "training", "first: its end is near", 0.5, 0.25,
+        )  # fmt: skip
+        assert (one["cpuMillicores"], one["cpuWantedMillicores"]) == (500, 1000)
+        assert (two["state"], two["reason"]) == ("waiting", "waits for a place: 1 of 1 run")
+        assert "0.50 → 1.00" in table
 
-    def test_steps_that_cost_more_than_they_did_are_a_note(self, measured: PassReport) -> None:
-        decisions = measured.decisions
-        assert decisions is not None
-        uid = next(iter(decisions.memory.jobs))
-        dear = decisions.memory.jobs[uid].altered(paces=(Pace(0.0, 4.0, 1.0),) * 3, least_step_cpu_seconds=2.0)
-        memory = replace(decisions.memory, jobs={**decisions.memory.jobs, uid: dear})
-        instruments = Instruments()
-        telemetry = Telemetry(control="requests", interval_seconds=20.0, instruments=instruments)
-        telemetry.record(replace(measured, decisions=replace(decisions, memory=memory)))
-        with HealthServer(instruments.registry, lambda: True, "127.0.0.1", 0) as controller:
-            found = json.loads(slopewise("top", "--local", "--port", str(controller.port), "-o", "json").stdout)
-        notes = {each["note"] for each in found["jobs"]}
-        assert notes >= {"a step costs 2.0 times the CPU of its least"}
+    def test_without_a_session_it_ends_with_4_and_says_what_to_do(self) -> None:
+        ended = slopewise("top", "--local")
+        assert (ended.returncode, ended.stdout) == (4, "")
+        assert "no session runs here; start one with `slopewise up`." in ended.stderr
 
-    def test_a_controller_on_this_machine_is_read_by_its_metrics(
-        self, controller: HealthServer, measured: PassReport
-    ) -> None:
-        ended = slopewise("top", "--local", "--port", str(controller.port), "-o", "json")
-        assert ended.returncode == 0, ended.stderr
-        found = {each["name"]: each for each in json.loads(ended.stdout)["jobs"]}
-        snapshot, decisions = measured.snapshot, measured.decisions
-        assert snapshot is not None
-        assert decisions is not None
-        assert set(found) == {f"{job.namespace}/{job.name}" for job in snapshot.jobs}
-        for job in snapshot.jobs:
-            row, known = found[f"{job.namespace}/{job.name}"], decisions.memory.jobs[job.uid]
-            assert row["class"] == known.job_class
-            assert job.evaluation is not None
-            assert row["loss"] == job.evaluation.level
-            assert known.growth is not None
-            assert row["growth"] == known.growth.cpu_efficiency
-            assert row["cpuUsedCores"] == known.growth.cpu_cores
-        table = slopewise("top", "--local", "--port", str(controller.port)).stdout
-        assert "USED" in table
-        assert "2 training" in table.splitlines()[0]
 
-    def test_without_a_controller_it_ends_with_4_and_says_what_to_do(self, server: ApiServer) -> None:
-        ended = slopewise("top", "--local", "--port", "9")
-        assert ended.returncode == 4
-        assert "no controller answers (connection refused); start one (slopewise run --local)" in ended.stderr
-        other = slopewise("top", "--local", "--port", server.url.rpartition(":")[2])
-        assert other.returncode == 4
-        assert "name the port of a controller" in other.stderr
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--local", "--context", "c"], "--context is for a cluster; leave it or --local out"),
+        (["-o", "json", "--count", "2"], "-o json prints one object; leave --count out"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(arguments: list[str], message: str) -> None:
+    ended = slopewise("top", *arguments)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert message in ended.stderr

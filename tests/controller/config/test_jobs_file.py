@@ -74,7 +74,7 @@ def test_a_pattern_for_the_loss_is_read_and_one_that_is_none_is_refused(tmp_path
         ),
         (
             "{name: b, command: x, gpus: 5}",
-            "job 2: gpus: unknown key; remove it or use one of arriveSeconds, atTarget, command",
+            "job 2: gpus: unknown key; remove it or use one of after, arriveSeconds, atTarget, class",
         ),
         ("{command: x}", "job 2: name: is required; add it"),
         ("{name: b}", "job 2: command: is required; add it"),
@@ -223,3 +223,65 @@ def test_a_list_and_what_is_quoted_or_means_nothing_to_a_shell_are_taken_as_they
     (job,) = load_jobs(_jobs_file(tmp_path, json.dumps([{"name": "a", "command": command}])))
 
     assert job.command == words
+
+
+class TestMatrix:
+    def test_it_makes_a_job_of_each_combination_with_its_values_in_all_texts(self, tmp_path: Path) -> None:
+        text = """
+- name: sweep
+  command: python train.py --lr {lr} --seed {seed} --json {"a":1}
+  env: {OUT: "out-{seed}"}
+  matrix: {lr: ["0.10", 0.01], seed: [1, 2]}
+"""
+        jobs = load_jobs(_jobs_file(tmp_path, text))
+        assert [job.name for job in jobs] == ["sweep-1", "sweep-2", "sweep-3", "sweep-4"]
+        assert {job.queueing.study for job in jobs} == {job.workload_class for job in jobs} == {"sweep"}
+        assert jobs[1].command == ["python", "train.py", "--lr", "0.10", "--seed", "2", "--json", "{a:1}"]
+        assert jobs[3].environment == {"OUT": "out-2"}
+
+    def test_a_name_with_a_value_in_it_gets_no_number(self, tmp_path: Path) -> None:
+        jobs = load_jobs(_jobs_file(tmp_path, "[{name: 's-{seed}', command: x, matrix: {seed: [1, 2]}, study: s}]"))
+        assert [(job.name, job.queueing.study) for job in jobs] == [("s-1", "s"), ("s-2", "s")]
+
+    @pytest.mark.parametrize("matrix", ["[1]", "{}", "{a: 1}", "{a: []}", "{a: [true]}", "{a: [[1]]}"])
+    def test_what_is_none_is_refused(self, tmp_path: Path, matrix: str) -> None:
+        message = _mistake(tmp_path, f"[{{name: a, command: x, matrix: {matrix}}}]")
+        assert "job 1: matrix: must be lists of texts or numbers by name, such as {lr: [0.1, 0.01]}." in message
+
+    def test_a_mistake_names_the_values_and_too_many_jobs_are_refused(self, tmp_path: Path) -> None:
+        message = _mistake(tmp_path, "[{name: 'A-{x}', command: x, matrix: {x: [1]}}]")
+        assert "job 1 (x=1): name: 'A-1' cannot be a job's name" in message
+        many = json.dumps(list(range(1001)))
+        assert "makes 1001 jobs" in _mistake(tmp_path, f"[{{name: a, command: x, matrix: {{x: {many}}}}}]")
+
+
+class TestQueueing:
+    def test_what_a_queue_needs_to_know_is_read(self, tmp_path: Path) -> None:
+        text = """
+- {name: a, command: x, study: nets, class: resnet, plannedSteps: 500, memory: 1.5Gi}
+- {name: b, command: x, after: a, restart: {onFailure: 3}}
+- {name: c, command: x, after: [nets, b]}
+"""
+        a, b, c = load_jobs(_jobs_file(tmp_path, text))
+        assert (a.queueing.study, a.workload_class, a.planned_steps) == ("nets", "resnet", 500)
+        assert a.queueing.memory_bytes == 1.5 * 2**30
+        assert (b.queueing.after, b.queueing.restarts) == (("a",), 3)
+        assert c.queueing.after == ("nets", "b")
+
+    @pytest.mark.parametrize(
+        ("keys", "sentence"),
+        [
+            ("after: nets", "a: after: there is no job or study 'nets'; correct its name."),
+            ("after: a", "a come after one another; remove one `after`."),
+            ("memory: 4G", "job 1: memory: '4G' is no amount of memory; write it like 512Mi or 4Gi."),
+            ("memory: 4", "job 1: memory: 4 is no amount of memory"),
+            ("restart: {onFailure: -1}", "job 1: restart.onFailure: must be greater than or equal to 0, not -1."),
+            ("plannedSteps: 0", "job 1: plannedSteps: must be greater than or equal to 1, not 0."),
+        ],
+    )
+    def test_a_mistake_is_one_sentence(self, tmp_path: Path, keys: str, sentence: str) -> None:
+        assert sentence in _mistake(tmp_path, f"[{{name: a, command: x, {keys}}}]")
+
+    def test_two_that_come_after_one_another_are_refused(self, tmp_path: Path) -> None:
+        text = "[{name: a, command: x, after: b}, {name: b, command: x, after: a}, {name: c, command: x}]"
+        assert "a, b come after one another" in _mistake(tmp_path, text)

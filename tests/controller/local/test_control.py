@@ -9,7 +9,7 @@ import pytest
 
 from slopewise.adapters.local.limiters.base import Limiter
 from slopewise.config.training_policy import TrainingPolicy
-from slopewise.local.session import own_scrape_seconds
+from slopewise.local.plan import own_scrape_seconds
 from slopewise.local.workshop import Workshop
 from slopewise.model import CpuControl
 

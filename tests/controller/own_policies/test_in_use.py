@@ -17,14 +17,13 @@ from slopewise.config.pass_settings import policy_of, with_interval
 from slopewise.config.training_policy import PolicyChoice, load_training_policy, policy_parameters
 from slopewise.demo.command import DemoOptions, run_names
 from slopewise.errors import SlopewiseError, UsageError
-from slopewise.local.run import LocalRunOptions, document
+from slopewise.local.run import document
 from slopewise.model import MemoryState
 from slopewise.own_policies.contract import decide
 from slopewise.simulator.scenario.scenario import load_scenario, policy_runs
 from slopewise.simulator.sweep import simulate
 
 DEMO = DemoOptions([], None, None, None, None, 1.0, "auto", None)
-LOCAL = LocalRunOptions(Path("jobs.yaml"), None, True, "auto", 0, False)
 
 
 def a_document(folder: Path, name: str, **parameters: object) -> Path:
@@ -140,12 +139,12 @@ class TestOnThisMachine:
         path = a_file(tmp_path)
         name = path.stem.replace("_", "-")
         assert run_names(replace(DEMO, policies=[str(path)]), None) == ["fair", name]
-        named = document(replace(LOCAL, policy=str(path)))
+        named = document(None, str(path))
         assert (named.spec.policy.name, named.spec.mode) == (name, "Recommend")
 
     def test_a_run_gets_the_policy_once(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="--policy and --policy-file contradict each other; write it into"):
-            document(replace(LOCAL, policy="las", policy_file=a_document(tmp_path, "las")))
+            document(a_document(tmp_path, "las"), "las")
 
 
 def test_from_a_new_file_to_a_simulation(tmp_path: Path) -> None:

@@ -44,6 +44,9 @@ class StartedCommand(BaseModel):
     arrived_at_seconds: float
     started_at_seconds: float
     """Unix seconds."""
+    submission: int = 0
+    attempt: int = 0
+    """Which job of this name it is, and how often it was started again (`jobs_file.Queueing`)."""
 
 
 class StartedProcess(BaseModel):

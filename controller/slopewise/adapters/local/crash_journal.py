@@ -144,11 +144,14 @@ class Journal:
         """Record a file that names this run before it is written outside the run's folders."""
         self._append(MadeFile(path=path.absolute()))
 
-    def close(self) -> list[str]:
-        """Clean up what is still there, and end the journal; returns a message for each thing that was left."""
+    def close(self, *, keeps_jobs: bool = False) -> list[str]:
+        """Clean up what is still there, and end the journal; returns a message for each thing that was left.
+
+        `keeps_jobs`: as after a crash, so that the next run of the same jobs continues those that run on.
+        """
         if self._descriptor < 0:
             return []
-        messages = _clean_up(self._path, self.run_id, crash=False)
+        messages = _clean_up(self._path, self.run_id, crash=keeps_jobs)
         os.close(self._descriptor)
         self._descriptor = -1
         return messages
@@ -179,19 +182,19 @@ def clean_up_after_killed(state_dir: Path) -> list[str]:
         if descriptor is not None:
             messages += _clean_up(path, run_id_of(path), crash=True)
             os.close(descriptor)
-    for path in state_dir.glob(f"*@{_machine()}{_UNSEEN_SUFFIX}"):
+    for path in state_dir.glob(f"*@{machine_mark()}{_UNSEEN_SUFFIX}"):
         _remove_never_seen(path)
     return messages
 
 
 def journal_path(state_dir: Path, run_id: str) -> Path:
     """The path of a run's journal on this machine."""
-    return state_dir / f"{run_id}@{_machine()}{_SUFFIX}"
+    return state_dir / f"{run_id}@{machine_mark()}{_SUFFIX}"
 
 
 def journals(state_dir: Path, suffix: str = _SUFFIX) -> list[Path]:
     """The journals of this machine, oldest first; with another suffix those of crashed runs."""
-    return sorted(state_dir.glob(f"*@{_machine()}{suffix}"))
+    return sorted(state_dir.glob(f"*@{machine_mark()}{suffix}"))
 
 
 def run_id_of(path: Path) -> str:
@@ -199,7 +202,7 @@ def run_id_of(path: Path) -> str:
     return path.name.partition("@")[0]
 
 
-def _machine() -> str:
+def machine_mark() -> str:
     """Twelve hexadecimal digits for this machine, from its id and its name: machines that were copied share ids."""
     try:
         machine_id = Path("/etc/machine-id").read_text(encoding="ascii").strip()

@@ -9,9 +9,11 @@ that ends with status 0 on the SIGTERM of a move has finished.
 from __future__ import annotations
 
 import os
+import random
+import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -41,6 +43,9 @@ from slopewise_exporter.threads.at_start import VARIABLE, waiting
 _log = structlog.get_logger("slopewise")
 
 LOOPBACK = "127.0.0.1"
+
+PORTS = range(20_000, 32_000)
+"""Below Linux's ephemeral range (32768 and up), so that no outgoing connection takes one in between."""
 
 LINGER_SECONDS = 3.0
 """How long a job's endpoint waits for the scrape after its end: three scrapes of one second."""
@@ -273,6 +278,8 @@ class JobProcesses:
             port=record.port,
             arrived_at_seconds=now if record.arrived_at_seconds is None else record.arrived_at_seconds,
             started_at_seconds=now,
+            submission=record.spec.queueing.submission,
+            attempt=record.spec.queueing.attempt,
         )
 
     def _built_in_environment(self, record: JobRecord) -> dict[str, str]:
@@ -282,6 +289,17 @@ class JobProcesses:
         # A job that says what its threads do is one whose threads the demo is about.
         environment = _REPORTING if VARIABLE in record.spec.environment else BUILT_IN_ENVIRONMENT
         return {**environment, "SLOPEWISE_CHECKPOINT_FOLDER": folder}
+
+
+def free_ports() -> Iterator[int]:
+    """Ports without a listener on the loopback address, each at most once."""
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        with socket.socket() as probe:
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError:
+                continue
+        yield port
 
 
 def _reporting(spec: JobSpec) -> tuple[str, ...]:

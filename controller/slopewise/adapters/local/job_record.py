@@ -20,6 +20,12 @@ restart before it ends the move, and other moves wait for that."""
 STOPPED_AT_TARGET = "stopped at target"
 """State of a job that has reached its target and was stopped, as its owner asked (`atTarget: stop`)."""
 
+CUT_OFF = "was cut off when the machine was restarted"
+"""Last output of a job that ran then."""
+
+CANCELLED = "cancelled"
+"""State of a job that its owner has ended, or has taken out of the queue."""
+
 
 @dataclass(slots=True)
 class JobRecord:
@@ -58,7 +64,8 @@ class JobRecord:
     stopping: Ending | None = None
     """It is being stopped at its target."""
     stopped_at_target: str = ""
-    """Why it was stopped at its target, which is a success whatever its exit status; empty: it was not."""
+    """Why it was stopped at its target, which is a success whatever its exit status; empty: it was not. `CANCELLED`:
+    its owner ended it."""
     status_unknown: bool = False
     """It was taken over from a killed controller, so its exit status is unknown."""
     ended_unseen: bool = False
@@ -66,8 +73,10 @@ class JobRecord:
 
     @property
     def state(self) -> str:
-        """waiting, running, moving, stopping, finished, stopped at target, failed, or ended (exit status unknown)."""
+        """waiting, running, moving, stopping; finished, stopped at target, cancelled, failed, ended (unknown how)."""
         if self.finished_at_seconds is not None:
+            if self.stopped_at_target == CANCELLED:
+                return CANCELLED
             if self.stopped_at_target:
                 return STOPPED_AT_TARGET
             if self.status_unknown:
@@ -148,6 +157,8 @@ class JobRecord:
                 restart_seconds=RESTART_SECONDS,
                 members=(self.spec.name,),
             ),
+            planned_steps=self.spec.planned_steps,
+            workload_class=self.spec.workload_class,
         )
 
     def waiting(self, namespace: str) -> Arrival | None:

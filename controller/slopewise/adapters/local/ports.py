@@ -7,9 +7,9 @@ its run. `nodes.py` defines the nodes of this machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ from slopewise.model import (
     Restored,
     Stop,
 )
-from slopewise.ports import Clock
+from slopewise.ports import Clock, Memory
 
 _NO_SERIES = JobSeries()
 
@@ -66,6 +66,9 @@ class LocalJob:
     movability: Movability | None = None
     ended: JobState | None = None
     """The state in which it ended during a move; no process is left, so the observation must carry it."""
+    planned_steps: int | None = None
+    """As its owner states them; what it reports itself comes first."""
+    workload_class: str = ""
 
 
 class LocalObserver:
@@ -151,7 +154,7 @@ class LocalObserver:
             evaluation=series.evaluation,
             usage=usage,
             steps_total=series.steps_total,
-            steps_planned=series.steps_planned,
+            steps_planned=local.planned_steps if series.steps_planned is None else series.steps_planned,
             wait_ratio=series.wait_ratio,
             waited_seconds_total=series.waited_seconds_total,
             threads=series.threads,
@@ -167,6 +170,7 @@ class LocalObserver:
             movability=local.movability,
             missing_evaluation=missing,
             points=series.points,
+            workload_class=local.workload_class,
         )
 
 
@@ -241,9 +245,18 @@ _OF_ONE_RUN: dict[str, Any] = {
 def inherit(former: Path, path: Path) -> None:
     """Begin the memory at `path` with the measurements of a killed run, if they can be read."""
     with suppress(SlopewiseError, OSError):
-        jobs = FileMemory(former).load().jobs
-        known = {uid: job.altered(**_OF_ONE_RUN) for uid, job in jobs.items()}
-        FileMemory(path).save(MemoryState(known))
+        state = FileMemory(former).load()
+        known = {uid: job.altered(**_OF_ONE_RUN) for uid, job in state.jobs.items()}
+        FileMemory(path).save(MemoryState(known, classes=state.classes))
+
+
+def forget(memory: Memory, names: Collection[str]) -> None:
+    """Remove what is known of jobs whose names others have from now on."""
+    if names:
+        known = memory.load()
+        jobs = {uid: job for uid, job in known.jobs.items() if uid not in names}
+        departed = tuple(each for each in known.departed if each.job_uid not in names)
+        memory.save(replace(known, jobs=jobs, departed=departed))
 
 
 class FileMemory:

@@ -56,9 +56,15 @@ class GivenPrometheus:
     def __enter__(self) -> Self:
         """UsageError for a file that no run has written."""
         check_owner(self._file)
+        self.set_targets(self._groups)
+        return self
+
+    def set_targets(self, groups: Sequence[TargetGroup]) -> None:
+        """Replace what is scraped."""
+        self._groups = groups
         labelled = [
             TargetGroup(targets=group["targets"], labels={**group["labels"], RUN_LABEL: self._run_id})
-            for group in self._groups
+            for group in groups
         ]
         draft = self._file.with_name(f".{self._file.name}.new")
         try:
@@ -70,7 +76,6 @@ class GivenPrometheus:
             raise UsageError(
                 f"--targets-file {self._file}: cannot be written ({error.strerror}); name another place."
             ) from error
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._file.unlink(missing_ok=True)

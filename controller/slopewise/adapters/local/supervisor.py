@@ -11,20 +11,19 @@ with `migratable: true` can move to another node (`migrate`). `job_processes.py`
 
 from __future__ import annotations
 
-import random
-import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import structlog
 
 from slopewise.adapters.local.crashed_runs import NOTHING_EARLIER, EarlierJob, EarlierRun
-from slopewise.adapters.local.job_processes import LINGER_SECONDS, LOOPBACK, JobProcesses
-from slopewise.adapters.local.job_record import JobRecord
+from slopewise.adapters.local.job_processes import LINGER_SECONDS, LOOPBACK, JobProcesses, free_ports
+from slopewise.adapters.local.job_queue import JobQueue, again
+from slopewise.adapters.local.job_record import CANCELLED, JobRecord
 from slopewise.adapters.local.launcher import AdoptedProcess, Launcher
 from slopewise.adapters.local.limiters.base import Limiter
 from slopewise.adapters.local.move import Ending, LocalMove
@@ -38,9 +37,6 @@ from slopewise.ports import Clock
 from slopewise.text import bounded, printable
 
 _log = structlog.get_logger("slopewise")
-
-PORTS = range(20_000, 32_000)
-"""Below Linux's ephemeral range (32768 and up), so that no outgoing connection takes one in between."""
 
 PLACEMENT_WAIT_SECONDS = 3.0
 """How long an arrived job waits for a pass that places it. A pass takes 0.03 s; one that hangs must not delay the
@@ -68,19 +64,16 @@ class Supervisor:
     earlier: EarlierRun = NOTHING_EARLIER
     """The jobs that killed controllers left running: they are taken over and never started a second time."""
     on_end: Callable[[JobRecord], None] = lambda _: None
-    records: dict[str, JobRecord] = field(init=False)
+    max_running: int | None = None
+    """Jobs that run at the same time; None: all that have arrived."""
+    queue: JobQueue = field(init=False)
+    records: Mapping[str, JobRecord] = field(init=False)
     started_at_seconds: float = field(init=False, default=0.0)
     _processes: JobProcesses = field(init=False)
     _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         """UsageError when one of the commands cannot be started, before any of them is."""
-        known = {name: job.started.command.port for name, job in self.earlier.jobs.items() if job.started.command}
-        taken = {spec.port for spec in self.specs} | set(known.values())
-        ports = (port for port in free_ports() if port not in taken)
-        self.records = {
-            spec.name: JobRecord(spec, spec.port or known.get(spec.name) or next(ports)) for spec in self.specs
-        }
         self._processes = JobProcesses(
             self.launcher,
             self.limiter,
@@ -92,12 +85,34 @@ class Supervisor:
             self.linger_seconds,
             self.on_end,
         )
-        for name, record in self.records.items():
+        self.queue = JobQueue(self.limiter.usage, self.max_running)
+        self.records = {}
+        self.add(self.specs)
+
+    def add(self, specs: Sequence[JobSpec]) -> None:
+        """Take in further jobs; UsageError when one of the commands cannot be started, and then none is taken in."""
+        known = {name: job.started.command.port for name, job in self.earlier.jobs.items() if job.started.command}
+        taken = {spec.port for spec in specs} | set(known.values()) | {each.port for each in self.records.values()}
+        ports = (port for port in free_ports() if port not in taken)
+        made = {spec.name: JobRecord(spec, spec.port or known.get(spec.name) or next(ports)) for spec in specs}
+        for name, record in made.items():
             if name not in self.earlier.jobs:
                 self._processes.check(record)
+        with self._lock:
+            self.records = {name: each for name, each in self.records.items() if name not in made} | made
+
+    def recall(self, records: Mapping[str, JobRecord]) -> None:
+        """Take in jobs that have ended in an earlier session, before all others."""
+        with self._lock:
+            self.records = {**records, **self.records}
+
+    def forget(self, names: Collection[str]) -> None:
+        """Drop jobs that have ended."""
+        with self._lock:
+            self.records = {name: record for name, record in self.records.items() if name not in names}
 
     def targets(self) -> list[TargetGroup]:
-        """The scrape targets: every job, also those that have not arrived.
+        """The scrape targets: every job that has not ended, also those that have not arrived.
 
         The node is a label where there is only one; among several it is unknown before a job arrives.
         """
@@ -108,6 +123,7 @@ class Supervisor:
                 "labels": {"namespace": self.namespace, "pod": name, **node},
             }
             for name, record in self.records.items()
+            if record.finished_at_seconds is None
         ]
 
     def start(self) -> None:
@@ -120,9 +136,29 @@ class Supervisor:
 
     def poll(self) -> None:
         """Start arrivals, advance moves, record ends; one `on_event` call for all of it."""
-        happened = [self._attend(record) for record in self.records.values()]
+        happened = [self._admit(), *[self._attend(record) for record in self.records.values()]]
+        since_start = self.clock.now() - self.started_at_seconds
+        failed = {name: following for name, each in self.records.items() if (following := again(each, since_start))}
+        if failed:
+            with self._lock:
+                self.records = {name: failed.get(name, each) for name, each in self.records.items()}
         if any(happened):
             self.on_event()
+
+    def _admit(self) -> bool:
+        """Let the jobs arrive whose turn it is; True when one does, or can never."""
+        now = self.clock.now()
+        turn = self.queue.turn(self.records, now - self.started_at_seconds)
+        with self._lock:
+            for name in turn.start:
+                self.records[name].arrived_at_seconds = now
+            for name, reason in turn.never.items():
+                record = self.records[name]
+                record.last_output_lines = reason
+                record.noticed_end_seconds = record.finished_at_seconds = now
+        for name, reason in turn.never.items():
+            _log.warning("job never starts", name=name, reason=reason)
+        return bool(turn.start or turn.never)
 
     def running(self) -> list[LocalJob]:
         """The jobs that run now and are not about to leave their node; thread-safe."""
@@ -201,6 +237,17 @@ class Supervisor:
         within = f"it saves and ends within {self._processes.grace_seconds:g} s"
         return Outcome(stop, "applied", f"{stop.reason}; {within}")
 
+    def cancel(self, name: str) -> None:
+        """Have a job save and end, with the next `poll`, or take one that waits out of the queue."""
+        record, now = self.records[name], self.clock.now()
+        with self._lock:
+            if record.started_at_seconds is None:
+                record.stopped_at_target = CANCELLED
+                record.noticed_end_seconds = record.finished_at_seconds = now
+            elif record.noticed_end_seconds is None and record.stopping is None:
+                record.stopping = Ending(now, CANCELLED)
+        _log.info("job cancelled", name=name)
+
     def after_pass(self, report: PassReport) -> None:
         """Place by default the jobs that this pass observed as waiting, and did not place."""
         seen = {arrival.uid for arrival in report.snapshot.waiting} if report.snapshot else set(self.records)
@@ -217,10 +264,11 @@ class Supervisor:
 
     def _go_on(self, record: JobRecord, job: EarlierJob) -> None:
         """Take over a job that runs; record the end of one that does not."""
-        command, ended = job.started.command, job.ended
-        if command is None:
+        command, ended, queueing = job.started.command, job.ended, record.spec.queueing
+        if command is None or command.submission != queueing.submission or command.attempt < queueing.attempt:
             return
         with self._lock:
+            record.spec = replace(record.spec, queueing=replace(queueing, attempt=command.attempt))
             record.arrived_at_seconds = command.arrived_at_seconds
             record.started_at_seconds = command.started_at_seconds
             record.node = self.nodes[0].name
@@ -270,19 +318,12 @@ class Supervisor:
         return record.state == "waiting" and self._attend_waiting(record)
 
     def _attend_waiting(self, record: JobRecord) -> bool:
-        arrives = record.arrived_at_seconds is None and self._is_due(record)
-        if arrives:
-            with self._lock:
-                record.arrived_at_seconds = self.clock.now()
         if self._need_not_wait(record):
             self._place_by_default([record.spec.name])
         if record.node:
             self._processes.begin(record)
             return True
-        return arrives
-
-    def _is_due(self, record: JobRecord) -> bool:
-        return self.clock.now() - self.started_at_seconds >= record.spec.arrive_seconds
+        return False
 
     def _need_not_wait(self, record: JobRecord) -> bool:
         """True when there is only one node, or no pass came in time."""
@@ -301,14 +342,3 @@ class Supervisor:
         jobs = Counter(each.bound_for for each in self.records.values() if each.finished_at_seconds is None)
         record.node = fewest_jobs({node.name: jobs[node.name] for node in self.nodes})
         return record.node
-
-
-def free_ports() -> Iterator[int]:
-    """Ports without a listener on the loopback address, each at most once."""
-    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-        with socket.socket() as probe:
-            try:
-                probe.bind((LOOPBACK, port))
-            except OSError:
-                continue
-        yield port

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from slopewise.composition import composed_name
-from slopewise.config.jobs_file import MAX_OBJECTIVE_SECONDS, MAX_WEIGHT, STOP_WITHOUT_TARGET, AtTarget, JobName
+from slopewise.config.job_entry import MAX_OBJECTIVE_SECONDS, MAX_WEIGHT, STOP_WITHOUT_TARGET, AtTarget, JobName
 from slopewise.config.metric_mappings import EvaluationMapping
 from slopewise.config.quantities import CpuMillicores
 from slopewise.config.training_policy import EvaluationSettings, PlacementChoice, PolicyChoice

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from support.worlds import START, a_job, a_snapshot, known
 
-from slopewise.adapters.local.ports import FileMemory, inherit
+from slopewise.adapters.local.ports import FileMemory, forget, inherit
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.growth import Measuring, measure
-from slopewise.model import CpuAllocation, Doubts, JobMemory, MemoryState, NodeMemory, Outlier
+from slopewise.memory_in_process import DictionaryMemory
+from slopewise.model import CpuAllocation, Departed, Doubts, JobMemory, MemoryState, NodeMemory, Outlier
 
 
 def a_state() -> MemoryState:
@@ -94,3 +95,14 @@ def test_what_cannot_be_inherited_is_measured_again(tmp_path: Path) -> None:
     inherit(tmp_path / "none.json", tmp_path / "newer.json")
     assert FileMemory(tmp_path / "new.json").load() == MemoryState()
     assert FileMemory(tmp_path / "newer.json").load() == MemoryState()
+
+
+def test_what_is_known_of_a_job_is_forgotten_when_another_has_its_name() -> None:
+    memory = DictionaryMemory()
+    state = MemoryState({"a": known(), "b": known()}, departed=(Departed("a", "x"), Departed("c", "y")))
+    memory.save(state)
+    forget(memory, [])
+    assert memory.load() == state
+    forget(memory, ["a"])
+    assert set(memory.load().jobs) == {"b"}
+    assert memory.load().departed == (Departed("c", "y"),)

@@ -16,7 +16,7 @@ from typing import TypeVar, get_args
 
 from slopewise.adapters.kube.cache.records import AT_TARGET, GROUP, MIGRATABLE, PLACED, STOP
 from slopewise.adapters.kube.cache.scheduling_facts import CHECKPOINTS, EXTERNAL, NO_CHECKPOINTS
-from slopewise.config.jobs_file import MAX_OBJECTIVE_SECONDS, AtTarget
+from slopewise.config.job_entry import MAX_OBJECTIVE_SECONDS, AtTarget
 from slopewise.config.quantities import duration_seconds, parse_cpu_millicores
 from slopewise.model import NO_OBJECTIVES, Objectives
 

@@ -1,0 +1,177 @@
+"""Which waiting jobs are started now, and why the others wait: their order, places, jobs before them, memory.
+
+Jobs are started in the order of the list. One for which no place or too little memory is left holds up those behind it,
+so that a large job is not overtaken for ever; one that has not arrived, or comes after others, holds up none.
+
+Worked example: of four jobs on two cores with `maxRunning` 2 the first runs, the second comes after the first, the
+third and the fourth have arrived: the third is started, and the fourth waits for a place.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import psutil
+
+from slopewise.adapters.local.job_record import CANCELLED, JobRecord
+from slopewise.config.jobs_file import Queueing
+from slopewise.errors import ActuationError
+from slopewise.model import Usage
+from slopewise.text import mebibytes
+
+RESTART_PAUSE_SECONDS = 10.0
+"""Between a failure and the next start; twice as long after each further one."""
+
+MAX_PAUSE_SECONDS = 600.0
+
+LEAST_BYTES = 256 * 2**20
+"""What a job is expected to need of which nothing is known: a Python with its libraries."""
+
+LOOK_SECONDS = 1.0
+"""Between two looks at the memory of the jobs, which read all of their processes."""
+
+_OVER = frozenset({"finished", "stopped at target"})
+_LOST = {"failed": "has failed", "ended": "has ended, and how is not known", CANCELLED: "was cancelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A job as the queue sees it."""
+
+    name: str
+    state: str
+    """As of its record."""
+    due: bool
+    """It has arrived, as far as its own times say."""
+    queueing: Queueing
+    expected_bytes: int = LEAST_BYTES
+    """What it needs at its most."""
+    used_bytes: int = 0
+    """What it has now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Whose turn it is."""
+
+    start: tuple[str, ...]
+    waits: Mapping[str, str]
+    """Why each of the others waits."""
+    never: Mapping[str, str]
+    """Jobs that can never be started, because one before them has failed."""
+
+
+def turn(jobs: Iterable[Queued], max_running: int | None, available_bytes: float) -> Turn:
+    """Decide about all jobs that wait; `available_bytes`: memory that the machine has left."""
+    listed = list(jobs)
+    running = [job for job in listed if job.state in ("running", "moving", "stopping")]
+    free = available_bytes - sum(max(0, job.expected_bytes - job.used_bytes) for job in running)
+    places, start, held = len(running), [], ""
+    waits: dict[str, str] = {}
+    never: dict[str, str] = {}
+    for job in listed:
+        if job.state != "waiting":
+            continue
+        before = [each for each in listed if each is not job and _is_named(each, job.queueing.after)]
+        lost = [each for each in before if each.state in _LOST]
+        left = [each.name for each in before if each.state not in _OVER]
+        if lost:
+            never[job.name] = f"not started: {lost[0].name}, after which it comes, {_LOST[lost[0].state]}"
+        elif left:
+            waits[job.name] = f"waits for the end of {left[0]}{f' and {len(left) - 1} more' if left[1:] else ''}"
+        elif not job.due:
+            waits[job.name] = "starts later" if not job.queueing.attempt else "is started again after a pause"
+        elif held:
+            waits[job.name] = held
+        elif max_running is not None and places >= max_running:
+            waits[job.name] = held = f"waits for a place: {places} of {max_running} run"
+        elif job.expected_bytes > free and (places or job.queueing.memory_bytes is not None):
+            waits[job.name] = (
+                f"waits for memory: needs {mebibytes(job.expected_bytes)}, {mebibytes(max(0.0, free))} left"
+            )
+            held = f"waits behind {job.name}, which waits for memory"
+        else:
+            start.append(job.name)
+            places, free = places + 1, free - job.expected_bytes
+    return Turn(tuple(start), waits, never)
+
+
+def _is_named(job: Queued, names: tuple[str, ...]) -> bool:
+    return job.name in names or (job.queueing.study != "" and job.queueing.study in names)
+
+
+def again(record: JobRecord, after_seconds: float) -> JobRecord | None:
+    """The next attempt of a job that has failed, `after_seconds` of the run; None: there is none."""
+    spec, queueing = record.spec, record.spec.queueing
+    if record.state != "failed" or record.started_at_seconds is None or queueing.attempt >= queueing.restarts:
+        return None
+    pause = min(MAX_PAUSE_SECONDS, RESTART_PAUSE_SECONDS * 2.0**queueing.attempt)
+    following = replace(queueing, attempt=queueing.attempt + 1)
+    spec = replace(spec, arrive_seconds=after_seconds + pause, queueing=following)
+    return JobRecord(spec, record.port, earlier_cpu_seconds=record.cpu_seconds or 0.0)
+
+
+@dataclass(slots=True)
+class JobQueue:
+    """The queue of one session, with what its jobs use."""
+
+    usage: Callable[[str], Usage]
+    """Of a running job, by its name; ActuationError when it has just ended."""
+    max_running: int | None = None
+    waits: Mapping[str, str] = field(init=False, default_factory=dict)
+    """Why jobs wait, as of the last turn."""
+    _used: dict[str, int] = field(init=False, default_factory=dict)
+    _peaks: dict[str, int] = field(init=False, default_factory=dict)
+    """By workload class; a job without one is a class of its own."""
+    _looked_at: float = field(init=False, default=-LOOK_SECONDS)
+
+    def turn(self, records: Mapping[str, JobRecord], since_start_seconds: float) -> Turn:
+        """Whose turn it is, of these jobs, so long after the start of the run."""
+        if all(record.state != "waiting" or record.arrived_at_seconds is not None for record in records.values()):
+            self.waits = {}
+            return Turn((), {}, {})
+        self._look(records)
+        decided = turn(
+            (self._queued(record, since_start_seconds) for record in records.values()),
+            self.max_running,
+            float(psutil.virtual_memory().available),
+        )
+        self.waits = decided.waits
+        return decided
+
+    def _look(self, records: Mapping[str, JobRecord]) -> None:
+        """Measure what the running jobs have, once a second."""
+        if time.monotonic() - self._looked_at < LOOK_SECONDS:
+            return
+        self._looked_at, self._used = time.monotonic(), {}
+        for name, record in records.items():
+            if record.state == "running":
+                try:
+                    used = round(self.usage(name).memory_bytes or 0)
+                except ActuationError:
+                    continue
+                alike = _alike(record)
+                self._used[name], self._peaks[alike] = used, max(used, self._peaks.get(alike, 0))
+
+    def _queued(self, record: JobRecord, since_start_seconds: float) -> Queued:
+        queueing, name = record.spec.queueing, record.spec.name
+        # One that has arrived and not begun has its place already.
+        state = "running" if record.state == "waiting" and record.arrived_at_seconds is not None else record.state
+        return Queued(
+            name,
+            state,
+            since_start_seconds >= record.spec.arrive_seconds,
+            queueing,
+            queueing.memory_bytes or self._expected_bytes(record),
+            self._used.get(name, 0),
+        )
+
+    def _expected_bytes(self, record: JobRecord) -> int:
+        """What jobs like it have used; 0 where all are started that have arrived."""
+        return 0 if self.max_running is None else max(LEAST_BYTES, self._peaks.get(_alike(record), 0))
+
+
+def _alike(record: JobRecord) -> str:
+    return record.spec.workload_class or record.spec.name

@@ -1,0 +1,254 @@
+"""`slopewise up`, `submit`, `jobs`, `cancel`, `logs`, `mode`: the session on this machine, and what is asked of it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from slopewise.commands.console import announce, out, print_json, print_line, print_unpadded
+from slopewise.commands.options import Actuator, ActuatorOption, Output, OutputFormat, PoliciesFolders, PolicyFile
+from slopewise.commands.run import JsonLogs, LocalPolicy, Port
+from slopewise.errors import UsageError
+from slopewise.signals import Interrupted, StopSignal, orderly_stop, received_signals
+
+if TYPE_CHECKING:
+    from slopewise.adapters.local.session_requests import JobAnswer
+
+POLL_SECONDS = 0.5
+"""Between two questions of a command that waits."""
+
+_PYTHON = re.compile(r"python[\d.]*")
+_BAD_LETTERS = re.compile(r"[^a-z0-9]+")
+_SUCCEEDED = frozenset({"finished", "stopped at target"})
+
+Name = Annotated[str, typer.Argument(help="The job's name.")]
+
+
+def up(
+    policy_file: PolicyFile = None,
+    policies_folders: PoliciesFolders = None,
+    policy: LocalPolicy = None,
+    max_running: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="Jobs that run at the same time; else as many as cores.")
+    ] = None,
+    actuator: Actuator = ActuatorOption.auto,
+    port: Port = 8080,
+    systemd: Annotated[
+        bool, typer.Option("--systemd", help="Print a user unit of systemd with these options, and exit.")
+    ] = False,
+    json_logs: JsonLogs = False,
+) -> None:
+    """Take jobs from `slopewise submit` and run them on this machine, until it is stopped.
+
+    Its end leaves jobs running without limits, and the next `up` takes them over.
+    Examples: `slopewise up --policy-file policy.yaml`; `slopewise up --max-running 4 --systemd`.
+    """
+    from slopewise.local.up import UpOptions, serve, unit
+
+    if systemd:
+        typer.echo(unit(_options_of(policy_file, policies_folders, policy, max_running, actuator, port)), nl=False)
+        return
+    most = len(os.sched_getaffinity(0)) if max_running is None else max_running
+    with orderly_stop(announce):
+        serve(UpOptions(policy_file, policy, actuator.value, port, most, json_logs), announce)
+
+
+def _options_of(
+    policy_file: Path | None,
+    folders: list[Path] | None,
+    policy: str | None,
+    max_running: int | None,
+    actuator: ActuatorOption,
+    port: int,
+) -> list[str]:
+    written: list[tuple[str, object]] = [
+        ("--policy-file", None if policy_file is None else policy_file.absolute()),
+        *(("--policies-dir", folder.absolute()) for folder in folders or ()),
+        ("--policy", policy),
+        ("--max-running", max_running),
+        ("--actuator", actuator.value),
+        ("--port", port),
+    ]
+    return [word for option, value in written if value is not None for word in (option, str(value))]
+
+
+def submit(
+    words: Annotated[
+        list[str], typer.Argument(metavar="FILE | -- COMMAND", help="A jobs file (FILE.yaml, -), or a command.")
+    ],
+    name: Annotated[
+        str | None, typer.Option(help="Else from the command; a number is added where it is taken.")
+    ] = None,
+    study: Annotated[str | None, typer.Option(help="Jobs that belong together.")] = None,
+    class_: Annotated[str | None, typer.Option("--class", help="Jobs that are alike, else those of the study.")] = None,
+    planned_steps: Annotated[int | None, typer.Option(help="Steps of the training, where it reports no plan.")] = None,
+    after: Annotated[list[str] | None, typer.Option(help="A job or study before it; one option each.")] = None,
+    restart: Annotated[int | None, typer.Option(help="Starts after a failure, at most.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory that must be free, such as 4Gi.")] = None,
+    max_useful_cpu: Annotated[str | None, typer.Option(help="CPU beyond which it gets no faster, such as 1.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; Ctrl-C ends the waiting alone.")] = False,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Give a command, or the jobs of a file, to the `slopewise up` of this machine.
+
+    A command runs in this folder and with this environment. Exit code of --wait: 1 when a job did not succeed.
+    Examples: `slopewise submit -- python train.py --epochs 60`; `slopewise submit jobs.yaml --wait`.
+    """
+    from slopewise.adapters.local.session_requests import Submit, asked
+    from slopewise.config.jobs_file import shown
+
+    keys = {
+        "study": study,
+        "class": class_,
+        "plannedSteps": planned_steps,
+        "after": after,
+        "restart": None if restart is None else {"onFailure": restart},
+        "memory": memory,
+        "maxUsefulCpu": max_useful_cpu,
+    }
+    chosen = {key: value for key, value in keys.items() if value is not None}
+    folder, where = Path.cwd(), "submit"
+    document: Any
+    if is_file := len(words) == 1 and (words[0] == "-" or Path(words[0]).suffix in (".yaml", ".yml")):
+        from slopewise.config.jobs_file import read_document
+
+        if chosen or name is not None:
+            raise UsageError("a jobs file has these keys itself; leave the options out, or write `-- COMMAND`.")
+        where, document, folder = read_document(Path(words[0]))
+        where = shown(Path(words[0]))
+    else:
+        document = [{"name": name or name_of(words), "command": words, **chosen}]
+    request = Submit(document, where, str(folder), dict(os.environ), renames=name is None and not is_file)
+    names = asked(request).names
+    if not wait:
+        if output is OutputFormat.json:
+            print_json({"submitted": names})
+        else:
+            print_line(f"submitted: {', '.join(names)}")
+        return
+    announce(f"submitted: {', '.join(names)}; waiting for the end, which Ctrl-C leaves to them")
+    with received_signals() as stop:
+        ended = _wait(names, stop)
+    _print_jobs(ended, output)
+    raise typer.Exit(0 if all(job.state in _SUCCEEDED for job in ended) else 1)
+
+
+def name_of(words: list[str]) -> str:
+    """A name from a command. Worked example: `python3 -u src/train_net.py --lr 1` is `train-net`."""
+    programs = [Path(word).stem for word in words if not word.startswith("-")]
+    named = next((each for each in programs if not _PYTHON.fullmatch(each)), programs[0] if programs else "job")
+    return _BAD_LETTERS.sub("-", named.lower()).strip("-")[:50].strip("-") or "job"
+
+
+def _wait(names: list[str], stop: StopSignal) -> list[JobAnswer]:
+    """These jobs once they have ended."""
+    from slopewise.adapters.local.session_requests import session_and_jobs
+
+    while True:
+        found = [job for job in session_and_jobs()[1] if job.name in names]
+        if all(job.finished_at_seconds is not None for job in found):
+            return found
+        if stop.wait(POLL_SECONDS):
+            announce(f"still there: {', '.join(job.name for job in found if job.finished_at_seconds is None)}")
+            raise Interrupted(stop.number or 0)
+
+
+def jobs(
+    study: Annotated[str | None, typer.Option(help="Only jobs of this study.")] = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Print the jobs of this machine: those that wait and why, those that run, and those that have ended.
+
+    Examples: `slopewise jobs`; `slopewise jobs --study sweep -o json`.
+    """
+    from slopewise.adapters.local.session_requests import session_and_jobs
+
+    _print_jobs([job for job in session_and_jobs()[1] if study in (None, job.study)], output)
+
+
+def _print_jobs(listed: list[JobAnswer], output: OutputFormat) -> None:
+    from slopewise.local.listing import as_json, jobs_table
+
+    if output is OutputFormat.json:
+        print_json(as_json(listed))
+    elif listed:
+        print_unpadded(jobs_table(listed, out.width))
+    else:
+        print_line("There are no jobs; `slopewise submit -- COMMAND` adds one.")
+
+
+def cancel(
+    names: Annotated[list[str] | None, typer.Argument(help="Names of jobs.")] = None,
+    study: Annotated[str | None, typer.Option(help="All jobs of this study.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All jobs.")] = False,
+    output: Output = OutputFormat.table,
+) -> None:
+    """End jobs: one that waits at once; one that runs gets SIGTERM and 30 s to save.
+
+    Examples: `slopewise cancel train-2`; `slopewise cancel --study sweep`.
+    """
+    from slopewise.adapters.local.session_requests import Cancel, asked
+
+    if not names and study is None and not everything:
+        raise UsageError("cancel: name jobs, or add --study NAME or --all.")
+    cancelled = asked(Cancel(names or [], study or "", everything)).names
+    if output is OutputFormat.json:
+        print_json({"cancelled": cancelled})
+    else:
+        print_line(f"cancelled: {', '.join(cancelled)}" if cancelled else "nothing was left to cancel")
+
+
+def logs(
+    name: Name,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")] = False,
+) -> None:
+    """Print what a job has written.
+
+    Example: `slopewise logs train -f`.
+    """
+    job = _job(name)
+    path = Path(job.log)
+    with received_signals() as stop:
+        try:
+            with path.open(encoding="utf-8", errors="replace", newline="") as file:
+                while True:
+                    ended = not follow or job.finished_at_seconds is not None
+                    while block := file.read(65_536):
+                        typer.echo(block, nl=False)
+                    if ended or stop.wait(POLL_SECONDS):
+                        return
+                    job = _job(name)
+        except FileNotFoundError:
+            print_line(f"{name} has written nothing: it is {job.state}{f', {job.reason}' if job.reason else ''}")
+
+
+def _job(name: str) -> JobAnswer:
+    from slopewise.adapters.local.session_requests import session_and_jobs
+    from slopewise.text import unknown_name
+
+    known = {job.name: job for job in session_and_jobs()[1]}
+    if name not in known:
+        raise UsageError(unknown_name("job", name, list(known)) if known else f"there is no job {name!r}.")
+    return known[name]
+
+
+def mode(
+    wanted: Annotated[str, typer.Argument(metavar="MODE", help="Observe, Recommend, Canary or Auto.")],
+    output: Output = OutputFormat.table,
+) -> None:
+    """Change the mode of the session on this machine, until it ends or its policy file changes.
+
+    Example: `slopewise mode Auto`.
+    """
+    from slopewise.adapters.local.session_requests import SetMode, asked
+
+    session = asked(SetMode(wanted)).session
+    now = wanted if session is None else session.mode
+    if output is OutputFormat.json:
+        print_json({"mode": now})
+    else:
+        print_line(f"mode is {now}")

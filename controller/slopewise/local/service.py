@@ -1,0 +1,341 @@
+"""A session on this machine as a service: takes jobs at any time, stores them, and answers the commands.
+
+The session's main thread polls it ten times a second, so that nothing here needs a lock. A job is stored before it
+counts as taken. What ends while no service runs is known from the crash journal, and after a restart of the machine
+from the stored queue alone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import psutil
+import structlog
+from msgspec.structs import replace as altered
+
+from slopewise.adapters.local.job_record import CUT_OFF, JobRecord
+from slopewise.adapters.local.queue_file import QueueFile, StoredEnd, StoredJob
+from slopewise.adapters.local.service_socket import ServiceSocket
+from slopewise.adapters.local.session_requests import Answer, Cancel, JobAnswer, Request, SessionAnswer, SetMode, Submit
+from slopewise.config.job_entry import OWN_VARIABLES
+from slopewise.config.jobs_file import JobSpec, expanded, read_jobs
+from slopewise.config.training_policy import Mode, TrainingPolicy
+from slopewise.errors import SlopewiseError, UsageError
+from slopewise.local.brought import brought, sentence_of_all
+from slopewise.local.live import live_rows
+from slopewise.local.passes import FollowedPasses, PolicyFile
+from slopewise.local.result import result_of
+from slopewise.local.session import Session
+from slopewise.text import mebibytes, nearest
+
+MAX_ENDED = 200
+"""Jobs that are remembered after their end."""
+
+RETRY_SECONDS = 10.0
+"""Until a queue that could not be written is written again."""
+
+_DECODER = msgspec.json.Decoder(Request)
+_log = structlog.get_logger("slopewise")
+
+
+class Service:
+    """The jobs of a session, as its commands see them."""
+
+    def __init__(self, session: Session, passes: FollowedPasses, holder: str) -> None:
+        """`holder`: the command that runs it."""
+        self._session = session
+        self._passes = passes
+        self._holder = holder
+        self._socket: ServiceSocket | None = None
+        self._file: QueueFile | None = None
+        self._stored: dict[str, StoredJob] = {}
+        self._policy_file: PolicyFile | None = None
+        self._save_at = 0.0
+
+    def listen(self, socket: ServiceSocket) -> None:
+        """Answer what comes here."""
+        self._socket = socket
+
+    def follow(self, file: PolicyFile) -> None:
+        """Decide by this file, also when it changes."""
+        self._policy_file = file
+
+    def take_over(self, file: QueueFile) -> None:
+        """Take in the jobs and the mode of a stored queue, and store from now on what becomes of all."""
+        self._file, self._stored = file, file.load()
+        ended: dict[str, JobRecord] = {}
+        for name in list(self._stored):
+            try:
+                spec = self._taken_over(name)
+            except UsageError as error:
+                spec, job = JobSpec(name, [], 0.0), self._stored[name]
+                end = job.end or StoredEnd(self._session.clock.now(), last_output_lines=str(error))
+                self._stored[name] = altered(job, end=end)
+            if self._stored[name].end is not None:
+                ended[name] = self._stored[name].record(spec)
+        self._session.supervisor.recall(ended)
+        file.save(self._stored.values())
+        written = file.mode_after(None if self._policy_file is None else self._policy_file.path)
+        if written is not None:
+            self._set_mode(written)
+
+    def _taken_over(self, name: str) -> JobSpec:
+        """Take in a stored job that has not ended; UsageError when it cannot be used any more."""
+        job, earlier = self._stored[name], self._session.plan.earlier.jobs.get(name)
+        command = None if earlier is None else earlier.started.command
+        here = command is not None and command.submission == job.number and command.attempt >= job.attempt
+        spec = self._spec(job)
+        if job.end is None and job.started and not here:
+            job = self._stored[name] = _cut_off(job, spec, self._session.clock.now())
+            spec = self._spec(job)
+        if job.end is None:
+            self._session.add([spec], fresh=False)
+        return spec
+
+    def tick(self) -> None:
+        """Called about ten times a second."""
+        if self._socket is not None:
+            self._socket.poll(self.answer)
+        self._store()
+        document = self._policy_file.changed() if self._policy_file is not None else None
+        if document is not None and self._policy_file is not None:
+            try:
+                self._use(document)
+            except SlopewiseError as error:
+                self._policy_file.refuse(error)
+
+    def answer(self, line: bytes) -> bytes:
+        """The answer to a request; never raises."""
+        try:
+            answer = self._answer(_DECODER.decode(line))
+        except SlopewiseError as error:
+            answer = Answer(str(error), error.exit_code)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            answer = Answer(f"The request cannot be read ({error}); use the command of the session's version.", 2)
+        except Exception as error:
+            _log.exception("request failed")
+            answer = Answer(f"The request failed ({type(error).__name__}); the session's log has more.", 1)
+        return msgspec.json.encode(answer)
+
+    def _answer(self, request: Request) -> Answer:
+        match request:
+            case Submit():
+                return Answer(names=self._submit(request))
+            case Cancel():
+                return Answer(names=self._cancel(request))
+            case SetMode():
+                self._set_mode(request.mode)
+        return Answer(session=self._about(), jobs=self._jobs())
+
+    # --- taking and ending jobs --------------------------------------------------------------------------------
+
+    def _submit(self, request: Submit) -> list[str]:
+        if self._file is None:
+            raise UsageError(f"`{self._holder}` has jobs of its own and takes no others; end it, and `slopewise up`.")
+        document, records = request.document, self._session.supervisor.records
+        if request.renames:
+            document = [{**document[0], "name": _free_name(str(document[0]["name"]), records)}]
+        entries = [entry for _, entry in expanded(document, request.where)]
+        number = 1 + max((job.number for job in self._stored.values()), default=0)
+        environment = {name: value for name, value in request.environment.items() if name not in OWN_VARIABLES}
+        now = self._session.clock.now()
+        studies = {name: record.spec.queueing.study for name, record in records.items()}
+        read_jobs(document, request.where, Path(request.folder), studies)
+        made = [
+            StoredJob(number + place, str(entry["name"]), entry, request.folder, environment, now)
+            for place, entry in enumerate(entries)
+        ]
+        specs = [self._spec(job) for job in made]
+        for spec in specs:
+            self._check(spec, request.where)
+        before = self._stored
+        others = {name: job for name, job in before.items() if name not in {job.name for job in made}}
+        self._stored = others | {job.name: job for job in made}
+        try:
+            self._file.save(self._stored.values())
+            self._session.add(specs)
+        except SlopewiseError:
+            self._stored = before
+            self._save_at = 0.0  # with what was there before
+            self._save()
+            raise
+        self._passes.forget([job.name for job in made])
+        return [job.name for job in made]
+
+    def _check(self, spec: JobSpec, where: str) -> None:
+        """UsageError when the job cannot be taken beside those that there are."""
+        records = self._session.supervisor.records
+        there = records.get(spec.name)
+        if there is not None and there.finished_at_seconds is None:
+            raise UsageError(f"{where}: {spec.name} is {there.state} already; cancel it, or give another name.")
+        ports = {record.port for record in records.values() if record.finished_at_seconds is None}
+        if spec.port in ports:
+            raise UsageError(f"{where}: {spec.name}: port {spec.port} is that of another job; choose another one.")
+        total = psutil.virtual_memory().total
+        if (spec.queueing.memory_bytes or 0) > total:
+            needed = mebibytes(spec.queueing.memory_bytes or 0)
+            raise UsageError(f"{where}: {spec.name}: memory: {needed} is more than the {mebibytes(total)} here.")
+
+    def _cancel(self, request: Cancel) -> list[str]:
+        records = self._session.supervisor.records
+        left = {name: record for name, record in records.items() if record.finished_at_seconds is None}
+        names = list(request.names)
+        for name in names:
+            if name not in records:
+                meant = nearest(name, list(records))
+                hint = f"did you mean {meant!r}?" if meant else "`slopewise jobs` lists them."
+                raise UsageError(f"there is no job {name!r}; {hint}")
+        if request.study or request.everything:
+            of_study = request.study
+            names += [n for n, each in left.items() if not of_study or each.spec.queueing.study == of_study]
+        cancelled = [name for name in dict.fromkeys(names) if name in left]
+        for name in cancelled:
+            self._session.supervisor.cancel(name)
+        return cancelled
+
+    def _spec(self, job: StoredJob) -> JobSpec:
+        """What is started; UsageError when an entry of an earlier version cannot be used any more."""
+        (spec,) = read_jobs([job.document], job.name, Path(job.folder), None)
+        queueing = replace(spec.queueing, submission=job.number, attempt=job.attempt)
+        since = job.submitted_at_seconds - (self._session.plan.earlier.started_at_seconds or 0.0)
+        environment = {**job.environment, **spec.environment}
+        return replace(spec, queueing=queueing, environment=environment, arrive_seconds=spec.arrive_seconds + since)
+
+    # --- what is stored ----------------------------------------------------------------------------------------
+
+    def _store(self) -> None:
+        """Store what has become of the jobs since."""
+        changed = False
+        for name, before in self._stored.items():
+            record = self._session.supervisor.records.get(name)
+            if before.end is not None or record is None:
+                continue
+            now = _followed(before, record)
+            if now != before:
+                self._stored[name] = now
+                changed = True
+        if changed:
+            self._save_at = min(self._save_at, time.monotonic())
+        if self._file is not None and (changed or self._save_at) and time.monotonic() >= self._save_at:
+            self._save()
+
+    def _save(self) -> None:
+        """Write the queue; tried again after a while where that fails, for instance on a full disk."""
+        self._save_at = 0.0
+        ended = [name for name, job in self._stored.items() if job.end is not None]
+        if forgotten := ended[:-MAX_ENDED]:
+            self._stored = {name: job for name, job in self._stored.items() if name not in forgotten}
+            self._session.forget(forgotten)
+            self._passes.forget(forgotten)
+        try:
+            if self._file is not None:
+                self._file.save(self._stored.values())
+        except SlopewiseError as error:
+            self._save_at = time.monotonic() + RETRY_SECONDS
+            _log.warning("queue not stored", reason=str(error))
+
+    # --- what passes decide by ---------------------------------------------------------------------------------
+
+    def _set_mode(self, written: str) -> None:
+        modes = {str(mode).lower(): mode for mode in get_args(Mode)}
+        if written.lower() not in modes:
+            raise UsageError(f"there is no mode {written!r}; use one of {', '.join(modes.values())}.")
+        policy = self._session.document
+        spec = policy.spec.model_copy(update={"mode": modes[written.lower()]})
+        self._use(policy.model_copy(update={"spec": spec}))
+        if self._file is not None:
+            self._file.save_mode(spec.mode)
+
+    def _use(self, policy: TrainingPolicy) -> None:
+        policy = self._session.workshop.controlled(policy)
+        self._session.use(policy)
+        _log.info("policy changed", policy=policy.spec.policy_name, mode=policy.spec.mode)
+
+    # --- what the commands show --------------------------------------------------------------------------------
+
+    def _about(self) -> SessionAnswer:
+        session = self._session
+        newest, spec = session.newest_report(), session.document.spec
+        return SessionAnswer(
+            self._holder,
+            os.getpid(),
+            spec.policy_name,
+            spec.mode,
+            session.workshop.limiter.description,
+            session.prometheus.url,
+            session.health.port,
+            session.loop.passes,
+            (newest.held or "") if newest is not None else "",
+            session.plan.max_running,
+            sentence_of_all(session.brought()),
+        )
+
+    def _jobs(self) -> list[JobAnswer]:
+        rows = {row.name: row for row in live_rows(self._session)}
+        return [self._job(name, rows[name].state, rows[name].reason) for name in self._session.supervisor.records]
+
+    def _job(self, name: str, state: str, reason: str) -> JobAnswer:
+        session, stored, status = self._session, self._stored.get(name), self._passes.statuses.get(name)
+        record, tally = session.supervisor.records[name], session.tally.of(name)
+        result = result_of(record, tally, session.supervisor.started_at_seconds)
+        waits = session.supervisor.queue.waits.get(name, "")
+        log = (stored.log if stored else "") or str(session.supervisor.folder / f"{name}.log")
+        gained = brought(record, tally)
+        process, running = record.process, record.finished_at_seconds is None
+        return JobAnswer(
+            name,
+            result.state if not running else state,
+            study=record.spec.queueing.study,
+            submitted_at_seconds=stored.submitted_at_seconds if stored else None,
+            started_at_seconds=record.started_at_seconds,
+            finished_at_seconds=record.finished_at_seconds,
+            exit_status=record.exit_status,
+            attempt=record.spec.queueing.attempt,
+            steps=tally.steps_total,
+            steps_planned=tally.steps_planned if tally.steps_planned is not None else record.spec.planned_steps,
+            loss_first=tally.first_level,
+            loss_last=tally.last_level,
+            cpu_seconds=record.cpu_seconds,
+            reason=waits or (reason if running else result.note or (gained.sentence if gained else "")),
+            log=str(process.log_path) if process is not None else log,
+            pid=process.pid if process is not None and running else None,
+            fair_seconds=tally.fair_seconds,
+            status=_status(status) if status is not None else None,
+        )
+
+
+def _status(status: Any) -> dict[str, Any]:
+    shown: dict[str, Any] = status.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"pods", "move"})
+    return shown
+
+
+def _followed(job: StoredJob, record: JobRecord) -> StoredJob:
+    """What is stored of a job, as its record is now."""
+    end = None if record.finished_at_seconds is None else StoredEnd.of(record)
+    return altered(
+        job,
+        started=record.started_at_seconds is not None,
+        attempt=record.spec.queueing.attempt,
+        end=end,
+        log=job.log if record.process is None else str(record.process.log_path),
+        environment=job.environment if end is None else {},
+    )
+
+
+def _cut_off(job: StoredJob, spec: JobSpec, now_seconds: float) -> StoredJob:
+    """A job that ran when the machine was restarted: its next attempt, where it has one."""
+    if job.attempt < spec.queueing.restarts:
+        return altered(job, attempt=job.attempt + 1, started=False)
+    return altered(job, end=StoredEnd(now_seconds, last_output_lines=CUT_OFF, status_unknown=True))
+
+
+def _free_name(name: str, taken: Mapping[str, object]) -> str:
+    """The name, with the first free number where it is taken."""
+    names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
+    return next(each for each in names if each not in taken)

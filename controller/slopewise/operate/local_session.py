@@ -1,0 +1,72 @@
+"""`status`, `explain` and `history` of the session on this machine, in the words of those of a cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import to_builtins
+
+from slopewise.adapters.local.session_requests import JobAnswer, SessionAnswer, session_and_jobs
+from slopewise.crds.history import Line, in_order
+from slopewise.crds.job_growth import JobGrowthStatus
+from slopewise.errors import UsageError
+from slopewise.operate.explanation import Explanation, explain
+from slopewise.reports.wording import plain
+from slopewise.text import unknown_name
+
+NAMESPACE = "local"
+"""Of all jobs of a machine."""
+
+
+def status_lines(session: SessionAnswer, jobs: Sequence[JobAnswer]) -> list[str]:
+    """Who decides, what the jobs do, what the session has brought, and what somebody should look at."""
+    states = Counter(job.state for job in jobs)
+    listed = ", ".join(f"{count} {state}" for state, count in states.items()) or "none"
+    troubles = [f"{job.name}: {job.reason}" for job in jobs if job.state in ("no loss", "failed", "ended")]
+    lines = [
+        f"session: {session.holder} (process {session.pid}), {session.way}",
+        f"policy: {session.policy}, mode {session.mode}; {session.passes} passes",
+        *([f"held, nothing is changed: {session.held}"] if session.held else []),
+        f"jobs: {listed}",
+        *([f"brought: {session.brought}"] if session.brought else []),
+        *troubles,
+    ]
+    return [plain(line) for line in lines]
+
+
+def status_json(session: SessionAnswer, jobs: Sequence[JobAnswer]) -> dict[str, Any]:
+    """For `--output json`."""
+    return {"session": to_builtins(session), "jobs": dict(Counter(job.state for job in jobs))}
+
+
+def explained(name: str) -> Explanation:
+    """One job; UsageError where there is none of this name."""
+    (job,) = _named(session_and_jobs()[1], name, "explain")
+    return explain(f"{NAMESPACE}/{job.name}", status_of(job), _lines(job))
+
+
+def history(name: str | None) -> list[Line]:
+    """What was done to the jobs, or to one of them, oldest first."""
+    return in_order(line for job in _named(session_and_jobs()[1], name, "history") for line in _lines(job))
+
+
+def status_of(job: JobAnswer) -> JobGrowthStatus:
+    """As of the last pass that saw it, with the state that its process has now."""
+    status = JobGrowthStatus.model_validate(job.status or {})
+    return status.model_copy(update={"state": job.state, "reason": job.reason})
+
+
+def _lines(job: JobAnswer) -> list[Line]:
+    return [Line(NAMESPACE, job.name, action) for action in status_of(job).history]
+
+
+def _named(jobs: Sequence[JobAnswer], name: str | None, command: str) -> list[JobAnswer]:
+    wanted = None if name is None else name.removeprefix(f"{NAMESPACE}/")
+    found = [job for job in jobs if wanted in (None, job.name)]
+    if wanted is not None and not found:
+        names = [job.name for job in jobs]
+        message = unknown_name("job", wanted, names) if names else f"there is no job {wanted!r}."
+        raise UsageError(f"{command}: {message}")
+    return found

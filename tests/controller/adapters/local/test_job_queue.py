@@ -1,0 +1,155 @@
+"""Which waiting job is started: order, places, jobs before it, restarts, memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.limiting import FakeLimiter
+from support.worlds import START
+
+from slopewise.adapters.local.job_queue import LEAST_BYTES, JobQueue, Queued, again, turn
+from slopewise.adapters.local.job_record import JobRecord
+from slopewise.config.jobs_file import JobSpec, Queueing
+from slopewise.errors import ActuationError
+from slopewise.model import Usage
+
+GIB = 2**30
+
+
+def a_job(name: str, state: str = "waiting", *, due: bool = True, used: int = 0, **queueing: object) -> Queued:
+    needs = queueing.get("memory_bytes") or 0
+    assert isinstance(needs, int)
+    return Queued(name, state, due, Queueing(**queueing), needs, used)  # type: ignore[arg-type]
+
+
+class TestPlaces:
+    def test_all_that_have_arrived_are_started_without_a_bound(self) -> None:
+        decided = turn([a_job("a"), a_job("b"), a_job("c", due=False)], None, GIB)
+        assert decided.start == ("a", "b")
+        assert decided.waits == {"c": "starts later"}
+
+    def test_no_more_run_than_there_are_places_and_the_first_comes_first(self) -> None:
+        decided = turn([a_job("a", "running"), a_job("b"), a_job("c")], 2, GIB)
+        assert decided.start == ("b",)
+        assert decided.waits == {"c": "waits for a place: 2 of 2 run"}
+
+    def test_one_that_moves_or_stops_has_its_place_and_one_that_has_ended_has_none(self) -> None:
+        listed = [a_job("a", "moving"), a_job("b", "stopping"), a_job("c", "finished"), a_job("d"), a_job("e")]
+        assert turn(listed, 3, GIB).start == ("d",)
+
+    def test_one_that_has_not_arrived_holds_up_none_behind_it(self) -> None:
+        assert turn([a_job("a", due=False), a_job("b")], 1, GIB).start == ("b",)
+
+
+class TestAfter:
+    def test_a_job_waits_for_the_end_of_another_and_holds_up_none(self) -> None:
+        decided = turn([a_job("a", "running"), a_job("b", after=("a",)), a_job("c")], 2, GIB)
+        assert decided.start == ("c",)
+        assert decided.waits == {"b": "waits for the end of a"}
+
+    @pytest.mark.parametrize("ended", ["finished", "stopped at target"])
+    def test_it_is_started_once_that_has_succeeded(self, ended: str) -> None:
+        assert turn([a_job("a", ended), a_job("b", after=("a",))], 1, GIB).start == ("b",)
+
+    @pytest.mark.parametrize(
+        ("ended", "why"),
+        [
+            ("failed", "has failed"),
+            ("cancelled", "was cancelled"),
+            ("ended", "has ended, and how is not known"),
+        ],
+    )
+    def test_it_is_never_started_after_one_that_has_not(self, ended: str, why: str) -> None:
+        decided = turn([a_job("a", ended), a_job("b", after=("a",))], 1, GIB)
+        assert (decided.start, decided.never) == ((), {"b": f"not started: a, after which it comes, {why}"})
+
+    def test_a_study_is_all_of_its_jobs(self) -> None:
+        study = [a_job("a-1", "finished", study="a"), a_job("a-2", "running", study="a")]
+        decided = turn([*study, a_job("b", after=("a",))], None, GIB)
+        assert decided.waits == {"b": "waits for the end of a-2"}
+
+
+class TestMemory:
+    def test_one_for_which_too_little_is_left_holds_up_those_behind_it(self) -> None:
+        listed = [a_job("a", "running"), a_job("big", memory_bytes=4 * GIB), a_job("small", memory_bytes=GIB)]
+        decided = turn(listed, 5, 2 * GIB)
+        assert decided.start == ()
+        assert decided.waits["big"].startswith("waits for memory: needs 4096Mi, 2048Mi left")
+        assert decided.waits["small"] == "waits behind big, which waits for memory"
+
+    def test_what_running_jobs_will_still_take_is_not_left(self) -> None:
+        young = a_job("young", "running", memory_bytes=3 * GIB, used=GIB)
+        assert turn([young, a_job("b", memory_bytes=3 * GIB)], 5, 4 * GIB).start == ()
+        grown = replace(young, used_bytes=3 * GIB)
+        assert turn([grown, a_job("b", memory_bytes=3 * GIB)], 5, 4 * GIB).start == ("b",)
+
+    def test_two_that_are_started_together_share_what_is_left(self) -> None:
+        listed = [a_job(name, memory_bytes=3 * GIB) for name in ("a", "b")]
+        assert turn(listed, 5, 4 * GIB).start == ("a",)
+
+    def test_a_guess_keeps_no_job_from_an_empty_machine_and_a_stated_need_does(self) -> None:
+        guessed = Queued("a", "waiting", due=True, queueing=Queueing(), expected_bytes=GIB)
+        assert turn([guessed], 5, 0.5 * GIB).start == ("a",)
+        assert turn([a_job("a", memory_bytes=GIB)], 5, 0.5 * GIB).start == ()
+
+
+def a_record(name: str, *, failed: bool = False, **queueing: object) -> JobRecord:
+    record = JobRecord(JobSpec(name, ["true"], 0.0, queueing=Queueing(**queueing)), 20_001)  # type: ignore[arg-type]
+    if failed:
+        record.arrived_at_seconds = record.started_at_seconds = START
+        record.finished_at_seconds, record.exit_status, record.cpu_seconds = START + 5, 3, 2.0
+    return record
+
+
+class TestAgain:
+    def test_a_failed_job_is_started_again_after_a_pause_that_doubles(self) -> None:
+        first = again(a_record("a", failed=True, restarts=2, submission=7), 100.0)
+        assert first is not None
+        assert (first.state, first.port, first.earlier_cpu_seconds) == ("waiting", 20_001, 2.0)
+        assert first.spec.arrive_seconds == 110.0
+        assert first.spec.queueing == Queueing(restarts=2, attempt=1, submission=7)
+        second = again(a_record("a", failed=True, restarts=2, attempt=1), 200.0)
+        assert second is not None
+        assert second.spec.arrive_seconds == 220.0
+
+    def test_no_more_often_than_its_owner_says(self) -> None:
+        assert again(a_record("a", failed=True, restarts=2, attempt=2), 0.0) is None
+        assert again(a_record("a", failed=True), 0.0) is None
+
+    def test_one_that_could_not_be_started_or_has_not_failed_is_not(self) -> None:
+        never = a_record("a", failed=True, restarts=2)
+        never.started_at_seconds = None
+        assert again(never, 0.0) is None
+        done = a_record("a", failed=True, restarts=2)
+        done.exit_status = 0
+        assert again(done, 0.0) is None
+
+
+class TestTheQueueOfASession:
+    def test_it_expects_of_a_job_what_one_of_its_class_has_used(self) -> None:
+        def usage(name: str) -> Usage:
+            if name == "gone":
+                raise ActuationError("it has just ended")
+            return Usage(START, memory_bytes=2**60)
+
+        running, gone, alike, other = (a_record(name) for name in ("running", "gone", "alike", "other"))
+        for record in (running, gone):
+            record.arrived_at_seconds = record.started_at_seconds = START
+        for record in (running, alike):
+            record.spec = replace(record.spec, workload_class="resnet")
+        queue = JobQueue(usage, max_running=5)
+        decided = queue.turn({each.spec.name: each for each in (running, gone, alike, other)}, 0.0)
+        assert decided.waits["alike"].startswith(f"waits for memory: needs {2**60 // 2**20}Mi")
+        assert queue.waits == decided.waits
+
+    def test_nothing_is_looked_at_where_none_waits(self) -> None:
+        queue = JobQueue(FakeLimiter().usage, max_running=1)
+        running = a_record("a")
+        running.arrived_at_seconds = running.started_at_seconds = START
+        assert queue.turn({"a": running}, 0.0).start == ()
+
+    def test_a_job_of_which_nothing_is_known_is_expected_to_need_a_little(self) -> None:
+        queue = JobQueue(FakeLimiter().usage, max_running=1)
+        assert queue.turn({"a": a_record("a")}, 0.0).start == ("a",)
+        assert LEAST_BYTES == 256 * 2**20

@@ -1,0 +1,189 @@
+"""The commands that ask the session on this machine: what they send, what they print, and their exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.answering import answering, with_jobs
+from support.command_line import slopewise
+from support.printing import words
+
+from slopewise.adapters.local.session_requests import Answer, Cancel, JobAnswer, Request, SetMode, Submit
+from slopewise.commands.service import name_of
+
+HOSTILE = "why\x1b[2J\u202e<b>[red]x"
+ACTION = {
+    "time": "2026-11-26T12:00:00Z",
+    "slot": "",
+    "action": "Resize",
+    "change": "requests 1 to 500m",
+    "result": "applied",
+    "detail": "first: its end is near",
+}
+TRAINS = JobAnswer(
+    "train", "training", study="nets", started_at_seconds=1e9, steps=5, steps_planned=10, loss_first=1.0, loss_last=0.5,
+    reason="first: its end is near", status={"state": "Training", "cpu": "0.5", "history": [ACTION]},
+)  # fmt: skip
+FAILED = JobAnswer("bad", "failed", finished_at_seconds=1e9, exit_status=3, reason=f"ended with status 3: {HOSTILE}")
+
+
+@pytest.fixture(autouse=True)
+def own_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+def taking(*names: str) -> Callable[[Request], Answer]:
+    return lambda _: Answer(names=list(names))
+
+
+class TestSubmit:
+    def test_a_command_comes_with_its_options_its_folder_and_its_environment(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("GREETING", "hello")
+        options = ("--study", "nets", "--class", "resnet", "--planned-steps", "9", "--after", "a", "--restart", "2")
+        with answering(taking("train")) as asked:
+            done = slopewise(
+                "submit", *options, "--memory", "4Gi", "--", "python", "train.py", "--lr", "1", cwd=tmp_path
+            )
+        assert (done.returncode, done.stdout) == (0, "submitted: train\n")
+        (request,) = asked
+        assert isinstance(request, Submit)
+        assert request.document == [
+            {
+                "name": "train",
+                "command": ["python", "train.py", "--lr", "1"],
+                "study": "nets",
+                "class": "resnet",
+                "plannedSteps": 9,
+                "after": ["a"],
+                "restart": {"onFailure": 2},
+                "memory": "4Gi",
+            }
+        ]
+        assert (request.folder, request.renames) == (os.path.realpath(tmp_path), True)
+        assert request.environment["GREETING"] == "hello"
+
+    def test_a_jobs_file_is_sent_as_it_is_with_its_own_folder(self, tmp_path: Path) -> None:
+        path = tmp_path / "jobs.yaml"
+        path.write_text("[{name: a, command: x, matrix: {lr: [1, 2]}}]")
+        with answering(taking("a-1", "a-2")) as asked:
+            assert json.loads(slopewise("submit", str(path), "-o", "json").stdout) == {"submitted": ["a-1", "a-2"]}
+        (request,) = asked
+        assert isinstance(request, Submit)
+        assert (request.where, request.folder, request.renames) == (str(path), str(tmp_path), False)
+        assert request.document == [{"name": "a", "command": "x", "matrix": {"lr": [1, 2]}}]
+
+    def test_options_of_a_command_beside_a_file_are_refused(self) -> None:
+        ended = slopewise("submit", "jobs.yaml", "--name", "a")
+        assert (ended.returncode, "a jobs file has these keys itself" in ended.stderr) == (2, True)
+
+    def test_the_sessions_refusal_is_the_commands_with_its_exit_code(self) -> None:
+        with answering(lambda _: Answer("a is running already.", 2)):
+            ended = slopewise("submit", "--name", "a", "--", "x")
+        assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", "slopewise: a is running already.\n")
+
+    @pytest.mark.parametrize(
+        ("command", "name"),
+        [
+            ("python3 -u src/train_net.py --lr 1", "train-net"),
+            ("/usr/bin/python3.11 -m torch.distributed.run", "torch-distributed"),
+            ("./Tune.sh", "tune"),
+            ("python", "python"),
+            ("...", "job"),
+        ],
+    )
+    def test_a_command_without_a_name_is_called_by_its_script(self, command: str, name: str) -> None:
+        assert name_of(command.split()) == name
+
+
+class TestJobs:
+    def test_the_table_has_a_row_for_each_and_foreign_text_drives_no_terminal(self) -> None:
+        with answering(with_jobs(TRAINS, FAILED)):
+            lines = slopewise("jobs").stdout.splitlines()
+        assert words(lines[0]) == "JOB STATE TIME LOSS STEPS CPU REASON"
+        assert words(lines[1]).startswith("train training")
+        assert "1 → 0.5 5 of 10 0.5 first: its end is near" in words(lines[1])
+        assert words(lines[2]).startswith("bad failed – – – – ended with status 3: why")
+        assert "\x1b" not in lines[2]
+        assert "\u202e" not in lines[2]
+
+    def test_json_has_every_key_of_each_job_and_a_study_is_chosen(self) -> None:
+        with answering(with_jobs(TRAINS, FAILED)):
+            (found,) = json.loads(slopewise("jobs", "--study", "nets", "-o", "json").stdout)
+        assert found["name"] == "train"
+        assert set(found) == set(JobAnswer.__struct_fields__)
+
+    def test_no_jobs_is_a_sentence_and_no_session_exit_code_4(self) -> None:
+        with answering(with_jobs()):
+            assert "There are no jobs; `slopewise submit" in slopewise("jobs").stdout
+        ended = slopewise("jobs")
+        assert (ended.returncode, "start one with `slopewise up`" in ended.stderr) == (4, True)
+
+
+class TestTheOthers:
+    def test_jobs_are_cancelled_by_name_by_study_or_all(self) -> None:
+        with answering(taking("a", "b")) as asked:
+            assert slopewise("cancel", "a", "b").stdout == "cancelled: a, b\n"
+            slopewise("cancel", "--study", "nets")
+            assert json.loads(slopewise("cancel", "--all", "-o", "json").stdout) == {"cancelled": ["a", "b"]}
+        assert asked == [Cancel(["a", "b"]), Cancel(study="nets"), Cancel(everything=True)]
+        nothing = slopewise("cancel")
+        assert (nothing.returncode, "name jobs, or add --study NAME or --all." in nothing.stderr) == (2, True)
+
+    def test_the_mode_is_asked_for_and_what_it_is_then_is_printed(self) -> None:
+        with answering(with_jobs()) as asked:
+            assert slopewise("mode", "auto").stdout == "mode is Auto\n"
+        assert asked == [SetMode("auto")]
+
+    def test_logs_are_those_of_the_job_and_a_wrong_name_is_exit_code_2(self, tmp_path: Path) -> None:
+        log = tmp_path / "train.log"
+        log.write_bytes(b"epoch 1\n\xff\n")
+        ended = JobAnswer("train", "finished", finished_at_seconds=1.0, log=str(log))
+        waits = JobAnswer("later", "waiting", reason="waits for the end of train", log=str(tmp_path / "none"))
+        with answering(with_jobs(ended, waits)):
+            assert slopewise("logs", "train", "-f").stdout.startswith("epoch 1\n")
+            assert "later has written nothing: it is waiting, waits for" in words(slopewise("logs", "later").stdout)
+            wrong = slopewise("logs", "trian")
+        assert (wrong.returncode, "did you mean 'train'?" in wrong.stderr) == (2, True)
+
+    def test_status_explain_and_history_speak_of_the_session_with_one_name_for_each_state(self) -> None:
+        with answering(with_jobs(TRAINS, FAILED)):
+            status = slopewise("status", "--local").stdout
+            explained = slopewise("explain", "train", "--local").stdout
+            history = json.loads(slopewise("history", "train", "--local", "-o", "json").stdout)
+            wrong = slopewise("explain", "trian", "--local")
+            counted = json.loads(slopewise("status", "--local", "-o", "json").stdout)
+        assert "policy: marginal, mode Auto; 3 passes" in status
+        assert "jobs: 1 training, 1 failed" in status
+        assert "brought: 1 job took 3s" in status
+        assert "bad: ended with status 3" in status
+        assert "training on" not in explained
+        assert words(explained).startswith("job local/train training")
+        assert "decision first: its end is near" in words(explained)
+        assert [(line["workload"], line["change"]) for line in history] == [("train", "requests 1 to 500m")]
+        assert (wrong.returncode, "did you mean 'train'?" in wrong.stderr) == (2, True)
+        assert counted["jobs"] == {"training": 1, "failed": 1}
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (("status", "--local", "--context", "c"), "--context is for a cluster; leave it or --local out"),
+            (("history", "--local", "--record", "r"), "--local is for a session that runs; leave it or --record out"),
+            (("explain", "a", "--local", "--record", "r"), "--local is for a session that runs"),
+        ],
+    )
+    def test_what_contradicts_itself_is_refused(self, arguments: tuple[str, ...], message: str) -> None:
+        ended = slopewise(*arguments)
+        assert (ended.returncode, message in ended.stderr) == (2, True)
+
+    def test_the_unit_of_systemd_has_the_options_and_leaves_the_jobs_when_it_is_stopped(self, tmp_path: Path) -> None:
+        unit = slopewise("up", "--systemd", "--max-running", "3", "--policy-file", "p.yaml", cwd=tmp_path).stdout
+        assert f"-m slopewise up --policy-file {os.path.realpath(tmp_path)}/p.yaml --max-running 3" in unit
+        assert "KillMode=process\n" in unit
+        assert "Delegate=yes\n" in unit
