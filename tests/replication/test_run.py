@@ -99,9 +99,7 @@ class TestRuns:
     def test_with_recorded_losses_only_what_the_jobs_report_differs(self) -> None:
         runs, recorded = Runs(SMALL, 1), Runs(SMALL, 1, {"recordedLosses": "train"})
         for job, other in zip(runs.instance.jobs, recorded.instance.jobs, strict=True):
-            assert other == replace(
-                job, curve=other.curve, loss_first=other.loss_first, loss_best=other.loss_best, noise=0.0
-            )
+            assert other == replace(job, curve=other.curve, losses=other.losses, noise=0.0)
             assert other.curve == recorded_loss(RECORDED[job.model], "train")
         assert (
             recorded.of(Candidate("fair")).jobs[0].finished_seconds

@@ -107,7 +107,7 @@ class TestInAScenario:
     def test_a_job_reports_the_recorded_loss_without_any_noise_added(self) -> None:
         job, curve = a_job({"recorded": "vae-pytorch"}), recorded_loss("vae-pytorch", "train_ema")
         assert (job.curve, job.noise) == (curve, 0.0)
-        assert (job.loss_first, job.loss_best) == (curve.first, curve.best)
+        assert job.losses == (curve.first, curve.best)
         assert job.loss_at(curve.at(0.5)) == pytest.approx(reported(curve, 0.5))
 
     def test_the_stage_can_be_chosen(self) -> None:

@@ -65,11 +65,11 @@ MISTAKES = [
     ({"nodes_0_cpus": 1}, "spec.nodes.0.cpus: unknown key; did you mean 'cpu'?"),
     (
         {"jobs_0_wrk": 1},
-        "spec.jobs.0.wrk: unknown key; remove it or use one of arriveSeconds, atTarget, checkpointSeconds, ",
+        "spec.jobs.0.wrk: unknown key; remove it or use one of accelerator, arriveSeconds, atTarget, ",
     ),
     (
         {"models_mine_wrk": 1},
-        "spec.models.mine.wrk: unknown key; remove it or use one of curve, endsAt, memoryGiB, noise, ",
+        "spec.models.mine.wrk: unknown key; remove it or use one of accelerator, curve, endsAt, memoryGiB, ",
     ),
     ({"generate_cont": 1}, "spec.generate.cont: unknown key; did you mean 'count'?"),
     ({"nodes": []}, "spec: nodes is empty; add at least one, for example {name: n1, cpu: 2}."),

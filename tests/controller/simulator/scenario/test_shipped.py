@@ -16,7 +16,7 @@ SHIPPED = {
     "specon-20-mixed", "specon-30-mixed", "specon-50-mixed", "flowcon2-20", "flowcon2-60", "flowcon2-60-homogeneous",
     "qoe-ample", "qoe-scarce", "deadline-ample", "deadline-scarce", "heavy-tailed", "bursts", "noisy",
     "learning-rate-drops", "overfitting", "diverging", "heterogeneous", "tradl", "demo", "day-1000", "spikes",
-    "draps", "procon", "hours", "liars", "demo-threads",
+    "draps", "procon", "hours", "liars", "demo-threads", "gpu-node",
 }  # fmt: skip
 
 
