@@ -85,7 +85,7 @@ MANY_ATTRIBUTES: Mapping[str, int] = {
     "exporters/slopewise_exporter/transformers.py:SlopewiseCallback": 15,
 }
 MANY_FIELDS: Mapping[str, int] = {
-    "controller/slopewise/adapters/kube/cache/records.py:PodRecord": 24,
+    "controller/slopewise/adapters/kube/cache/records.py:PodRecord": 25,
     "controller/slopewise/adapters/local/job_record.py:JobRecord": 22,
     "controller/slopewise/advise/findings.py:JobFinding": 27,
     "controller/slopewise/manager/shared.py:SharedState": 22,

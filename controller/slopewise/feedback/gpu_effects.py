@@ -1,5 +1,6 @@
 """What a change of CPU did to a job with accelerators: steps that became slower, and a raise that brought too little.
 
+A cut counts as far as it leads below the CPU that the job came with, since what was lent to it may be taken back.
 `rollback.py` takes such a change back, and what it has shown is remembered (`JobMemory.learned_cores`): the CPU that it
 keeps from then on, or that it can use at most.
 
@@ -16,6 +17,7 @@ from statistics import median
 
 from msgspec import structs
 
+from slopewise.allocation import original_millicores
 from slopewise.estimators.gpu_need import SHORT_RATIO, gpu_need
 from slopewise.estimators.step_cost import INTERVALS
 from slopewise.model import Change, Job, JobMemory, LearnedCores, Node, Pace
@@ -59,6 +61,8 @@ def effect(job: Job, known: JobMemory, change: Change, node: Node) -> Effect | N
     learned = known.learned_cores or LearnedCores(0.0)
     at_seconds = after[-1].at_seconds
     if change.to_millicores < change.from_millicores:
+        if change.to_millicores >= original_millicores(job, {job.uid: known}, node, change.control):
+            return None
         reason = _slower(before, after, _since(known, after))
         kept = change.from_millicores / 1000 if change.control == "limits" else node.cpu_cores
         learned = structs.replace(learned, at_seconds=at_seconds, least=kept)

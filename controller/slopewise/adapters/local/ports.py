@@ -153,6 +153,7 @@ class LocalObserver:
             steps_total=series.steps_total,
             steps_planned=series.steps_planned,
             wait_ratio=series.wait_ratio,
+            waited_seconds_total=series.waited_seconds_total,
             threads=series.threads,
             useful_parallelism_cores=local.useful_parallelism_cores,
             restarted=series.restarted,

@@ -35,6 +35,9 @@ class ContainerUse:
     cpu_periods_total: float | None = None
     """Periods of CPU quota in which it wanted to run; only cAdvisor counts them, and only under a limit."""
     cpu_throttled_periods_total: float | None = None
+    cpu_waiting_seconds_total: float | None = None
+    """Under CPU pressure (PSI): `control: requests` throttles nothing, and this alone shows that it wants more. None:
+    its kernel counts none, or its kubelet is older than 1.36."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,4 +134,5 @@ def _use(values: Mapping[str, float], of_pod: Mapping[str, float]) -> ContainerU
         usage,
         values.get("container_cpu_cfs_periods_total"),
         values.get("container_cpu_cfs_throttled_periods_total"),
+        values.get("container_pressure_cpu_waiting_seconds_total"),
     )

@@ -115,7 +115,7 @@ WAIT_SECONDS = 300.0
 """The least time over which waits are compared with steps: one step may take a minute."""
 
 FACT_NAMES = (
-    "training_(steps_total|steps_planned|threads|checkpoint_(timestamp_seconds|duration_seconds|on_sigterm))"
+    "training_(steps_total|steps_planned|threads|wait_seconds_total|checkpoint_(timestamp_seconds|duration_seconds|on_sigterm))"
     "|process_start_time_seconds"
 )
 """The facts that jobs report, as one pattern: a further fact costs rows but no query. A job without checkpoints has
@@ -204,7 +204,7 @@ or
 # honor_labels: false and its target has a namespace (prometheus-operator's kubelet Service is in kube-system).
 RESOURCES = Template("""\
   max by (__name__, $container) ({
-    __name__=~"container_memory_working_set_bytes|container_cpu_cfs_(throttled_)?periods_total",
+    __name__=~"container_(memory_working_set_bytes|cpu_cfs_(throttled_)?periods_total|pressure_cpu_waiting_seconds_total)",
     $matchers
   } and on (job, instance) up{pod=""})
 or

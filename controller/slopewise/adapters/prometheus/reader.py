@@ -71,15 +71,14 @@ class JobSeries:
     steps_planned: float | None = None
     wait_ratio: float | None = None
     """The part of its steps' time, over five minutes, in which they waited for their batches; None: none reported."""
+    waited_seconds_total: float | None = None
     threads: float | None = None
     """The most threads that a library of its latest process has; None: not reported."""
     state: JobState | None = None
     responses: Responses | None = None
     """What its latest process has answered since its start; None: it is not a served model."""
     checkpoint: Checkpoint | None = None
-    """The checkpoints that its latest process reports; None: none."""
     process_started_at_seconds: float | None = None
-    """When the job's latest process was started."""
     first_step_at_seconds: float | None = None
     """When that process ended its first step; None: not reported, or long ago."""
     restarted: bool = False
@@ -396,6 +395,7 @@ class PrometheusReader:
             steps_total=process.numbers.get(queries.STEPS_TOTAL),
             steps_planned=process.numbers.get(queries.STEPS_PLANNED),
             wait_ratio=process.wait_ratio,
+            waited_seconds_total=process.numbers.get(queries.WAIT_AND_STEPS[0]),
             threads=process.numbers.get(queries.THREADS),
             state=process.state,
             responses=process.responses,

@@ -51,9 +51,8 @@ class GpuJobs:
         return silence
 
     def by_need(self, uids: Sequence[str]) -> list[str]:
-        """The jobs that are input-bound, those with the least need first, as if the work of all had the same value."""
-        bound = [uid for uid in uids if uid in self.needs and self.needs[uid].limiting == "cpu"]
-        return sorted(bound, key=lambda uid: (self.needs[uid].useful_cores or 0.0, uid))
+        """Those of these jobs, the least need first, as if the work of all had the same value."""
+        return sorted(self.needs.keys() & set(uids), key=lambda uid: (self.needs[uid].useful_cores or 0.0, uid))
 
     def with_idle(self, cores: Mapping[str, float], total_cores: float) -> dict[str, float]:
         """What nobody can use stays with the jobs that came with it."""

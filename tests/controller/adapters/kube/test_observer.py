@@ -200,6 +200,20 @@ def test_a_pending_change_of_memory_has_what_is_in_effect() -> None:
     assert job.pending.actual_memory is None
 
 
+def test_a_job_with_gpus_is_reported_with_what_it_waited_and_whether_its_request_follows() -> None:
+    container = a_container(limit=6000, request=6000, memory_limit_bytes=GIB)
+    pod = a_pod("p", container, qos_class="Guaranteed", accelerators=2.0)
+    share = {"resources": {"control": "limits", "accelerators": "Share"}}
+    here = world(pod, spec=share, p=replace(REPORTS, wait_ratio=0.5, waited_seconds_total=40.0))
+    here.reader.uses["p"] = ContainerUse(Usage(START - 3, 100.0), 40, 30, 2.5)
+    job = here.job()
+    assert (job.accelerators, job.wait_ratio, job.waited_seconds_total) == (2, 0.5, 40)
+    assert job.request_follows_limit
+    assert job.container_health == ContainerHealth(0, None, 40, 30, 2.5)
+    assert (job.ineligible_reason, job.memory_ineligible_reason is None) == (None, False)
+    assert not world(pod).job().request_follows_limit
+
+
 def test_a_node_under_memory_pressure_says_so() -> None:
     [node] = world(a_pod(), nodes=(a_node_record(memory_pressure=True),)).look().nodes
     assert node.memory_pressure

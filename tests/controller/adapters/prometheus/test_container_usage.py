@@ -69,6 +69,7 @@ def whole(pod: str) -> str:
         + gauge("container_memory_working_set_bytes", 2**20, pod=pod)
         + gauge("container_cpu_cfs_periods_total", 40, pod=pod)
         + gauge("container_cpu_cfs_throttled_periods_total", 30, pod=pod)
+        + gauge("container_pressure_cpu_waiting_seconds_total", 2.5, pod=pod)
         + gauge("container_fs_reads_bytes_total", 10, pod=pod, extra=',device="/dev/a"')
         + gauge("container_fs_reads_bytes_total", 20, pod=pod, extra=',device="/dev/b"')
         + gauge("container_fs_writes_bytes_total", 400, pod=pod, extra=',device="/dev/a"')
@@ -147,6 +148,7 @@ def test_all_that_cadvisor_says_of_a_container_costs_one_query(world: World) -> 
     assert (use.usage.cpu_seconds_total, use.usage.memory_bytes) == (100, 2**20)
     assert (use.usage.block_io_bytes_total, use.usage.network_io_bytes_total) == (430, 1500)
     assert (use.cpu_periods_total, use.cpu_throttled_periods_total) == (40, 30)
+    assert use.cpu_waiting_seconds_total == 2.5
     assert use.usage.sampled_at_seconds == started()
 
 

@@ -176,7 +176,7 @@ def test_the_part_of_its_steps_in_which_a_job_waited_for_batches(world: World) -
     world.set("never-waits", page() + waiting(0, 10))
     job = world.wait_for("waits", lambda job: job.wait_ratio is not None)
     assert job.wait_ratio == pytest.approx(0.3)
-    assert job.steps_total == 10
+    assert (job.steps_total, job.waited_seconds_total) == (10, 3)
     assert world.job("never-waits").wait_ratio is None
     # More waits than steps, as while an evaluation is under way: its time is no part of a step's.
     world.set("waits", page() + waiting(300, 11))

@@ -97,6 +97,7 @@ def parse_pod(raw: Json) -> PodRecord:
         phase=status.phase,
         qos_class=status.qos_class,
         containers=tuple(_containers(spec, status, meta)),
+        accelerators=wire.devices(spec),
         deleting=meta.deletion_timestamp is not None,
         pod_level_resources=bool(whole.requests or whole.limits or whole.claims),
         pod_level=_cpu(whole),
@@ -237,9 +238,8 @@ def _containers(spec: wire.PodSpec, status: wire.PodStatus, meta: wire.ObjectMet
 def _container(
     spec: wire.Container, found: wire.ContainerStatus | None, program: str, *, init: bool
 ) -> ContainerRecord:
-    status = found or wire.ContainerStatus(spec.name)
+    status, resources = found or wire.ContainerStatus(spec.name), spec.resources or _NO_RESOURCES
     state = status.state or _NO_STATE
-    resources = spec.resources or _NO_RESOURCES
     requests, limits, desired = resources.requests or {}, resources.limits or {}, _cpu(resources)
     return ContainerRecord(
         name=spec.name,

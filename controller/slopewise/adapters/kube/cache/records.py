@@ -185,9 +185,7 @@ class Toleration(msgspec.Struct, frozen=True, gc=False):
 
     def tolerates(self, taint: Taint) -> bool:
         """As the scheduler sees it (k8s.io/component-helpers, `ToleratesTaint`)."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
+        if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
             return False
         return self.operator == "Exists" or (bool(self.key) and self.value == taint.value)
 
@@ -247,13 +245,14 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     phase: str
     qos_class: str
     containers: tuple[ContainerRecord, ...]
+    accelerators: float = 0.0
+    """How many devices its containers request: GPUs, parts of GPUs, TPUs."""
     deleting: bool = False
     pod_level_resources: bool = False
     foreign_memory_resizers: tuple[str, ...] = ()
     """Other field managers whose memory, written through `pods/resize`, a container of the pod has."""
     foreign_resizers: tuple[str, ...] = ()
-    """Other field managers whose CPU, written through `pods/resize`, a container of the pod has. Of any container:
-    while a resize of a sidecar waits for room, the kubelet carries out no other resize of the pod."""
+    """Likewise of CPU. Of any container: while a resize of a sidecar waits for room, its kubelet carries out none."""
     pending: PodPending | None = None
     unobserved: bool = False
     """Its kubelet has not seen its newest spec yet: its status is of an older one."""

@@ -44,6 +44,16 @@ def memory_bytes(quantity: Quantity) -> int:
     return _whole(quantity, 1)
 
 
+_DEVICES = re.compile(r".+/(gpu|gpu\.shared|mig-.+|tpu|i915|xe|gaudi|neuron|neuroncore|neurondevice)")
+"""Extended resources that compute: of nvidia.com, amd.com, google.com, gpu.intel.com, habana.ai, aws.amazon.com."""
+
+
+def devices(spec: PodSpec) -> float:
+    """How many devices that compute a pod's containers request together; a part of one counts as one."""
+    found = [each.resources.limits or each.resources.requests or {} for each in spec.containers if each.resources]
+    return float(sum(_whole(of[name], 1) for of in found for name in of if _DEVICES.fullmatch(name)))
+
+
 def _whole(quantity: Quantity, unit: int) -> int:
     """The quantity in units of 1/`unit`."""
     text = str(quantity)

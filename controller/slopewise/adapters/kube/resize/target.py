@@ -56,6 +56,8 @@ def _both(
     managed: ManagedPod, target: int, original: CpuAllocation, settings: ResourceSettings
 ) -> CpuAllocation | Impossible:
     """Guaranteed: request and limit are equal, and stay equal."""
+    if settings.accelerators != "Ignore" and managed.pod.accelerators:
+        return CpuAllocation(target, target)
     if not settings.lower_requests:
         return Impossible(
             "its pod is Guaranteed, so its request moves with its limit; set resources.lowerRequests to allow that"

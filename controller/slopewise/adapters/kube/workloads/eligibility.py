@@ -1,12 +1,8 @@
-"""Decides whether a container may be resized, and the range of targets that Kubernetes accepts. Pure.
+"""Decides whether a container may be resized. Pure.
 
-`observer.py` puts the answers into `Job.ineligible_reason` and `Job.accepts`; the guards of those names withhold or
-clamp. Each reason names the obstacle and the remedy. What only the node can detect (lack of room, an unlabelled static
-CPU manager) appears later, as `Job.pending`.
-
-Two rules of Kubernetes shape the range: a limit is never below its request, and a resize never changes the QoS class.
-Worked example: request 500m, limit 2, memory 1Gi for both, `lowerRequests: false`: the limit may go down to 501m,
-because at 500m the pod would become Guaranteed.
+`observer.py` puts the answers into `Job.ineligible_reason` and `Job.accepts` (`accepted_range.py`); the guards of those
+names withhold or clamp. Each reason names the obstacle and the remedy. What only the node can detect (lack of room, an
+unlabelled static CPU manager) appears later, as `Job.pending`.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ from dataclasses import dataclass
 from slopewise.adapters.kube.cache.parsing import VPA_MARKS
 from slopewise.adapters.kube.cache.records import BEST_EFFORT, GUARANTEED, ContainerRecord, NodeRecord, PodRecord
 from slopewise.config.training_policy import ResourceSettings
-from slopewise.model import AcceptedRange, CpuAllocation
+from slopewise.model import CpuAllocation
 
 KUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 
@@ -47,6 +43,26 @@ class Case:
     def guaranteed(self) -> bool:
         """Whether request and limit must stay equal."""
         return self.pod.qos_class == GUARANTEED
+
+    @property
+    def by_accelerators(self) -> bool:
+        """Whether the policy changes the CPU of jobs with accelerators, and this is one."""
+        return self.settings.accelerators != "Ignore" and self.pod.accelerators > 0
+
+    @property
+    def init_millicores(self) -> int:
+        """The request below which the pod's cgroup keeps the weight of its init containers.
+
+        Worked example: an init container of 500m, a sidecar of 50m: below 450m the container's own request has no
+        effect.
+        """
+        others = (each.desired.request_millicores for each in self.pod.containers if each is not self.container)
+        return self.pod.start_millicores - sum(others)
+
+    @property
+    def queued(self) -> bool:
+        """Whether Kueue admitted it, which does not account for resizes."""
+        return KUEUE_LABEL in self.pod.labels
 
     @property
     def must_stay_burstable(self) -> bool:
@@ -95,6 +111,15 @@ def _extended_resources(case: Case) -> str | None:
     if not names:
         return None
     return f"it asks for {_listed(names)}, and CPU is not what such a job is short of; it is never changed"
+
+
+def _accelerators(case: Case) -> str | None:
+    """With consent only a device claim is in the way: kubelets reject a resize of such a pod."""
+    if not case.by_accelerators:
+        return _extended_resources(case)
+    if not any(name.startswith("claim ") for container in case.pod.containers for name in container.extended_resources):
+        return None
+    return "it has a device claim (DRA), and kubelets refuse to resize such a pod; request the device as nvidia.com/gpu"
 
 
 def _pod_level_resources(case: Case) -> str | None:
@@ -218,17 +243,8 @@ def _no_request(case: Case) -> str | None:
     return "it has no CPU request to give shares by; set one, or spec.resources.control: limits"
 
 
-def _init_millicores(case: Case) -> int:
-    """The request below which the pod's cgroup keeps the weight of its init containers.
-
-    Worked example: an init container of 500m, a sidecar of 50m: below 450m the container's own request has no effect.
-    """
-    others = sum(each.desired.request_millicores for each in case.pod.containers if each is not case.container)
-    return case.pod.start_millicores - others
-
-
 def _init_request(case: Case) -> str | None:
-    floor = _init_millicores(case)
+    floor = case.init_millicores
     if case.by_limits or floor < max(1, case.container.desired.request_millicores):
         return None
     return (
@@ -238,7 +254,12 @@ def _init_request(case: Case) -> str | None:
 
 
 def _pinned(case: Case) -> str | None:
-    if not case.guaranteed or case.settings.lower_requests:
+    if not case.guaranteed:
+        return None
+    if case.by_accelerators:
+        remedy = "it is Guaranteed, so its request is its limit; set spec.resources.control: limits"
+        return None if case.by_limits else remedy
+    if case.settings.lower_requests:
         return None
     return (
         "it is Guaranteed, so its request must stay equal to its limit; set spec.resources.lowerRequests: true to let "
@@ -250,7 +271,7 @@ _REASONS: tuple[Reason, ...] = (
     _deleting,
     _static_pod,
     _lost_node,
-    _extended_resources,
+    _accelerators,
     _pod_level_resources,
     _best_effort,
     _restart_policy,
@@ -286,56 +307,6 @@ _MEMORY_REASONS: tuple[Reason, ...] = (
     _not_running,
     _no_support,
 )
-
-
-def accepted_range(case: Case) -> AcceptedRange:
-    """The targets that the API server accepts, in the controlled dimension."""
-    if case.guaranteed:
-        return _guaranteed_range(case)
-    return _limits_range(case) if case.by_limits else _requests_range(case)
-
-
-def _guaranteed_range(case: Case) -> AcceptedRange:
-    """Request and limit move together: below the original and back, never above the reserved amount."""
-    most = case.original.request_millicores
-    return AcceptedRange(1, most, f"it is Guaranteed and reserved {most}m")
-
-
-def _limits_range(case: Case) -> AcceptedRange:
-    """A limit may rise freely, and fall to its request, or lower where the request may follow."""
-    request = case.container.desired.request_millicores
-    apart = case.must_stay_burstable
-    if case.settings.lower_requests:
-        # At a limit of 1m the request would have to be 0 to stay apart, and a request cannot be taken away.
-        return AcceptedRange(2 if apart else 1, None, "its QoS class must stay Burstable" if apart else "")
-    remedy = "spec.resources.lowerRequests: true allows less"
-    if apart:
-        return AcceptedRange(request + 1, None, f"request {request}m, and it must stay Burstable; {remedy}")
-    return AcceptedRange(max(1, request), None, f"request {request}m; {remedy}")
-
-
-def _requests_range(case: Case) -> AcceptedRange:
-    """A request may rise to its limit. Kueue does not account for resizes, so its admitted amount is the bound."""
-    limit = case.container.desired.limit_millicores
-    bounds: list[tuple[int, str]] = []
-    if limit is not None:
-        apart = case.must_stay_burstable
-        reason = f"limit {limit}m, and it must stay Burstable" if apart else f"limit {limit}m"
-        bounds.append((limit - apart, reason))
-    if KUEUE_LABEL in case.pod.labels:
-        admitted = case.original.request_millicores
-        bounds.append((admitted, f"Kueue admitted it with {admitted}m"))
-    most, reason = min(bounds, default=(None, ""))
-    least = max(1, _init_millicores(case))
-    if least > 1:
-        reason = "; ".join(filter(None, (reason, f"its init containers request {case.pod.start_millicores}m")))
-    return AcceptedRange(least, most, reason)
-
-
-def _queued(case: Case) -> str | None:
-    if KUEUE_LABEL not in case.pod.labels:
-        return None
-    return f"Kueue admitted it with {case.original.request_millicores}m, and does not account for resizes"
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from slopewise.adapters.kube.cache.records import ContainerRecord, ManagedPod, NodeRecord, PodRecord
+from slopewise.adapters.kube.workloads.accepted_range import accepted_range
 from slopewise.adapters.kube.workloads.annotations import CONTAINER, Requested, read_annotations
 from slopewise.adapters.kube.workloads.autoscalers import UNSCALED, ScaledBy
 from slopewise.adapters.kube.workloads.eligibility import (
     Case,
-    accepted_range,
     ineligible_reason,
     memory_ineligible_reason,
 )
@@ -44,6 +44,8 @@ class JobFacts:
     workload_class: str = ""
     original_memory: MemoryAllocation | None = None
     memory_ineligible_reason: str | None = None
+    request_follows_limit: bool = False
+    """It is Guaranteed, and may reserve more than it came with (`Case.by_accelerators`)."""
 
     @property
     def is_autoscaled(self) -> bool:
@@ -105,6 +107,7 @@ def facts_of(
         workload_class=workload_class(identity, pod.namespace, container, requested.workload_class),
         original_memory=original_memory,
         memory_ineligible_reason=None if pod.ended else unclear or memory_ineligible_reason(case),
+        request_follows_limit=case.guaranteed and case.by_accelerators,
     )
 
 

@@ -153,6 +153,21 @@ def test_devices_and_claims_are_named() -> None:
     assert container.extended_resources == ("nvidia.com/gpu", "claim tpu")
 
 
+@pytest.mark.parametrize(
+    ("resources", "count"),
+    [
+        ({"nvidia.com/gpu": "4", "cpu": "3", "rdma/hca": "1"}, 4),
+        ({"nvidia.com/mig-1g.5gb": 2, "nvidia.com/gpu.shared": 1}, 3),
+        ({"google.com/tpu": "8", "amd.com/gpu": "1"}, 9),
+        ({"aws.amazon.com/neuron": "1"}, 1),
+        ({"cpu": "3", "example.com/gpu-driver": "1"}, 0),
+    ],
+)
+def test_devices_that_compute_are_counted(resources: dict[str, Any], count: int) -> None:
+    containers = [{"name": "trainer", "resources": {"limits": resources, "requests": resources}}, {"name": "side"}]
+    assert parse_pod(pod_json(spec={"containers": containers})).accelerators == count
+
+
 @pytest.mark.parametrize(("resource", "restarts"), [("cpu", True), ("memory", False)])
 def test_only_a_resize_policy_for_cpu_counts(resource: str, restarts: bool) -> None:
     policy = [{"resourceName": resource, "restartPolicy": "RestartContainer"}]

@@ -175,3 +175,14 @@ def test_whatever_is_written_is_valid_keeps_the_qos_class_and_never_reserves_mor
         assert abs(written.limit_millicores - to) <= 1
         assert written.request_millicores <= max(request, original)
         assert not (fixed and written.request_millicores == written.limit_millicores)
+
+
+def test_a_guaranteed_pod_with_gpus_moves_request_and_limit_together_also_beyond_its_original() -> None:
+    shares = ResourceSettings(accelerators="Raise")
+    container = a_container(limit=2000, request=2000)
+    plain = a_managed_pod(container, qos="Guaranteed")
+    with_gpus = structs.replace(plain, pod=structs.replace(plain.pod, accelerators=1.0))
+    assert after(with_gpus, 6000, shares) == CpuAllocation(6000, 6000)
+    assert after(with_gpus, 1500, shares) == CpuAllocation(1500, 1500)
+    assert "set resources.lowerRequests" in why_not(after(with_gpus, 6000))
+    assert "set resources.lowerRequests" in why_not(after(plain, 6000, shares))

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 from support.cluster_records import GIB, a_container, a_node_record, a_pod, owned_by
 
 from slopewise.adapters.kube.cache.records import ContainerRecord, NodeRecord, PodRecord
+from slopewise.adapters.kube.workloads.accepted_range import accepted_range
 from slopewise.adapters.kube.workloads.eligibility import (
+    KUEUE_LABEL,
     Case,
-    accepted_range,
     ineligible_reason,
     memory_ineligible_reason,
 )
@@ -248,3 +250,45 @@ def test_one_that_requests_less_bounds_how_far_a_request_goes_down() -> None:
     accepts = accepted_range(case(pod, REQUESTS))
     assert (accepts.min_millicores, accepts.reason.rpartition("; ")[2]) == (100, "its init containers request 150m")
     assert accepted_range(case(a_pod("p", a_container(request=500)), REQUESTS)).min_millicores == 1
+
+
+SHARE = ResourceSettings(control="limits", accelerators="Share")
+GPU: dict[str, Any] = {"extended_resources": ("nvidia.com/gpu", "rdma/hca")}
+
+
+def with_gpus(container: ContainerRecord, **more: Any) -> PodRecord:
+    return a_pod("g", structs.replace(container, **GPU), accelerators=2.0, **more)
+
+
+def a_guaranteed_one_with_gpus(**more: Any) -> PodRecord:
+    return with_gpus(a_container(limit=6000, request=6000, **EQUAL_MEMORY), qos_class="Guaranteed", **more)
+
+
+def test_a_pod_with_gpus_may_be_changed_with_consent_and_its_memory_never() -> None:
+    assert ineligible_reason(case(with_gpus(a_container()), SHARE)) is None
+    assert str(ineligible_reason(case(with_gpus(a_container())))).startswith(
+        "it asks for nvidia.com/gpu, rdma/hca, and"
+    )
+    assert memory_ineligible_reason(case(with_gpus(a_container()), SHARE)) is not None
+
+
+def test_devices_that_do_not_compute_and_claims_stay_unchanged() -> None:
+    only_hca = with_container(extended_resources=("rdma/hca",))
+    assert str(ineligible_reason(case(only_hca, SHARE))).startswith("it asks for rdma/hca, and")
+    claimed = structs.replace(with_gpus(a_container()), containers=(a_container(extended_resources=("claim gpus",)),))
+    assert str(ineligible_reason(case(claimed, SHARE))).startswith("it has a device claim (DRA), and kubelets refuse")
+
+
+def test_a_guaranteed_pod_with_gpus_may_reserve_more_unless_kueue_admitted_it() -> None:
+    assert ineligible_reason(case(a_guaranteed_one_with_gpus(), SHARE)) is None
+    assert bounds(a_guaranteed_one_with_gpus(), SHARE) == (1, None)
+    assert bounds(a_guaranteed_one_with_gpus(labels={KUEUE_LABEL: "q"}), SHARE) == (1, 6000)
+    by_shares = ResourceSettings(control="requests", accelerators="Share")
+    reason = ineligible_reason(case(a_guaranteed_one_with_gpus(), by_shares))
+    assert reason == "it is Guaranteed, so its request is its limit; set spec.resources.control: limits"
+
+
+def test_a_guaranteed_pod_with_gpus_beside_a_static_cpu_manager_says_why_it_is_not_changed() -> None:
+    pinned = a_node_record(static_cpu_manager=True)
+    reason = ineligible_reason(case(a_guaranteed_one_with_gpus(), SHARE, node=pinned))
+    assert str(reason).startswith("it is Guaranteed on node n1, whose static CPU manager pins cores and refuses every")

@@ -1,0 +1,120 @@
+"""Whole passes over jobs with GPUs: from what they report, over what they can use, to resizes and what those did."""
+
+from __future__ import annotations
+
+import pytest
+from support.gpu_world import GpuWorld, Training
+
+POLICIES = ("fair", "marginal")
+
+
+def four(**more: Training) -> GpuWorld:
+    """24 cores, 6 for each: two jobs could use 13.5 and 9 cores, two no more than 2 and 1."""
+    trainings = {
+        "wide": Training(0.2, 2.7, 6000),
+        "input": Training(0.3, 2.7, 6000),
+        "bert": Training(0.5, 1.0, 6000),
+        "gnmt": Training(0.4, 0.4, 6000),
+    }
+    return GpuWorld(trainings | more, 24.0)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_gpu_bound_jobs_cannot_use_goes_to_those_whose_gpus_wait_and_nobody_is_slower(policy: str) -> None:
+    world = four()
+    world.passes(12, policy)
+    assert {uid: round(world.speed_ratio(uid), 2) for uid in world.trainings} == {
+        "wide": 1.9,
+        "input": 1.5,
+        "bert": 1.0,
+        "gnmt": 1.0,
+    }
+    assert world.reason("bert").startswith("GPU-bound: its GPU waits ")
+    assert sum(each.limit for each in world.trainings.values()) <= 24_000
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_raise_gives_idle_cpu_only_and_takes_back_only_what_it_gave(policy: str) -> None:
+    world = four()
+    world.passes(12, policy, "Raise")
+    assert {each.limit for each in world.trainings.values()} == {6000}, "nothing is idle"
+    world.cores = 30.0
+    world.passes(6, policy, "Raise")
+    assert (world.trainings["input"].limit, world.trainings["wide"].limit) == (9000, 9000)
+    world.cores = 24.0
+    world.passes(6, policy, "Raise")
+    assert {each.limit for each in world.trainings.values()} == {6000}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_without_consent_nothing_is_changed(policy: str) -> None:
+    world = four()
+    world.passes(8, policy, "Ignore")
+    assert world.actuator.done == []
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_loader_that_leaves_its_cpu_is_not_raised_and_its_reason_says_what_lacks(policy: str) -> None:
+    world = four(input=Training(0.3, 2.7, 6000, loader_cores=3.0))
+    world.passes(12, policy)
+    assert world.trainings["input"].limit <= 6000
+    assert world.speed_ratio("input") == pytest.approx(1.0)
+    assert "not for CPU: it uses 3 cores whatever it has, and lacks loader workers" in world.reason("input")
+
+
+def test_a_raise_that_brought_too_little_is_taken_back_and_not_tried_again_for_an_hour() -> None:
+    """With 6 cores all are used, and a seventh would find no worker: only the raise shows that."""
+    world = four(input=Training(0.3, 2.7, 6000, loader_cores=6.2))
+    world.passes(12)
+    assert max(each.to_millicores for each in world.actuator.done if each.job_uid == "input") == 9000
+    back = [each for each in world.actuator.done if each.is_rollback]
+    assert [(each.job_uid, each.to_millicores) for each in back] == [("input", 6000)]
+    assert "lacks loader workers and not CPU" in back[0].reason
+    raises = len(world.actuator.done)
+    world.passes(100)
+    again = [each for each in world.actuator.done[raises:] if each.job_uid == "input" and each.to_millicores > 6600]
+    assert again == []
+    assert "not for CPU" in world.reason("input")
+
+
+def test_a_job_that_becomes_slower_after_it_lent_cpu_has_it_back_and_lends_it_no_more() -> None:
+    """Its batches take three times the CPU soon after it was lowered."""
+    world = four()
+    world.passes(4)
+    assert world.trainings["bert"].limit < 6000
+    world.trainings["bert"].cpu_seconds = 2.9
+    world.passes(4)
+    assert world.trainings["bert"].limit == 6000
+    assert any("more than before" in each.reason for each in world.actuator.done)
+    world.passes(60)
+    assert world.speed_ratio("bert") == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_job_that_lies_about_waiting_takes_nothing_that_a_neighbour_lacks(policy: str) -> None:
+    world = four(input=Training(0.5, 1.0, 6000, lies=0.9))
+    world.passes(30, policy)
+    assert {uid for uid in world.trainings if world.speed_ratio(uid) < 0.999} == set()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_job_without_a_gpu_keeps_its_cpu_under_fair_and_nobody_with_one_is_slower(policy: str) -> None:
+    world = four(plain=Training(0.0001, 1.0, 6000, accelerators=0.0, level=1.0))
+    world.cores = 30.0
+    world.passes(12, policy)
+    if policy == "fair":
+        assert world.trainings["plain"].limit == 6000
+        assert world.reason("plain") == "fair sharing: unchanged"
+    assert {uid for uid in ("wide", "input", "bert", "gnmt") if world.speed_ratio(uid) < 0.999} == set()
+
+
+def test_the_pods_that_reserve_what_they_use_are_raised_within_what_the_node_has() -> None:
+    """Guaranteed: request and limit together, the decrease in the same pass makes the room."""
+    trainings = {
+        "input": Training(0.3, 2.7, 6000, guaranteed=True),
+        "bert": Training(0.5, 1.0, 6000, guaranteed=True),
+    }
+    world = GpuWorld(trainings, 12.0)
+    world.passes(8)
+    assert world.trainings["input"].limit == 9000
+    assert [each.job_uid for each in world.actuator.done][:2] == ["bert", "input"]
