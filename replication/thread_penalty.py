@@ -2,8 +2,9 @@
 
 1, 2 and 4 equal trainings run at once, each with as many threads as the machine has cores; one alone with one thread
 tells what a step takes without penalty. Others may use the machine meanwhile: a window counts for the threads on each
-core that it had, with the CPU in effect as the exporter reads it. The simulator's table has the medians around 1, 2, 4,
-8 and 16 threads a core. One round in four is not in it: the simulator's CPU-seconds are compared with that.
+core that it had, with the CPU in effect as the exporter reads it. The simulator's table has what all windows around 1,
+2, 4, 8 and 16 threads a core took together. One round in four is not in it: the simulator's CPU-seconds are compared
+with that.
 
 The windows are added to those that are kept; without `thread_penalty.json` it begins anew. A library that is not
 installed keeps what it has.
@@ -41,12 +42,17 @@ BASE = ("hist-gradient-boosting", "openblas")
 
 BEHAVIOURS = ("spin", "wait")
 AT_ONCE = (1, 2, 4)
-ROUNDS = 4
+ROUNDS = 8
 HELD_OUT = 3
 """Of four rounds, the one that is not in the table."""
 
+ONE_IN = 4
+
 SECONDS = 0.8
-"""Of a window, from the end of its first step: 250 trees of one thread."""
+"""Of a window of one training, from the end of its first step: 250 trees of one thread."""
+
+SECONDS_OF_SEVERAL = 3.0
+"""Their threads get into each other's way for a second or more, and then do not."""
 
 IDLE_PERCENT, IDLE_WAIT_SECONDS = 15.0, 15.0
 """A training alone waits for so long until others use less than that of the CPU: else no window has a core a thread."""
@@ -66,12 +72,12 @@ class Window(NamedTuple):
 
     round: int
     at_once: int
-    steps: int
+    steps: float
     cpu_seconds: float
     seconds: float
     """In the mean, and so is the next."""
     cores: float
-    """CPU in effect of one training."""
+    """CPU in effect of one training. All windows of one library and behaviour have as many threads."""
 
 
 class Measured(NamedTuple):
@@ -102,21 +108,41 @@ class Measured(NamedTuple):
         """The windows of the table, or the others, by the row that stands for them."""
         found: dict[int, list[Window]] = {}
         for window in self.windows:
-            if (window.round % ROUNDS == HELD_OUT) == held_out:
+            if (window.round % ONE_IN == HELD_OUT) == held_out:
                 around = 2 ** round(math.log2(max(1.0, self.threads / window.cores)))
                 found.setdefault(around, []).append(window)
         return {around: found[around] for around in AROUND if around in found}
 
     def penalties(self) -> list[Penalty]:
-        """The table's rows: the medians."""
-        return [
-            Penalty(*(statistics.median(column) for column in zip(*map(self.penalty, windows), strict=True)))
-            for windows in self.around(held_out=False).values()
-        ]
+        """The table's rows."""
+        return [self.penalty(together(windows)) for windows in self.around(held_out=False).values()]
+
+
+def together(windows: Sequence[Window]) -> Window:
+    """One long window of a single training.
+
+    What threads cost differs from second to second, up to 40 times where they spin. All steps over all the time are
+    what a run of minutes has; a median of short windows is not.
+    """
+    seconds = math.fsum(each.seconds for each in windows)
+    return Window(
+        windows[0].round,
+        1,
+        math.fsum(each.steps / each.at_once for each in windows),
+        math.fsum(each.cpu_seconds / each.at_once for each in windows),
+        seconds,
+        math.fsum(each.cores * each.seconds for each in windows) / seconds,
+    )
 
 
 Kept = Mapping[str, Mapping[str, Measured]]
 """By library and behaviour."""
+
+
+def _pooled(of_library: Mapping[str, Measured]) -> dict[str, Measured]:
+    """Each with the windows alone of both: one thread neither spins nor waits."""
+    alone = [window for found in of_library.values() for window in found.alone]
+    return {behaviour: found._replace(alone=alone) for behaviour, found in of_library.items()}
 
 
 def simulated_cpu_seconds(penalties: Sequence[Penalty], window: Window, found: Measured) -> float:
@@ -137,7 +163,7 @@ def table(kept: Kept) -> str:
     lines = [
         f"{library},{behaviour},{each.threads_per_core:.2f},{each.cpu_ratio:.3f},{each.speed_ratio:.4f}"
         for library, of_library in sorted(kept.items())
-        for behaviour, found in of_library.items()
+        for behaviour, found in _pooled(of_library).items()
         for each in found.penalties()
         if of_library.keys() >= set(BEHAVIOURS)
     ]
@@ -151,11 +177,12 @@ def section(kept: Kept) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for library, of_library in sorted(kept.items()):
-        for behaviour, found in of_library.items():
+        for behaviour, found in _pooled(of_library).items():
             rows, others = found.penalties(), found.around(held_out=True)
             for row, (around, windows) in zip(rows, found.around(held_out=False).items(), strict=True):
-                real = sum(window.cpu_seconds for window in others.get(around, ()))
-                simulated = sum(simulated_cpu_seconds(rows, each, found) for each in others.get(around, ()))
+                others_together = [together(others[around])] if around in others else []
+                real = sum(window.cpu_seconds for window in others_together)
+                simulated = sum(simulated_cpu_seconds(rows, each, found) for each in others_together)
                 compared = f"{real:.1f} | {simulated:.1f} ({simulated / real - 1:+.0%})" if real else "– | –"
                 lines.append(
                     f"| {library} | {behaviour} | {row.threads_per_core:.1f} | ×{row.cpu_ratio:.2f} "
@@ -185,7 +212,11 @@ def measured(library: str, python: str, behaviour: str, cores: int, first_round:
             _answer(training)
         _window(trainings, cores, 0, 0.1)  # what is loaded and built at a first step is not counted
         rounds = range(first_round, first_round + ROUNDS)
-        windows = [_window(trainings[:at_once], cores, number, SECONDS) for number in rounds for at_once in AT_ONCE]
+        windows = [
+            _window(trainings[:at_once], cores, number, SECONDS if at_once == 1 else SECONDS_OF_SEVERAL)
+            for number in rounds
+            for at_once in AT_ONCE
+        ]
         return Measured(cores, windows, [_window(trainings[:1], 1, number, SECONDS) for number in rounds])
 
 
