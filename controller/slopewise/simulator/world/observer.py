@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.model import (
@@ -182,22 +181,23 @@ class SimObserver:
             self._nodes,
             tuple(self._watch(running).observe_at(now) for running in self._world.present.values()),
             physics.scrape_seconds,
-            tuple(self._arrival(running) for running in self._world.waiting.values()),
+            tuple(self._arrivals()),
             self._remaining() if self._oracle else {},
             tuple(_moving(running, left) for running in self._world.present.values() if (left := running.moved_from)),
             tuple(self._newly_ended()),
         )
         return Observation(snapshot)
 
-    def _arrival(self, running: RunningJob) -> Arrival:
-        """With the nodes that have not the accelerators that it requests."""
-        job, world = running.job, self._world
-        if job.accelerator is None:
-            return _arrival(job)
-        free = {node.name: world.free_accelerators(number) for number, node in enumerate(world.nodes)}
-        wanted = job.accelerator.count
-        refused = {name: f"{left} accelerators free, {wanted} wanted" for name, left in free.items() if left < wanted}
-        return replace(_arrival(job), refused_nodes=refused)
+    def _arrivals(self) -> Iterator[Arrival]:
+        """The jobs that wait, with the nodes that have not the accelerators that they request."""
+        world, refused = self._world, dict[float, dict[str, str]]({0.0: {}})
+        for running in world.waiting.values():
+            wanted = _devices(running.job)
+            if wanted not in refused:
+                free = {node.name: world.free_accelerators(number) for number, node in enumerate(world.nodes)}
+                short = {name: left for name, left in free.items() if left < wanted}
+                refused[wanted] = {name: f"{left} accelerators free, {wanted:g} wanted" for name, left in short.items()}
+            yield _arrival(running.job, refused[wanted])
 
     def _newly_ended(self) -> Iterator[Absence]:
         """Jobs that have ended since the last observation."""
@@ -290,7 +290,7 @@ def _moving(running: RunningJob, left: str) -> MoveUnderWay:
     return MoveUnderWay(running.job.name, left, running.node_name, since, f"starting on {running.node_name}")
 
 
-def _arrival(job: SimJob) -> Arrival:
+def _arrival(job: SimJob, refused_nodes: Mapping[str, str]) -> Arrival:
     return Arrival(
         uid=job.name,
         name=job.name,
@@ -303,4 +303,5 @@ def _arrival(job: SimJob) -> Arrival:
         accelerators=_devices(job),
         objectives=objectives(job),
         workload_class=job.class_name,
+        refused_nodes=refused_nodes,
     )
