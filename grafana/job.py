@@ -156,6 +156,24 @@ def _cpu() -> list[Builder[Panel]]:
             width=5,
             red_from=0.25,
         ),
+        lines(
+            "CPU that its GPUs can use",
+            "Would more CPU keep its GPUs busy? Below what it can use they wait. No data: it reports no waits.",
+            "none",
+            Query(per_job("slopewise_job_useful_cores"), "can use"),
+            Query(per_job("slopewise_job_cpu_allocated_cores"), "has"),
+            width=12,
+            alerts=["SlopewiseGpuWaitsForCpu"],
+        ),
+        lines(
+            "GPU-seconds won",
+            "How many GPUs more does it keep busy than with its original CPU? Beside the part of the time in which "
+            "they wait.",
+            "none",
+            Query(rate_per_job("slopewise_job_gpu_seconds_won_total"), "won"),
+            Query(per_job("slopewise_job_gpu_wait_ratio"), "waits"),
+            width=12,
+        ),
     ]
 
 

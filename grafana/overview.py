@@ -50,8 +50,28 @@ def overview() -> Dashboard:
     )
 
 
+def _gpu_hours(kind: str) -> str:
+    of_kind = f'{OF_CLUSTER},job_namespace=~"$namespace",kind="{kind}"'
+    return f"sum(increase(slopewise_gpu_seconds_total{{{of_kind}}}[$__range])) / 3600"
+
+
 def _wrong() -> list[Builder[Panel]]:
     return [
+        number(
+            "GPU-hours that waited for CPU",
+            "For how many GPU-hours of the time shown did GPUs wait for batches? spec.resources.accelerators says "
+            "whether CPU of neighbours may end that. No data: no job with a GPU reports its waits.",
+            "suffix: h",
+            _gpu_hours("waiting"),
+            width=4,
+        ),
+        number(
+            "GPU-hours held",
+            "Of how many? Those that managed jobs held over the time shown. No data: no job has a GPU.",
+            "suffix: h",
+            _gpu_hours("held"),
+            width=4,
+        ),
         number(
             "Intervals since the last pass",
             "Does the controller make its passes? One that could observe should end once in each interval (one shorter "
@@ -61,7 +81,7 @@ def _wrong() -> list[Builder[Panel]]:
             f"({UNSEEN_FOR_SECONDS}) / {INTERVAL_SECONDS}",
             amber_from=2,
             red_from=3,
-            width=6,
+            width=4,
             alerts=["SlopewiseNoPass"],
         ),
         number(
@@ -72,7 +92,7 @@ def _wrong() -> list[Builder[Panel]]:
             f"sum({_jobs_in('without_metrics')})",
             amber_from=1,
             red_from=5,
-            width=6,
+            width=4,
             alerts=["SlopewiseMetricsMissing"],
         ),
         number(
@@ -83,7 +103,7 @@ def _wrong() -> list[Builder[Panel]]:
             f"sum({_jobs_in('diverged')})",
             amber_from=1,
             red_from=1,
-            width=6,
+            width=4,
             alerts=["SlopewiseLossNotFinite"],
         ),
         number(
@@ -94,7 +114,7 @@ def _wrong() -> list[Builder[Panel]]:
             f'count(ALERTS{{{OF_CLUSTER},alertname=~"Slopewise.+",alertstate="firing"}}) or vector(0)',
             amber_from=1,
             red_from=1,
-            width=6,
+            width=4,
         ),
     ]
 

@@ -118,3 +118,72 @@ def test_the_pods_that_reserve_what_they_use_are_raised_within_what_the_node_has
     world.passes(8)
     assert world.trainings["input"].limit == 9000
     assert [each.job_uid for each in world.actuator.done][:2] == ["bert", "input"]
+
+
+def test_without_waits_a_job_that_is_short_of_cpu_is_raised_by_steps_while_its_gpu_is_used_more() -> None:
+    """9 cores would be enough; from 80 % of use on, which 7.2 cores give, nothing speaks for more."""
+    world = GpuWorld({"input": Training(0.3, 2.7, 3000, reports_waits=False)}, 24.0)
+    world.passes(30, accelerators="Raise")
+    assert [each.to_millicores for each in world.actuator.done] == [3750, 4688, 5860, 7325]
+    assert "its GPU is used 81% of the time" in world.reason("input")
+
+
+def test_without_waits_a_step_that_brought_nothing_is_taken_back() -> None:
+    world = GpuWorld({"input": Training(0.3, 2.7, 3000, loader_cores=4.0, reports_waits=False)}, 24.0)
+    world.passes(30, accelerators="Raise")
+    assert [each.to_millicores for each in world.actuator.done] == [3750, 4688, 3750]
+    assert "its GPU is used 44% of the time instead of 52%" in world.actuator.done[-1].reason
+    assert "more than 3.75 cores would not change that" in world.reason("input")
+
+
+def test_an_idle_gpu_alone_says_nothing() -> None:
+    world = GpuWorld({"small": Training(0.3, 0.3, 3000, reports_waits=False)}, 24.0)
+    world.trainings["small"].gpu_seconds = 0.05
+    world.trainings["small"].loader_cores = 1.0
+    world.passes(12, accelerators="Share")
+    assert world.actuator.done == []
+
+
+def test_under_marginal_the_job_whose_next_work_is_worth_most_comes_first_and_all_keep_their_speed() -> None:
+    """Both could use 9 cores, and 4.8 are lent: the one whose loss falls and whose plan is nearly done gets them."""
+    trainings = {
+        "done-soon": Training(0.3, 2.7, 6000, level=1.0, planned=400.0),
+        "long": Training(0.3, 2.7, 6000, level=1.0, planned=40_000.0),
+        "bert": Training(0.5, 0.5, 6000),
+    }
+    world = GpuWorld(trainings, 18.0)
+    world.passes(6, "marginal")
+    soon, long = world.trainings["done-soon"], world.trainings["long"]
+    assert soon.limit > long.limit >= 6000
+    assert "its GPU waits" in world.reason("done-soon")
+    assert world.speed_ratio("bert") == pytest.approx(1.0)
+
+
+def test_a_diverged_job_keeps_what_makes_it_as_fast_and_comes_last_for_the_rest() -> None:
+    """The other one has all of its 13.5 cores, 3.6 are the least of two, and 6.9 of 24 are left."""
+    world = four(input=Training(0.3, 2.7, 6000, level=1.0))
+    world.passes(4, "marginal")
+    world.trainings["input"].level = float("nan")
+    world.passes(6, "marginal")
+    assert (world.trainings["wide"].limit, world.trainings["input"].limit) == (13_500, 6900)
+
+
+def test_a_job_that_makes_no_steps_gets_its_original_cpu_back() -> None:
+    world = four()
+    world.passes(6)
+    assert world.trainings["bert"].limit == 2400
+    world.trainings["bert"].gpu_seconds = 1e9
+    world.passes(14)
+    assert world.trainings["bert"].limit == 6000
+    assert "no step for" in world.reason("bert")
+
+
+def test_seconds_that_gpus_won_are_counted_against_the_original_cpu() -> None:
+    """5 passes after the raise, 20 s each, at 3.33 steps a second that would have taken 0.45 s and take 0.3 s."""
+    world = GpuWorld({"input": Training(0.3, 2.7, 6000)}, 24.0)
+    world.passes(5, accelerators="Raise")
+    assert world.trainings["input"].limit == 9000
+    before = world.memory.state.jobs["input"].gpu_seconds_won
+    world.passes(5, accelerators="Raise")
+    won = world.memory.state.jobs["input"].gpu_seconds_won - before
+    assert won == pytest.approx(100 / 0.3 * 0.15, rel=0.05)

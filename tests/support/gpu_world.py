@@ -41,7 +41,10 @@ class Training:
     lies: float = 0.0
     """Part of its time that it says it waited although it did not."""
     level: float | None = None
+    planned: float | None = None
     accelerators: float = 1.0
+    reports_waits: bool = True
+    """Else there is the use of its GPU, as DCGM reports it."""
     guaranteed: bool = False
     steps: float = 0.0
     waited: float = 0.0
@@ -69,16 +72,27 @@ class Training:
 
     def job(self, uid: str, now: float) -> Job:
         job = replace(
-            a_job(uid, level=self.level, at=now, cpu_seconds=self.cpu, started_at=START - 600),
+            a_job(
+                uid,
+                level=self.level,
+                finite=self.level == self.level,
+                at=now,
+                cpu_seconds=self.cpu,
+                started_at=START - 600,
+            ),
             allocation=CpuAllocation(self.limit, self.limit if self.guaranteed else 1000),
             steps_total=float(int(self.steps)),
+            steps_planned=self.planned,
             process_started_at_seconds=START - 600,
             container_health=ContainerHealth(0, None, self.periods, self.throttled),
             accelerators=self.accelerators,
             waited_seconds_total=self.waited,
             request_follows_limit=self.guaranteed,
         )
-        return job if self.accelerators else replace(job, waited_seconds_total=None)
+        if self.accelerators and self.reports_waits:
+            return job
+        use = self.gpu_seconds / self.step_seconds() if self.accelerators else None
+        return replace(job, waited_seconds_total=None, gpu_use=use)
 
 
 @dataclass

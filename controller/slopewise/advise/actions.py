@@ -38,7 +38,7 @@ _KINDS: Mapping[str, tuple[Callable[[JobFinding], bool], str]] = {
     ),
     "input-bound": (
         lambda job: job.input_bound,
-        "give their loaders more CPU or workers, or take fewer GPUs",
+        "give their loaders more CPU (spec.resources.accelerators) or workers, or take fewer GPUs",
     ),
     "that never used half of a request": (
         lambda job: bool(job.cpu_never_used_cores or job.memory_never_used_gib),

@@ -28,6 +28,7 @@ TOTALS = {
     "gpu_hours": "GPU-hours held",
     "gpu_flat_hours": "GPU-hours held while the loss was flat",
     "gpu_stalled_hours": "GPU-hours held by jobs whose loss did not improve",
+    "gpu_waiting_hours": "GPU-hours that waited for batches",
     "throttled_jobs": "Jobs throttled while they improved",
     "oversubscribed_jobs": "Jobs throttled with many more threads than CPU",
     "spinning_most_core_hours": "Core-hours that these may have spent spinning, at most",
@@ -62,6 +63,8 @@ class Advice:
     loss_names: Sequence[str] = ()
     """Metrics that look like a loss, where no job reports the one that was named."""
     stopped: Interrupted | None = None
+    price_gpu_hour: float | None = None
+    """In any currency."""
 
     @cached_property
     def frame(self) -> pd.DataFrame:
@@ -73,6 +76,7 @@ class Advice:
         rows["flat_jobs"] = (rows["flat_hours"].astype(float) > 0).astype(int)
         rows["stalled_jobs"] = (rows["loss_state"] == "stalled").astype(int)
         rows["gpu_stalled_hours"] = rows["stalled_jobs"] * rows["gpu_hours"].astype(float)
+        rows["gpu_waiting_hours"] = rows["gpu_hours"].astype(float) * rows["wait_ratio"].astype(float)
         rows["throttled_jobs"] = rows["throttled_while_improving"].astype(bool).astype(int)
         rows["oversubscribed_jobs"] = rows["spinning_most_core_hours"].notna().astype(int)
         rows["input_bound_jobs"] = rows["input_bound"].astype(bool).astype(int)
@@ -140,6 +144,7 @@ class Advice:
             "partial": self.stopped is not None,
             "headline": self.headline,
             "totals": self.totals,
+            "price_gpu_hour": self.price_gpu_hour,
             "namespaces": {str(name): dict(row) for name, row in self.by_namespace.to_dict("index").items()},
             "jobs": [
                 {

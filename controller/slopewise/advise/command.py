@@ -38,6 +38,7 @@ class AdviseOptions:
     """How many groups are replayed at most; 0: none."""
     seeds: int
     workers: int | None
+    price_gpu_hour: float | None = None
 
 
 class _Gathered:
@@ -97,6 +98,7 @@ def run_advise(options: AdviseOptions, console: Console) -> Advice:
         jobs_known=gathered.known,
         loss_names=loss_names,
         stopped=stopped,
+        price_gpu_hour=options.price_gpu_hour,
     )
 
 

@@ -123,6 +123,16 @@ class JobFinding:
         return self.hours if self.is_stalled else self.flat_hours or 0.0
 
     @property
+    def useful_cores(self) -> float | None:
+        """The CPU with which its GPUs would not have waited (`estimators/gpu_need.py`); None: not known, or no GPUs.
+
+        Worked example: 3 cores in use, and 5/9 of the time waited: 3 / (1 - 5/9) = 6.75.
+        """
+        if not self.gpus or self.wait_ratio is None or self.cpu_used_core_hours is None or not self.hours:
+            return None
+        return self.cpu_used_core_hours / self.hours / (1 - self.wait_ratio) if self.wait_ratio < 1 else None
+
+    @property
     def messages(self) -> list[str]:
         """What is worth a look, e.g. `flat for the last 8h00m of 10h00m`."""
         found = list(self._on_the_loss())
@@ -134,7 +144,8 @@ class JobFinding:
                 "may have been spent spinning; set OMP_WAIT_POLICY=passive or SLOPEWISE_THREADS=follow"
             )
         if _waits(self.wait_ratio):
-            found.append(f"waited for its batches in {self.wait_ratio:.0%} of its steps' time: input-bound")
+            more = "" if self.useful_cores is None else f"; {self.useful_cores:.2g} cores would keep its GPUs busy"
+            found.append(f"waited for its batches in {self.wait_ratio:.0%} of its steps' time: input-bound{more}")
         elif self.input_bound:
             found.append(f"GPU used {self.gpu_use_ratio:.0%} while its CPU was full: input-bound")
         if self.cpu_never_used_cores and self.cpu_request_cores:

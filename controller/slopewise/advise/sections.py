@@ -71,13 +71,14 @@ def total_rows(advice: Advice) -> Iterator[tuple[str, str]]:
     for name, what in TOTALS.items():
         value = advice.totals[name]
         if value:
-            yield what, f"{amount(value)}{_part(advice, name)}"
+            yield what, f"{amount(value)}{_part(advice, name)}{_price(advice, name)}"
 
 
 def _part(advice: Advice, name: str) -> str:
     """What part of all that was held, e.g. ` (31 %)`."""
     of = {
         "gpu_flat_hours": "gpu_hours",
+        "gpu_waiting_hours": "gpu_hours",
         "cpu_held_flat_core_hours": "cpu_held_core_hours",
         "cpu_never_used_core_hours": "cpu_held_core_hours",
         "flat_jobs": "jobs",
@@ -86,11 +87,20 @@ def _part(advice: Advice, name: str) -> str:
     return f" ({advice.totals[name] / whole:.0%})" if whole else ""
 
 
+def _price(advice: Advice, name: str) -> str:
+    """What these GPU-hours cost, e.g. `, 1,240 at 2.5 each`; empty without a price."""
+    price = advice.price_gpu_hour
+    if price is None or name not in ("gpu_hours", "gpu_flat_hours", "gpu_stalled_hours", "gpu_waiting_hours"):
+        return ""
+    return f", {amount(price * advice.totals[name])} at {price:g} each"
+
+
 def _tiles(advice: Advice) -> Iterator[tuple[str, str, str, None]]:
     """The three figures that come first: what it is, the figure, and what it is of."""
     totals = advice.totals
     for what, flat, held in (
         ("GPU-hours held while the loss was flat", "gpu_flat_hours", "gpu_hours"),
+        ("GPU-hours that waited for batches", "gpu_waiting_hours", "gpu_hours"),
         ("Core-hours held while the loss was flat", "cpu_held_flat_core_hours", "cpu_held_core_hours"),
     ):
         if totals[held]:

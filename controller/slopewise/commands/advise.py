@@ -50,6 +50,7 @@ def advise(
     ] = None,
     max_jobs: MaxJobs = 20_000,
     timeout: QueryTimeout = 60.0,
+    price_gpu_hour: Annotated[float | None, typer.Option(min=0, help="What a GPU-hour costs, in any currency.")] = None,
     output: Annotated[RowsFormat, typer.Option("--output", "-o", help="How to print it.")] = RowsFormat.table,
     report: ReportFile = None,
     policy_out: Annotated[Path | None, typer.Option(help="Write the proposed TrainingPolicy.")] = None,
@@ -74,7 +75,7 @@ def advise(
     )
     from slopewise.advise.command import AdviseOptions, run_advise
 
-    options = AdviseOptions(history, policy or [], groups, seeds, workers)
+    options = AdviseOptions(history, policy or [], groups, seeds, workers, price_gpu_hour)
     with orderly_stop(lambda _: announce("Already stopping.")):
         advice = run_advise(options, err)
     _print_advice(advice, output, report, policy_out)

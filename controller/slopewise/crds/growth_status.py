@@ -21,7 +21,6 @@ from slopewise.crds.conditions import Condition, Status, Wanted, timestamp, upda
 from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
 from slopewise.crds.workload_columns import eta, memory_of, memory_reason, progress_ratio
 from slopewise.estimators import growth
-from slopewise.estimators.step_cost import oversubscribed
 from slopewise.guards.permission import canary, is_by_mode
 from slopewise.model import (
     Change,
@@ -186,7 +185,7 @@ def _job_key(job: Job, view: PassView) -> Key:
         None if here.standing is None else promise_status.transitions(here.standing),
         known.stop.result if known and known.stop else None,
         stop.guard if stop else None,
-        oversubscribed(job, known) is not None,
+        *oversubscription.transitions(job, known),
     )
 
 

@@ -69,6 +69,8 @@ def effect(job: Job, known: JobMemory, change: Change, node: Node) -> Effect | N
     else:
         reason = _too_little(job, known, change, after)
         used = median(pace.cores or 0.0 for pace in before)
+        if after[-1].wait_ratio is None:
+            used = change.from_millicores / 1000
         learned = structs.replace(learned, at_seconds=at_seconds, most=used)
     if reason is None:
         return None
@@ -114,6 +116,12 @@ def _too_little(job: Job, known: JobMemory, change: Change, after: Sequence[Pace
     if change.control != "limits" or len(after) < JUDGED_AFTER - 1:
         return None
     paces = tuple(pace for pace in known.paces if pace.at_seconds <= change.at_seconds)
+    uses_before, uses = ([p.gpu_use for p in some if p.gpu_use is not None] for some in (paces[-INTERVALS:], after))
+    if after[-1].wait_ratio is None and uses_before and uses:
+        expected_use = min(1.0, median(uses_before) * change.to_millicores / change.from_millicores)
+        if max(uses) - median(uses_before) >= LEAST_EFFECT * (expected_use - median(uses_before)):
+            return None
+        return f"its GPU is used {max(uses):.0%} of the time instead of {expected_use:.0%}"
     need = gpu_need(job, known.altered(paces=paces, learned_cores=None))
     expected, seconds = (
         need.seconds_at(change.to_millicores / 1000),

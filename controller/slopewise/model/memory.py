@@ -294,6 +294,8 @@ class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """As its policy expects; None: not known, or it expects none."""
     learned_cores: LearnedCores | None = None
     """Of a job with accelerators whose CPU was changed; None: nothing was learned."""
+    gpu_seconds_won: float = 0.0
+    """Device-seconds that its steps would have waited longer with its original CPU (`estimators/gpu_need.py`)."""
     least_step_cpu_seconds: float | None = None
     """The least CPU-seconds a step that it has had (`estimators/step_cost.py`); None: not known yet, or no training."""
 

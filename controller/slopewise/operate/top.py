@@ -15,6 +15,7 @@ from slopewise.adapters.local.controller_metrics import ControllerJobs, read_job
 from slopewise.crds import oversubscription
 from slopewise.crds.job_growth import JobGrowthStatus
 from slopewise.errors import DataSourceError
+from slopewise.estimators.gpu_need import MIN_WAIT_RATIO
 from slopewise.estimators.step_cost import OVERSUBSCRIBES_RATIO
 from slopewise.reports.live_table import LiveRow, jobs_table
 from slopewise.reports.wording import finite, plain
@@ -181,13 +182,21 @@ class ControllerWatch:
             reason="",
             pace_seconds=figures.get("objective_took_seconds"),
             objective_seconds=figures.get("objective_seconds"),
-            note=_step_cost(figures.get("cpu_per_step_ratio", 1.0)),
+            note=_step_cost(figures.get("cpu_per_step_ratio", 1.0)) or _gpu_waits(figures),
         )
 
 
 def _step_cost(ratio: float) -> str:
     """That its steps cost more CPU than they did; empty: they do not, as far as is known."""
     return f"a step costs {ratio:.1f} times the CPU of its least" if ratio > OVERSUBSCRIBES_RATIO else ""
+
+
+def _gpu_waits(figures: Mapping[str, float]) -> str:
+    """That its GPUs wait, and the CPU that would end it; empty: they do not, or it has none."""
+    waits, useful = figures.get("gpu_wait_ratio", 0.0), figures.get("useful_cores")
+    if waits < MIN_WAIT_RATIO or useful is None:
+        return ""
+    return f"GPU {1 - waits:.0%} busy; it can use {useful:.3g} cores"
 
 
 def _millicores(cores: float | None) -> int | None:

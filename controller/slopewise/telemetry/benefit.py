@@ -17,6 +17,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from slopewise.allocation import Millicores, actual_millicores, allotted_cores, original_millicores, water_filling
 from slopewise.model import ClusterSnapshot, CpuControl, Job, JobMemory, Node, PassReport
+from slopewise.telemetry.gpu_metrics import GpuSeconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class MovedCpu:
             "slopewise_received_core_seconds", "CPU that jobs had more than they came with, by their class.", labels,
             registry=registry,
         )  # fmt: skip
+        self._gpus = GpuSeconds(registry)
         self._last: dict[str, tuple[float, Mapping[str, _Gain]]] = {}
         """Time and gains, by uid, of the last pass of each document."""
 
@@ -50,6 +52,7 @@ class MovedCpu:
         """
         if report.held or report.snapshot is None or report.decisions is None:
             return
+        self._gpus.replace_pass(document, report)
         now = report.snapshot.taken_at_seconds
         gains = _gains(report.snapshot, report.decisions.memory.jobs, control)
         before, last = self._last.get(document, (now, {}))
@@ -64,6 +67,7 @@ class MovedCpu:
 
     def forget(self, document: str) -> None:
         """Count nothing more of a deleted policy."""
+        self._gpus.forget(document)
         self._last.pop(document, None)
 
 

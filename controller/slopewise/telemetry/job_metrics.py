@@ -31,6 +31,7 @@ from slopewise.model import (
     TargetStanding,
 )
 from slopewise.telemetry.benefit import EndFamilies
+from slopewise.telemetry.gpu_metrics import GpuFamilies
 from slopewise.telemetry.totals import totals
 
 _JOB_LABELS = ("job_namespace", "job_name", "job_node")
@@ -286,7 +287,8 @@ class _PromiseFamilies:
 
 
 def _job_families(passes: Sequence[_Seen]) -> Iterator[Metric]:
-    families, promises, ends = _JobFamilies(), _PromiseFamilies(), EndFamilies(_JOB_LABELS)
+    families, promises = _JobFamilies(), _PromiseFamilies()
+    ends, gpus = EndFamilies(_JOB_LABELS), GpuFamilies(_JOB_LABELS)
     policy_of: dict[tuple[str, str, str], str] = {}
     policies = _family("info", "Always 1; policy: the TrainingPolicy of the job.", "policy", "control")
     for seen in passes:
@@ -298,11 +300,12 @@ def _job_families(passes: Sequence[_Seen]) -> Iterator[Metric]:
             known, labels = seen.decisions.memory.jobs[job.uid], [job.namespace, job.name, job.node]
             families.add(job, known, seen.snapshot, cpu)
             ends.add(labels, job, known)
+            gpus.add(labels, job, known)
             policies.add_metric([*labels, seen.document, seen.control], 1.0)
             policy_of[job.namespace, job.name, job.node] = seen.document
             if (standing := seen.standings.get(job.uid)) is not None:
                 promises.add(job, standing)
-    of_jobs: list[Metric] = [*vars(families).values(), *vars(promises).values(), *ends]
+    of_jobs: list[Metric] = [*vars(families).values(), *vars(promises).values(), *ends, *gpus]
     yield from of_jobs
     yield policies
     yield from totals(of_jobs, policy_of)

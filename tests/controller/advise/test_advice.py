@@ -55,6 +55,17 @@ def test_totals_add_up_and_unknown_counts_as_nothing() -> None:
     assert totals["cpu_held_core_hours"] == pytest.approx(20 + 20 + 10, rel=0.01)
 
 
+def test_the_hours_that_gpus_waited_are_shown_of_how_many_and_at_which_price() -> None:
+    """Ten hours each: two GPUs that waited for 40 % of the time, and one that reports no waits."""
+    given = advice(past("a-0", gpus=2.0, wait_ratio=0.4), past("b-0", gpus=1.0), price_gpu_hour=2.5)
+    assert given.totals["gpu_waiting_hours"] == pytest.approx(8)
+    assert given.as_json()["price_gpu_hour"] == 2.5
+    rows = [" ".join(line.split()) for line in printed(given).splitlines()]
+    assert "GPU-hours that waited for batches 8 (27%), 20 at 2.5 each" in rows
+    unpriced = [" ".join(line.split()) for line in printed(replace(given, price_gpu_hour=None)).splitlines()]
+    assert "GPU-hours that waited for batches 8 (27%)" in unpriced
+
+
 def test_the_headline_has_all_that_was_held_and_what_is_not_known() -> None:
     one = advice(past(gpus=1.0), past("b-0", loss=straight)).headline
     assert one == (

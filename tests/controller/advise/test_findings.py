@@ -140,6 +140,12 @@ def test_a_job_whose_steps_wait_for_their_batches_is_input_bound() -> None:
     assert waits.input_bound
     assert "waited for its batches in 40% of its steps' time: input-bound" in waits.messages
     assert not finding(past(wait_ratio=0.1)).input_bound
+    assert waits.useful_cores is None
+    assert finding(past(gpus=1.0, wait_ratio=1.0)).useful_cores is None
+    with_gpus = finding(past(gpus=1.0, wait_ratio=0.4))
+    used = (with_gpus.cpu_used_core_hours or 0.0) / with_gpus.hours
+    assert with_gpus.useful_cores == pytest.approx(used / 0.6)
+    assert f"{used / 0.6:.2g} cores would keep its GPUs busy" in "; ".join(with_gpus.messages)
     assert not finding(past()).input_bound
 
 

@@ -6,7 +6,13 @@ from typing import Literal
 
 import pytest
 
-from slopewise.config.pass_settings import interval_mistake, local_memory_mistake, pass_settings, with_interval
+from slopewise.config.pass_settings import (
+    interval_mistake,
+    local_memory_mistake,
+    pass_settings,
+    policy_of,
+    with_interval,
+)
 from slopewise.config.training_policy import (
     Behaviour,
     PlacementChoice,
@@ -14,6 +20,7 @@ from slopewise.config.training_policy import (
     TrainingPolicy,
     TrainingPolicySpec,
 )
+from slopewise.errors import UsageError
 
 
 def a_document(interval_seconds: float | None) -> TrainingPolicy:
@@ -74,3 +81,24 @@ def test_memory_is_changed_on_a_cluster_alone(memory: Literal["Requests", "Limit
     expected = f"spec.resources.memory: {memory} changes pods of a cluster, and no memory of this machine; write Ignore"
     assert local_memory_mistake(document) == expected
     assert local_memory_mistake(a_document(20.0)) is None
+
+
+@pytest.mark.parametrize(("policy", "mode", "refused"), [
+    ("fair", "Auto", False), ("marginal", "Auto", False), ("flowcon", "Auto", True), ("flowcon", "Observe", False),
+])  # fmt: skip
+def test_jobs_with_gpus_are_changed_by_policies_that_know_how(policy: str, mode: str, refused: bool) -> None:
+    spec = {
+        "mode": mode,
+        "policy": {"name": policy},
+        "resources": {"accelerators": "Share"},
+        "behaviour": {"intervalSeconds": 20},
+    }
+    document = TrainingPolicy.model_validate({"metadata": {"name": "p"}, "spec": spec})
+    assert pass_settings(document).bounds.accelerators == "Share"
+    if refused:
+        with pytest.raises(
+            UsageError, match="policy flowcon changes no job with a GPU; use marginal or fair, or write"
+        ):
+            policy_of(document)
+    else:
+        policy_of(document)

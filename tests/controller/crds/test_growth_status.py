@@ -17,7 +17,7 @@ from slopewise.crds.growth_status import (
 )
 from slopewise.crds.inactive_status import Departure, absent_status, departed_status
 from slopewise.crds.job_growth import JobGrowthStatus
-from slopewise.crds.oversubscription import OVERSUBSCRIBES, message
+from slopewise.crds.oversubscription import GPU_WAITS, OVERSUBSCRIBES, message
 from slopewise.crds.workload_columns import eta
 from slopewise.model import (
     Absence,
@@ -256,6 +256,26 @@ def test_steps_that_cost_more_than_they_did_are_a_condition_until_they_cost_less
     assert transition_key([job], a_view(job, memory={UID: dear})) != transition_key(
         [job], a_view(job, memory={UID: cheap})
     )
+
+
+def test_a_job_whose_gpus_wait_says_for_what_until_they_do_so_no_more() -> None:
+    job = replace(a_job(UID, limit=3000), accelerators=1.0)
+
+    def steps(waited: float, cores: float) -> JobMemory:
+        return known(paces=tuple(Pace(START + 20 * number, 0.9, cores, 1.0, waited) for number in range(3)))
+
+    assert GPU_WAITS not in {each.type for each in status_of(job, memory={UID: steps(0.0, 1.0)}).conditions}
+    seen = status_of(job, memory={UID: steps(0.5, 3.0)})
+    condition = of(seen, GPU_WAITS)
+    assert (condition.status, condition.reason) == ("True", "ForCpu")
+    assert condition.message == "its GPU waits 50% of the time for CPU, and would not with 6 cores"
+    assert (condition in troubles(seen.conditions), message(seen.conditions)) == (True, condition.message)
+    assert of(status_of(job, memory={UID: steps(0.5, 1.0)}), GPU_WAITS).reason == "ForLoaderWorkers"
+    again = running_status([job], a_view(job, memory={UID: steps(0.0, 1.0)}), seen)
+    assert of(again, GPU_WAITS).status == "False"
+    assert of(running_status([job], a_view(job), seen), GPU_WAITS).status == "Unknown"
+    keys = [transition_key([job], a_view(job, memory={UID: steps(w, 3.0)})) for w in (0.5, 0.0)]
+    assert keys[0] != keys[1]
 
 
 def test_a_condition_keeps_the_time_of_its_last_change() -> None:

@@ -16,6 +16,7 @@ from slopewise.guards.permission import PERMISSIONS
 from slopewise.guards.resize import GUARDS
 from slopewise.guards.review import guard_names
 from slopewise.model import (
+    AcceleratorControl,
     AcceptedRange,
     Bounds,
     ClusterSnapshot,
@@ -26,6 +27,7 @@ from slopewise.model import (
     JobState,
     MemoryState,
     Node,
+    Pace,
     PendingResize,
     Resize,
     Withheld,
@@ -94,6 +96,60 @@ def test_a_job_out_of_the_canary_is_withheld_in_mode_canary_alone(mode: str, rat
 def test_a_job_that_is_not_to_be_changed_says_why() -> None:
     job = replace(a_job("j"), ineligible_reason="asks for nvidia.com/gpu, which a resize could take away")
     assert veto(ask(500, job=job)) == "ineligible: asks for nvidia.com/gpu, which a resize could take away"
+
+
+GPU = replace(a_job("j", limit=6000), accelerators=1.0)
+TWO_CORES = JobMemory(
+    series="s",
+    original=CpuAllocation(6000, 1000),
+    paces=tuple(Pace(START - 60 + 20 * number, 0.5, 2.0, 1.0, 0.0) for number in range(3)),
+)
+EIGHT = a_node(cpu_cores=8.0)
+
+
+def test_a_job_with_gpus_is_not_changed_without_consent() -> None:
+    expected = "accelerators: it has a GPU, and spec.resources.accelerators is Ignore"
+    assert veto(ask(5000, now=6000, job=GPU, known=TWO_CORES, node=EIGHT)) == expected
+
+
+@pytest.mark.parametrize(
+    ("control", "consent", "least"), [("limits", "Share", 2400), ("limits", "Raise", 6000), ("requests", "Share", 300)]
+)
+def test_a_job_with_gpus_is_not_lowered_below_what_makes_it_as_fast_as_before(
+    control: CpuControl, consent: AcceleratorControl, least: int
+) -> None:
+    """It uses two of six cores: 2.4 of them, and with `requests` that part of a weight of 1000m on 8 cores."""
+    now = 6000 if control == "limits" else 1000
+    verdict = ask(
+        100, now=now, bounds=replace(OPEN, accelerators=consent), job=GPU, known=TWO_CORES, control=control, node=EIGHT
+    )
+    if least == now:
+        assert veto(verdict) == "accelerators: wanted 100m, bound 6000m (as fast as with its original CPU), has 6000m"
+    else:
+        assert clamped(verdict) == (least, f"why (wanted 100m, as fast as with its original CPU: {least}m)")
+
+
+def test_a_job_with_gpus_of_which_nothing_is_known_keeps_its_original() -> None:
+    known = JobMemory(series="s", original=CpuAllocation(6000, 1000))
+    verdict = ask(3000, now=6000, bounds=replace(OPEN, accelerators="Share"), job=GPU, known=known, node=EIGHT)
+    assert "bound 6000m" in veto(verdict)
+
+
+def test_a_raise_of_a_pod_whose_request_follows_stays_within_what_others_leave_of_the_node() -> None:
+    """Others leave 6 of 8 cores. 2 and 3 are reserved, 1.5 more are too much, and fit after a cut of the other one."""
+    jobs = [
+        replace(a_job(uid, limit=cpu, request=cpu), accelerators=1.0, request_follows_limit=True)
+        for uid, cpu in (("j", 2000), ("other", 3000))
+    ]
+    snapshot = a_snapshot(jobs, [a_node(cpu_cores=8.0, available_cores=6.0)])
+    memory = MemoryState({"j": JobMemory(series="s"), "other": TWO_CORES.altered(original=CpuAllocation(3000, 3000))})
+    raised = Resize("j", "n1", "limits", 2000, 3500, "why")
+    lowered = Resize("other", "n1", "limits", 3000, 2400, "why")
+    bounds = replace(OPEN, accelerators="Share")
+    allowed, withheld = reviewed([raised], snapshot, memory, bounds)
+    assert (list(allowed), withheld[0].reason) == ([], "node_capacity: requests on n1 would be 500m over its 6000m")
+    allowed, withheld = reviewed([raised, lowered], snapshot, memory, bounds)
+    assert ([each.to_millicores for each in allowed], list(withheld)) == ([3500, 2400], [])
 
 
 @pytest.mark.parametrize(("until", "held"), [(START + 90, True), (START, False), (None, False)])

@@ -168,6 +168,7 @@ def _job(
         wait_ratio=series.wait_ratio,
         waited_seconds_total=series.waited_seconds_total,
         accelerators=pod.accelerators,
+        gpu_use=use.gpu_use if use and pod.accelerators else None,
         request_follows_limit=facts.request_follows_limit,
         threads=series.threads,
         useful_parallelism_cores=requested.useful_parallelism_cores,

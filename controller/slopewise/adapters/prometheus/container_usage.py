@@ -38,6 +38,8 @@ class ContainerUse:
     cpu_waiting_seconds_total: float | None = None
     """Under CPU pressure (PSI): `control: requests` throttles nothing, and this alone shows that it wants more. None:
     its kernel counts none, or its kubelet is older than 1.36."""
+    gpu_use: float | None = None
+    """Of the devices of its pod, 0 to 1; None: no DCGM exporter reports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,4 +137,5 @@ def _use(values: Mapping[str, float], of_pod: Mapping[str, float]) -> ContainerU
         values.get("container_cpu_cfs_periods_total"),
         values.get("container_cpu_cfs_throttled_periods_total"),
         values.get("container_pressure_cpu_waiting_seconds_total"),
+        of_pod.get("gpu_use"),
     )

@@ -50,6 +50,17 @@ USE = Template("""(rate(container_cpu_usage_seconds_total{
     $matchers
   }) > time() - $fresh)""")
 
+# The use of devices by pod, over two minutes, as DCGM's exporter reports it; scraped with honor_labels: false it has
+# the pod as exported_pod. A tenant who forges it decides on a raise of a job that reports no waits, and on no cut.
+GPU_USE = """\
+or
+  label_replace(avg by (namespace, exported_namespace, pod) (
+    label_replace(avg_over_time(DCGM_FI_PROF_GR_ENGINE_ACTIVE[2m]), "pod", "$1", "exported_pod", "(.+)")
+    or
+    label_replace(avg_over_time(DCGM_FI_DEV_GPU_UTIL[2m]) / 100, "pod", "$1", "exported_pod", "(.+)")
+  ), "slopewise_value", "gpu_use", "", "")
+"""
+
 _NO_NAMESPACE = "-"
 """No namespace has this name."""
 

@@ -348,7 +348,7 @@ class PrometheusReader:
     def _resources(self, scope: Scope) -> str | None:
         if self._of_kubelets is None:
             return None
-        return queries.resources(self._of_kubelets, AnyOf(scope.containers))
+        return queries.resources(self._of_kubelets, AnyOf(scope.containers)) + node_queries.GPU_USE
 
     def _render(self, forced: queries.Matchers) -> _Queries:
         window = self.window_seconds

@@ -66,7 +66,10 @@ def read_pods(api: Api, namespace: str | None) -> tuple[list[Finding], list[PodR
 def check_threads(api: Api, namespace: str | None) -> Iterator[Finding]:
     """The workloads of which the controller says that they oversubscribe their CPU."""
     try:
-        costs = [(each.name, oversubscription.message(each.status.conditions)) for each in growths_of(api, namespace)]
+        costs = [
+            (each.name, oversubscription.message(each.status.conditions, oversubscription.OVERSUBSCRIBES))
+            for each in growths_of(api, namespace)
+        ]
     except ApiError as error:
         yield Finding("threads", "unchecked", f"the JobGrowths cannot be read: {error}")
         return

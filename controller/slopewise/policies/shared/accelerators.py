@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slopewise.allocation import allotted_cores, down_an_order, original_millicores
-from slopewise.estimators.gpu_need import GpuNeed, gpu_need, least_cores
+from slopewise.estimators.gpu_need import GpuNeed, explained, gpu_need, least_cores
 from slopewise.estimators.speed import useful_cores
 from slopewise.model import ClusterSnapshot, Job, JobMemory, MemoryState, Node
 from slopewise.policies import Setting
@@ -67,19 +67,6 @@ class GpuJobs:
     def because(self, uid: str) -> str:
         """What a policy adds to its reason for one of them; empty for any other job."""
         return f"; {explained(self.needs[uid])}" if uid in self.needs else ""
-
-
-def explained(need: GpuNeed) -> str:
-    """What limits a job, as text for its owner."""
-    waits, useful = f"{need.wait_ratio or 0.0:.0%}", f"{need.useful_cores or 0.0:.3g}"
-    if need.limiting == "gpu":
-        return f"its GPU waits {waits} of the time, and {useful} cores are all that it can use"
-    if need.limiting == "workers":
-        return (
-            f"its GPU waits {waits} of the time, and not for CPU: it uses {useful} cores whatever it has, and lacks "
-            "loader workers or faster reads"
-        )
-    return f"its GPU waits {waits} of the time for CPU, and would not with {useful} cores"
 
 
 def gpu_jobs(snapshot: ClusterSnapshot, memory: MemoryState, setting: Setting) -> GpuJobs:

@@ -79,6 +79,21 @@ def whole(pod: str) -> str:
     )
 
 
+DEVICES = (
+    ("DCGM_FI_DEV_GPU_UTIL", 0, 50, "plain"),
+    ("DCGM_FI_DEV_GPU_UTIL", 1, 10, "plain"),
+    ("DCGM_FI_DEV_GPU_UTIL", 2, 100, "operator"),
+    ("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 2, 0.4, "operator"),
+    ("DCGM_FI_DEV_GPU_UTIL", 3, 7, ""),
+)
+"""Two devices of one pod, one of another with the profiling counter as well, and one of none."""
+
+
+def device(name: str, gpu: int, value: float, *, pod: str) -> str:
+    holder = f',exported_namespace="team",exported_pod="{pod}",exported_container="trainer"' if pod else ""
+    return f'{name}{{gpu="{gpu}",UUID="GPU-{gpu}"{holder}}} {value}\n'
+
+
 @dataclass
 class World:
     """What is read of kubelets and pods, and what Prometheus itself says."""
@@ -133,11 +148,15 @@ def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.Temp
         own = f'training_loss{{stage="eval"}} 0.5\n{cpu(9999, pod="plain", after=0.3)}'
         target = {"job": "pods", "instance": "10.1.0.3:9464", "namespace": "team", "pod": "plain", "app_kind": "x"}
         pages.add(target, own)
+        dcgm = {"job": "dcgm", "instance": "10.1.0.4:9400", "namespace": "gpu-operator", "pod": "dcgm-1"}
+        used = [device(name, gpu, value, pod=pod) for name, gpu, value, pod in DEVICES]
+        pages.add(dcgm, "".join(used))
         pages.publish()
         world.wait_for("container_cpu_usage_seconds_total", 12)
         pages.targets.remove(gone)
         pages.publish()
-        world.wait_for("up", 5)
+        world.wait_for("DCGM_FI_DEV_GPU_UTIL", 4)
+        world.wait_for("up", 6)
         yield world
 
 
@@ -148,7 +167,9 @@ def test_all_that_cadvisor_says_of_a_container_costs_one_query(world: World) -> 
     assert (use.usage.cpu_seconds_total, use.usage.memory_bytes) == (100, 2**20)
     assert (use.usage.block_io_bytes_total, use.usage.network_io_bytes_total) == (430, 1500)
     assert (use.cpu_periods_total, use.cpu_throttled_periods_total) == (40, 30)
-    assert use.cpu_waiting_seconds_total == 2.5
+    assert (use.cpu_waiting_seconds_total, use.gpu_use) == (2.5, 0.3)
+    assert reading.resources[ContainerKey("team", "operator", "trainer")].gpu_use == 0.4
+    assert reading.resources[ContainerKey("team", "both", "trainer")].gpu_use is None
     assert use.usage.sampled_at_seconds == started()
 
 

@@ -107,5 +107,6 @@ def _arrival(facts: JobFacts, now_seconds: float, refused_nodes: Mapping[str, st
         useful_parallelism_cores=requested.useful_parallelism_cores,
         objectives=requested.objectives,
         workload_class=facts.workload_class,
+        accelerators=pod.accelerators,
         refused_nodes=refused_nodes,
     )

@@ -49,6 +49,17 @@ class TestOnePatch:
         assert (outcome.result, world.server.requests) == ("infeasible", [])
         assert "set resources.lowerRequests" in outcome.detail
 
+    def test_a_guaranteed_pod_with_a_gpu_gets_request_and_limit_in_one_patch_and_its_gpu_stays(
+        self, world: World
+    ) -> None:
+        cpu = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}
+        world.use(ResourceSettings(control="limits", accelerators="Raise"))
+        world.original = CpuAllocation(2000, 2000)
+        world.put(a_raw_pod({"requests": cpu, "limits": cpu}, qos="Guaranteed"))
+        assert world.resize(6000).result == "applied"
+        assert world.patches() == [{"requests": {"cpu": "6"}, "limits": {"cpu": "6"}}]
+        assert world.cpu()["limits"] == {**cpu, "cpu": "6"}
+
     def test_without_a_mover_nothing_is_moved(self, world: World) -> None:
         outcome = world.actuator.carry_out(Migrate("j", "node-a", "node-b", "why"))
         assert (outcome.result, outcome.detail) == ("infeasible", "nothing is moved while a policy is finalized")

@@ -1,0 +1,58 @@
+"""What is counted of jobs with GPUs, from pass to pass and of each job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from prometheus_client import CollectorRegistry
+from support.worlds import START, a_job, a_snapshot
+
+from slopewise.model import CpuAllocation, Decisions, JobMemory, JobState, MemoryState, Pace, PassReport
+from slopewise.telemetry.gpu_metrics import GpuFamilies, GpuSeconds
+
+PACES = tuple(Pace(START + 20 * number, 0.9, 3.0, 1.0, 0.5 / 0.9) for number in range(3))
+WAITS = JobMemory(paces=PACES, original=CpuAllocation(3000, 3000))
+
+
+def a_report(at: float, won: float, *uids: str) -> PassReport:
+    jobs = [replace(a_job(uid, at=at), accelerators=2.0, wait_ratio=0.1) for uid in uids]
+    memory = MemoryState({uid: WAITS.altered(gpu_seconds_won=won) for uid in uids} | {"plain": JobMemory()})
+    snapshot = a_snapshot([*jobs, a_job("plain", at=at)], at=at)
+    return PassReport(at, "fair", {}, at + 20, snapshot=snapshot, decisions=Decisions("fair", (), {}, memory))
+
+
+def counted(*reports: PassReport) -> dict[str, float]:
+    registry = CollectorRegistry()
+    seconds = GpuSeconds(registry)
+    for report in reports:
+        seconds.replace_pass("training", report)
+    found = {
+        kind: registry.get_sample_value("slopewise_gpu_seconds_total", {"job_namespace": "team", "kind": kind})
+        for kind in ("held", "waiting", "won")
+    }
+    return {kind: round(value, 3) for kind, value in found.items() if value is not None}
+
+
+def test_two_devices_that_wait_are_counted_over_the_time_between_two_passes() -> None:
+    first, second = a_report(START, 5.0, "a"), a_report(START + 18, 9.0, "a")
+    assert counted(first) == {"held": 0, "waiting": 0, "won": 0}
+    assert counted(first, second) == {"held": 36, "waiting": 20, "won": 4}
+
+
+def test_a_job_that_has_come_or_gone_between_two_passes_is_not_counted_for_that_time() -> None:
+    assert counted(a_report(START, 5.0, "a"), a_report(START + 18, 9.0, "b")) == {"held": 0, "waiting": 0, "won": 0}
+
+
+def test_a_job_has_its_figures_where_they_are_known_and_one_without_a_gpu_has_none() -> None:
+    families = GpuFamilies(("job",))
+    job = replace(a_job("a"), accelerators=1.0)
+    families.add(["a"], job, WAITS.altered(gpu_seconds_won=7.0))
+    families.add(["unknown"], job, JobMemory())
+    families.add(["ended"], replace(job, state=JobState.FINISHED), WAITS)
+    families.add(["plain"], a_job("plain"), WAITS)
+    found = {family.name: [(s.labels["job"], round(s.value, 3)) for s in family.samples] for family in families}
+    assert found == {
+        "slopewise_job_gpu_wait_ratio": [("a", 0.556)],
+        "slopewise_job_useful_cores": [("a", 6.75)],
+        "slopewise_job_gpu_seconds_won": [("a", 7)],
+    }
