@@ -144,18 +144,19 @@ def test_an_idle_gpu_alone_says_nothing() -> None:
     assert world.actuator.done == []
 
 
-def test_under_marginal_the_job_whose_next_work_is_worth_most_comes_first_and_all_keep_their_speed() -> None:
-    """Both could use 9 cores, and 4.8 are lent: the one whose loss falls and whose plan is nearly done gets them."""
+def test_under_marginal_jobs_with_a_loss_go_by_its_order_and_all_keep_their_speed() -> None:
+    """Both could use 9 cores, and 4.8 are lent: the first in the order has 3 of them, the other one the rest."""
     trainings = {
-        "done-soon": Training(0.3, 2.7, 6000, level=1.0, planned=400.0),
-        "long": Training(0.3, 2.7, 6000, level=1.0, planned=40_000.0),
+        "one": Training(0.3, 2.7, 6000, level=1.0),
+        "other": Training(0.3, 2.7, 6000, level=1.0),
         "bert": Training(0.5, 0.5, 6000),
     }
     world = GpuWorld(trainings, 18.0)
-    world.passes(6, "marginal")
-    soon, long = world.trainings["done-soon"], world.trainings["long"]
-    assert soon.limit > long.limit >= 6000
-    assert "its GPU waits" in world.reason("done-soon")
+    world.passes(3, "marginal")
+    assert sorted(each.limit for each in world.trainings.values()) == [1200, 7800, 9000]
+    first = next(uid for uid, each in world.trainings.items() if each.limit == 9000)
+    assert world.reason(first).startswith("first: ")
+    assert "; its GPU waits 33% of the time for CPU, and would not with 9 cores" in world.reason(first)
     assert world.speed_ratio("bert") == pytest.approx(1.0)
 
 

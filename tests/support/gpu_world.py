@@ -41,7 +41,6 @@ class Training:
     lies: float = 0.0
     """Part of its time that it says it waited although it did not."""
     level: float | None = None
-    planned: float | None = None
     accelerators: float = 1.0
     reports_waits: bool = True
     """Else there is the use of its GPU, as DCGM reports it."""
@@ -82,7 +81,6 @@ class Training:
             ),
             allocation=CpuAllocation(self.limit, self.limit if self.guaranteed else 1000),
             steps_total=float(int(self.steps)),
-            steps_planned=self.planned,
             process_started_at_seconds=START - 600,
             container_health=ContainerHealth(0, None, self.periods, self.throttled),
             accelerators=self.accelerators,

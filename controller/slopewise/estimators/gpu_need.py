@@ -8,7 +8,8 @@ Worked example: T = 0.9 s, w = 0.5 s, u = 3 cores: G = 0.4 s, D = 2.7 CPU-second
 0.4 s a step, 2.25 times faster.
 
 G and D are of the job and not of its CPU, so intervals before and after a change of CPU count alike. The median of
-three is taken: an evaluation, a checkpoint or a compilation is one interval (`step_cost.py`).
+three is taken: an evaluation, a checkpoint or a compilation is one interval (`step_cost.py`). Two that agree are enough
+for a job that has just begun: of Synergy's jobs a tenth of the time would pass before a third.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ from slopewise.model import (
 
 MIN_WAIT_RATIO = 0.05
 """Steps that wait for less of their time are as fast as the device: a loader with a full queue still takes a moment."""
+
+AGREES_RATIO = 0.1
+"""Two intervals whose useful cores differ by no more have no evaluation in one of them."""
 
 UNUSED_RATIO = 0.8
 """A job that waits for batches and uses less of its CPU cannot use more: its loader has too few workers, or reads."""
@@ -88,17 +92,19 @@ UNKNOWN = GpuNeed("unknown")
 
 
 def gpu_need(job: Job, known: JobMemory) -> GpuNeed:
-    """The need of a job with accelerators, from the paces of its last three intervals; `UNKNOWN` before."""
+    """The need of a job with accelerators, from the paces of its last three intervals, or two; `UNKNOWN` before."""
     newest = [pace for pace in known.paces[-INTERVALS:] if _is_measured(pace)]
     if not job.accelerators or job.responses is not None:
         return UNKNOWN
-    if len(newest) < INTERVALS:
+    if len(newest) < 2:
         return _by_use(job, known)
     gpu = [pace.seconds * (1 - (pace.wait_ratio or 0.0)) for pace in newest]
     cpu = [pace.seconds * (pace.cores or 0.0) for pace in newest]
     cores = [of_cpu / of_gpu for of_cpu, of_gpu in zip(cpu, gpu, strict=True)]
     useful, waits = median(cores), median(pace.wait_ratio or 0.0 for pace in newest)
     spread = (max(cores) - min(cores)) / useful
+    if len(newest) < INTERVALS and spread > AGREES_RATIO:
+        return UNKNOWN
     limiting: Limiting = "gpu"
     if waits >= MIN_WAIT_RATIO:
         most = _learned(known).most

@@ -213,7 +213,7 @@ def _regression(case: _Case, change: Change, container_health: ContainerHealth) 
         return None
     what = _ended_by_it(change.container_health, container_health)
     is_cut = change.to_millicores <= (1 - SMALL_CUT) * change.from_millicores
-    if what is None and is_cut and case.settings.judges_cuts:
+    if what is None and is_cut and case.settings.judges_cuts and not case.job.accelerators:
         what = _throttled(change, container_health, case) or _grows_less(change, case.known)
     return what and f"{what} after its CPU went from {change.from_millicores}m to {change.to_millicores}m"
 

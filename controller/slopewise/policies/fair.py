@@ -3,7 +3,7 @@
 The kernel shares CPU evenly between containers of equal weight, which is what the papers call NA.
 
 Where `spec.resources.accelerators` says so, jobs with GPUs are changed, by need alone: GPUs that wait for CPU get what
-lies idle, and what GPU-bound jobs cannot use, those that need least first.
+lies idle, and what GPU-bound jobs cannot use, in even parts.
 """
 
 from __future__ import annotations
