@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from slopewise.simulator.engine import run
 from slopewise.simulator.results.measures import MEASURES
-from slopewise.simulator.scenario.builtin_models import BUILT_IN, ModelSettings, SpikeSettings
+from slopewise.simulator.scenario.builtin_models import BUILT_IN, AcceleratorSettings, ModelSettings, SpikeSettings
 from slopewise.simulator.scenario.curve_settings import CurveSettings
 from slopewise.simulator.scenario.generate_settings import (
     Arrivals,
@@ -36,6 +36,7 @@ REFERENCE: dict[str, type[BaseModel]] = {
     "spec": ScenarioSpec,
     "spec.nodes": NodeSettings,
     "spec.jobs": JobSettings,
+    "spec.jobs.accelerator": AcceleratorSettings,
     "spec.generate": Generate,
     "spec.generate.arriveSeconds": Arrivals,
     "spec.generate.arriveSeconds.bursts": Bursts,

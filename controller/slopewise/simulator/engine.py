@@ -184,7 +184,7 @@ def controller_of(
         if each.file is not None:
             catalogue.name_file(Path(each.file))  # this process may be a worker that has not loaded it yet
     choice = PolicyChoice(name=run.name, parameters=dict(run.parameters))
-    setting = setting_of(run.behaviour, run.interval_seconds, run.control)
+    setting = setting_of(run.behaviour, run.interval_seconds, run.control, run.accelerators)
     policy = build_policy(choice, _placement_choice(run.placement), setting, where=run.label)
     oracle = any(catalogue.find(each.name).simulator_only for each in choices)
     settings = pass_settings(run)
@@ -215,7 +215,8 @@ def drive(world: World, scheduler: DefaultScheduler, controller: Controller) -> 
 
 def run_unmanaged(instance: Instance, tie_break_seed: int) -> RunOutcome:
     """The instance under the default scheduler and fair sharing alone, with ties falling by another seed."""
-    world = World(instance, "requests")
+    limited = any(job.allocation.limit_millicores is not None for job in instance.jobs)
+    world = World(instance, "limits" if limited else "requests")
     scheduler = DefaultScheduler(world, tie_break_seed, instance.default_scheduler)
     while not world.over:
         world.pass_time(world.next_event_seconds)
@@ -229,6 +230,6 @@ def pass_settings(run: PolicyRun) -> PassSettings:
     return PassSettings(
         composed_name(run.name, None if run.placement is None else run.placement.name),
         measuring_of(run.interval_seconds, run.evaluation),
-        bounds_of("Auto", run.cpu, run.behaviour, run.migration),
+        replace(bounds_of("Auto", run.cpu, run.behaviour, run.migration), accelerators=run.accelerators),
         rollback_settings_of(run.name, run.interval_seconds, run.behaviour),
     )

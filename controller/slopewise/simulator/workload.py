@@ -17,13 +17,21 @@ from statistics import NormalDist
 
 import numpy as np
 
+from slopewise.model import CpuAllocation
 from slopewise.simulator.curves import Recorded
-from slopewise.simulator.scenario.builtin_models import SERVED, CpuSeconds, ModelSettings, SpikeSettings
+from slopewise.simulator.scenario.builtin_models import (
+    SERVED,
+    AcceleratorSettings,
+    CpuSeconds,
+    ModelSettings,
+    SpikeSettings,
+)
 from slopewise.simulator.scenario.curve_settings import CurveSettings
 from slopewise.simulator.scenario.generate_settings import Arrivals, DeadlineGenerator, Generate, QoeGenerator
 from slopewise.simulator.scenario.parts import JobSettings
 from slopewise.simulator.scenario.scenario import Scenario, ScenarioSpec
 from slopewise.simulator.scenario.thread_penalties import threads_of
+from slopewise.simulator.world.accelerators import Accelerator
 from slopewise.simulator.world.model import Curve, Instance, Physics, SimJob, SimNode, Spike
 
 GIB = 2**30
@@ -86,7 +94,7 @@ def draw(scenario: Scenario, seed: int) -> Instance:
 
 def _nodes(spec: ScenarioSpec) -> tuple[SimNode, ...]:
     return tuple(
-        SimNode(name, node.cpu / 1000, round(node.memory_gib * GIB), node.speed, node.requests_max)
+        SimNode(name, node.cpu / 1000, round(node.memory_gib * GIB), node.speed, node.requests_max, node.accelerators)
         for node in spec.nodes
         for name in node.names
     )
@@ -106,13 +114,17 @@ def _physics(spec: ScenarioSpec) -> Physics:
 def _explicit(job: JobSettings, spec: ScenarioSpec, uniform: _Uniform) -> SimJob:
     """An explicit job; it always draws the same number of random numbers."""
     arrive_seconds, drawn = uniform.between(*job.arrive_seconds), uniform.between(0.0, 1.0)
-    of_model = _job(job.name, job.model, arrive_seconds, drawn, spec, job.work_cpu_seconds or job.request_cpu_seconds)
+    accelerator = job.accelerator or spec.model(job.model).accelerator
+    work = job.work_cpu_seconds or job.request_cpu_seconds
+    if work is None and accelerator is not None and job.steps is not None:
+        work = (job.steps * accelerator.input_cpu_seconds,) * 2
+    of_model = _job(job.name, job.model, arrive_seconds, drawn, spec, work, job.accelerator)
     promised = job.deadline_seconds
     return replace(
         of_model,
         parallelism_cores=job.parallelism or of_model.parallelism_cores,
         memory_bytes=_bytes(job.memory_gib) or of_model.memory_bytes,
-        request_millicores=job.request or of_model.request_millicores,
+        allocation=of_model.allocation if job.request is None else _allocation(job.request, of_model.accelerator, spec),
         steps_planned=job.steps or of_model.steps_planned,
         qoe_seconds=job.qoe_seconds,
         deadline_seconds=None if promised is None else arrive_seconds + promised,
@@ -121,7 +133,7 @@ def _explicit(job: JobSettings, spec: ScenarioSpec, uniform: _Uniform) -> SimJob
         stops_at_target=job.at_target == "stop",
         weight=job.weight,
         reports=job.reports,
-        migratable=job.migratable,
+        migratable=job.migratable and of_model.migratable,
         checkpoint_seconds=job.checkpoint_seconds,
         restart_seconds=job.restart_seconds,
         crashes_at_done_ratio=tuple(sorted(job.crashes_at_done_ratio)),
@@ -135,12 +147,14 @@ def _job(
     drawn: float,
     spec: ScenarioSpec,
     cpu_seconds: CpuSeconds | None = None,
+    own_accelerator: AcceleratorSettings | None = None,
 ) -> SimJob:
     """A job as its model has it; `drawn`, 0 to 1, is its place in the range of its work, or of its requests' work.
 
-    `cpu_seconds` is that range where the model's own does not hold.
+    `cpu_seconds` is that range where the model's own does not hold, `own_accelerator` likewise.
     """
     model = spec.model(model_name)
+    accelerator = settings.build() if (settings := own_accelerator or model.accelerator) else None
     low, high = cpu_seconds or _range_of(model_name, model, spec)
     value = low + (high - low) * drawn
     work = math.inf if model.served else value
@@ -155,15 +169,29 @@ def _job(
         curve=curve,
         reported_curve=_curve(model.reported_curve),
         workload_class=None if spec.workload_classes else "",
-        loss_first=first,
-        loss_best=best,
-        parallelism_cores=model.parallelism,
+        losses=(first, best),
+        parallelism_cores=model.parallelism if accelerator is None else accelerator.most_cores(),
+        accelerator=accelerator,
+        migratable=accelerator is None,
         noise=model.noise_ratio if spec.noise is None else spec.noise,
         memory_bytes=_bytes(model.memory_gib),
-        request_millicores=min(1000, *(node.cpu for node in spec.nodes)),
+        allocation=_allocation(_proportion(accelerator, spec), accelerator, spec),
         request_cpu_seconds=value if model.served else None,
-        steps_planned=_steps(work, spec),
+        steps_planned=_steps(work, spec, accelerator),
     )
+
+
+def _proportion(accelerator: Accelerator | None, spec: ScenarioSpec) -> int:
+    """The request of a job that states none, in millicores: with accelerators, their part of the CPU of a node."""
+    if accelerator is None:
+        return min(1000, *(node.cpu for node in spec.nodes))
+    return accelerator.count * min(node.cpu // node.accelerators for node in spec.nodes if node.accelerators)
+
+
+def _allocation(request: int, accelerator: Accelerator | None, spec: ScenarioSpec) -> CpuAllocation:
+    """A job with accelerators comes with its request as its limit, where limits count, as a Guaranteed pod does."""
+    limited = accelerator is not None and spec.control == "limits"
+    return CpuAllocation(request if limited else None, request)
 
 
 def _with_threads(job: SimJob, spec: ScenarioSpec, settings: JobSettings | None = None) -> SimJob:
@@ -172,7 +200,7 @@ def _with_threads(job: SimJob, spec: ScenarioSpec, settings: JobSettings | None 
         getattr(settings, name, None) or getattr(spec, name)
         for name in ("threads", "thread_behaviour", "thread_library")
     )
-    if number == 1 or spec.model(job.model).served:
+    if number == 1 or job.accelerator is not None or spec.model(job.model).served:
         return job
     return replace(job, parallelism_cores=float(number), threads=threads_of(number, behaviour, library))
 
@@ -234,11 +262,12 @@ def _bytes(gib: float | None) -> float | None:
     return None if gib is None else gib * GIB
 
 
-def _steps(work_cpu_seconds: float, spec: ScenarioSpec) -> int | None:
+def _steps(work_cpu_seconds: float, spec: ScenarioSpec, accelerator: Accelerator | None = None) -> int | None:
     """The steps that it takes; a served model, and a job without a plan, has none."""
     if spec.steps_per_cpu_second is None or math.isinf(work_cpu_seconds):
         return None
-    return max(1, round(work_cpu_seconds * spec.steps_per_cpu_second))
+    steps = spec.steps_per_cpu_second if accelerator is None else 1 / accelerator.input_cpu_seconds
+    return max(1, round(work_cpu_seconds * steps))
 
 
 def _generated(generate: Generate, spec: ScenarioSpec, streams: _Streams) -> list[SimJob]:
@@ -279,7 +308,7 @@ def _size(sigma: float, uniform: _Uniform) -> float:
 
 def _resized(job: SimJob, factor: float, spec: ScenarioSpec) -> SimJob:
     work = job.work_cpu_seconds * factor
-    return replace(job, work_cpu_seconds=work, steps_planned=_steps(work, spec))
+    return replace(job, work_cpu_seconds=work, steps_planned=_steps(work, spec, job.accelerator))
 
 
 def _served(

@@ -104,7 +104,7 @@ def test_the_scenario_can_be_loaded_and_drawn(tmp_path: Path) -> None:
         recorded = next(each for each in jobs if each.name == job.name)
         assert abs(job.work_cpu_seconds / recorded.work_cpu_seconds - 1) <= WORK_RATIO + 1e-6
         assert job.arrive_seconds == pytest.approx(recorded.from_seconds - START, abs=0.1)
-        assert job.request_millicores <= 1500
+        assert job.allocation.request_millicores <= 1500
         assert job.reports == (recorded.curve is not None)
     assert next(job for job in instance.jobs if job.name == "script-ber-7").steps_planned == 500
 

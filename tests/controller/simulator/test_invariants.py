@@ -15,7 +15,7 @@ from support.searching import examples
 
 from slopewise import policies
 from slopewise.config.training_policy import CpuBounds
-from slopewise.model import CpuControl
+from slopewise.model import CpuAllocation, CpuControl
 from slopewise.simulator.engine import run, run_unmanaged
 from slopewise.simulator.world.model import Instance, Physics, PolicyRun, RunOutcome, SimJob, TraceEvent
 
@@ -34,7 +34,7 @@ JOBS = st.builds(
     noise=st.sampled_from([0.0, 0.05]),
     parallelism_cores=st.sampled_from([0.19, 1.0, 2.0, 4.0]),
     memory_bytes=st.sampled_from([None, 0.5 * GIB, 6 * GIB]),
-    request_millicores=st.sampled_from([0, 100, 1000, 3000]),
+    allocation=st.sampled_from([CpuAllocation(None, request) for request in (0, 100, 1000, 3000)]),
     steps_planned=st.sampled_from([None, 1, 5000]),
     qoe_seconds=st.sampled_from([None, 0.2]),
     deadline_seconds=st.sampled_from([None, 100.0, 600.0]),
@@ -175,7 +175,7 @@ def check_memory(instance: Instance, outcome: RunOutcome) -> None:
 def check_bounds(instance: Instance, outcome: RunOutcome, control: CpuControl) -> None:
     """A limit is within the floor and the node; a weight gives the floor of a node of its own at least."""
     sizes = {node.name: 1000 * node.cpu_cores for node in instance.nodes}
-    came_with = {job.name: job.request_millicores for job in instance.jobs}
+    came_with = {job.name: job.allocation.request_millicores for job in instance.jobs}
     for event in outcome.events:
         if event.kind == "resized":
             limit, request = event.detail["limit_millicores"], int(str(event.detail["request_millicores"]))

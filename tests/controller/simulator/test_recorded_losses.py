@@ -91,7 +91,7 @@ class TestInAScenario:
     def test_a_job_reports_the_recorded_loss_without_any_noise_added(self) -> None:
         job, curve = a_job({"recorded": "vae-pytorch"}), recorded_loss("vae-pytorch", "train_ema")
         assert (job.curve, job.noise) == (curve, 0.0)
-        assert (job.loss_first, job.loss_best) == (curve.first, curve.best)
+        assert job.losses == (curve.first, curve.best)
         assert job.loss_at(curve.at(0.5)) == pytest.approx(reported(curve, 0.5))
 
     def test_what_a_pass_observes_is_the_recorded_loss(self) -> None:
@@ -129,8 +129,7 @@ class TestInAScenario:
             draw(a_scenario(**smooth, **more), 1).jobs for more in ({}, {"recordedLosses": "train"})
         )
         for before, after in zip(as_built_in, as_recorded, strict=True):
-            recorded_here = {"curve": after.curve, "loss_first": after.loss_first, "loss_best": after.loss_best}
-            assert after == replace(before, noise=0.0, **recorded_here)  # type: ignore[arg-type]
+            assert after == replace(before, noise=0.0, curve=after.curve, losses=after.losses)
             assert after.curve == recorded_loss(RECORDED[after.model], "train")
 
 

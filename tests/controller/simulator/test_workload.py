@@ -98,7 +98,7 @@ class TestExplicitJobs:
     def test_have_what_they_say_and_the_rest_from_their_model(self) -> None:
         job = the_job(workCpuSeconds=50, arriveSeconds=7, parallelism=2, memoryGiB=2, request="500m", weight=3)
         assert (job.work_cpu_seconds, job.arrive_seconds, job.parallelism_cores) == (50, 7, 2)
-        assert (job.memory_bytes, job.request_millicores, job.weight) == (2 * 2**30, 500, 3)
+        assert (job.memory_bytes, job.allocation.request_millicores, job.weight) == (2 * 2**30, 500, 3)
         assert (job.model, job.noise, job.steps_planned) == ("gru", 0.01, 500)
         asked = the_job(
             arriveSeconds=7, deadlineSeconds=60, targetLoss=0.1, deliverableLoss=0.4, crashesAtDoneRatio=[0.7, 0.2]
@@ -116,7 +116,8 @@ class TestExplicitJobs:
         jobs = [{"name": "a", "model": "gru"}]
         for cpu, request in ((0.5, 500), (1, 1000), (4, 1000)):
             assert (
-                draw(a_scenario(nodes=[{"name": "n", "cpu": cpu}], jobs=jobs), 1).jobs[0].request_millicores == request
+                draw(a_scenario(nodes=[{"name": "n", "cpu": cpu}], jobs=jobs), 1).jobs[0].allocation.request_millicores
+                == request
             )
 
     def test_that_are_served_have_endless_work_and_no_curve(self) -> None:

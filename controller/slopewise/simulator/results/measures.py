@@ -68,6 +68,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure("cpu_utilisation_ratio", "CPU used of all there was", "", "more"),
     Measure("allocated_cpu_used_ratio", "Part of the allocated CPU used", "", "more"),
     Measure("cpu_short_ratio", "Part of the time with CPU short", "", None),
+    Measure("device_waited_ratio", "Part of the accelerators' time without a batch", "", "less"),
     Measure("migrations_total", "Migrations", "", None),
     Measure("resizes_total", "Resizes", "", None),
 )
@@ -133,6 +134,12 @@ def allocated_cpu_used_ratio(run: RunOutcome) -> float | None:
     return _ratio(math.fsum(job.allocated_used_cpu_seconds for job in run.jobs), allocated)
 
 
+def device_waited_ratio(run: RunOutcome) -> float | None:
+    """Of the time in which jobs had accelerators and were at work, the part in which these waited for batches."""
+    seconds = math.fsum(job.device_seconds for job in run.jobs)
+    return _ratio(math.fsum(job.device_waited_seconds for job in run.jobs), seconds)
+
+
 def verdict(of: Measure, ratio: Estimate) -> Verdict | None:
     """The verdict of a ratio to the baseline on this measure; None where there is none."""
     return None if of.better is None else estimates.verdict(of.better, ratio)
@@ -180,6 +187,7 @@ def _of_run(run: RunOutcome, fair: RunOutcome, fair_jct_seconds: Mapping[str, fl
         "cpu_utilisation_ratio": run.cpu_utilisation_ratio,
         "allocated_cpu_used_ratio": allocated_cpu_used_ratio(run),
         "cpu_short_ratio": run.cpu_short_ratio,
+        "device_waited_ratio": device_waited_ratio(run),
         "migrations_total": float(run.migrations_total),
         "resizes_total": float(run.resizes_total),
     }

@@ -45,6 +45,7 @@ def run_outcome(
 
 def _job_outcome(running: RunningJob, ended_seconds: float) -> JobOutcome:
     job, reached = running.job, running.reached_seconds
+    devices = 0 if job.accelerator is None else job.accelerator.count
     return JobOutcome(
         name=job.name,
         model=job.model,
@@ -64,6 +65,8 @@ def _job_outcome(running: RunningJob, ended_seconds: float) -> JobOutcome:
         stopped=running.is_stopped,
         allocated_cpu_seconds=running.allocated.cpu_seconds,
         allocated_used_cpu_seconds=running.allocated.used_cpu_seconds,
+        device_seconds=devices * running.now.active_seconds,
+        device_waited_seconds=devices * running.now.waited_seconds,
     )
 
 

@@ -12,8 +12,8 @@ from slopewise.config.metric_mappings import EvaluationMapping
 from slopewise.config.quantities import CpuMillicores
 from slopewise.config.training_policy import EvaluationSettings, PlacementChoice, PolicyChoice
 from slopewise.config.validation import Document
-from slopewise.model import CpuControl
-from slopewise.simulator.scenario.builtin_models import SERVED, CpuSeconds, Seconds
+from slopewise.model import AcceleratorControl, CpuControl
+from slopewise.simulator.scenario.builtin_models import SERVED, AcceleratorSettings, CpuSeconds, Seconds
 from slopewise.simulator.scenario.thread_penalties import libraries
 from slopewise.simulator.world.model import SchedulerRule
 from slopewise.simulator.world.threads import ThreadBehaviour
@@ -67,6 +67,7 @@ class NodeSettings(Document):
     speed: float = Field(1.0, gt=0.0, le=1000.0, description="core-seconds of work a second, of each core")
     count: int = Field(1, ge=1, le=MAX_NODES)
     requests_max: CpuMillicores | None = Field(None, description="what requests may add up to; none: no such bound")
+    accelerators: int = Field(0, ge=0, le=1024, description="devices, each of one job at a time")
 
     @property
     def names(self) -> list[str]:
@@ -86,6 +87,7 @@ class JobSettings(Document):
     threads: ThreadCount | None = Field(None, description="default: the scenario's, and so are the next two")
     thread_behaviour: ThreadBehaviour | None = None
     thread_library: ThreadLibrary | None = None
+    accelerator: AcceleratorSettings | None = Field(None, description="default: the model's")
     memory_gib: float | None = Field(None, alias="memoryGiB", gt=0.0, le=65_536.0)
     request: CpuMillicores | None = Field(None, description="default: a core, or the smallest node if that is less")
     steps: int | None = Field(None, ge=1, le=10**12)
@@ -129,6 +131,7 @@ class PolicyEntry(PolicyChoice):
     label: Text | None = Field(None, description="its name in every table; default: the policy's, or the two names")
     interval_seconds: float | None = Field(None, ge=1.0, le=86_400.0)
     control: CpuControl | None = None
+    accelerators: AcceleratorControl | None = Field(None, description="default: the scenario's")
     default_scheduler: SchedulerRule | None = Field(None, description="default: the scenario's")
     placement: Annotated[PlacementChoice, BeforeValidator(by_name)] | None = Field(
         None, description="a second policy, which chooses nodes"

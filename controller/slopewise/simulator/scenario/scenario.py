@@ -29,7 +29,7 @@ from slopewise.config.training_policy import (
 )
 from slopewise.config.validation import Document, load_yaml, validate
 from slopewise.errors import UsageError
-from slopewise.model import CpuControl
+from slopewise.model import AcceleratorControl, CpuControl
 from slopewise.own_policies import catalogue
 from slopewise.simulator.scenario import csv_tables
 from slopewise.simulator.scenario.builtin_models import BUILT_IN, SERVED, EndsAt, ModelSettings, PlanRatio, built_in
@@ -118,6 +118,7 @@ class ScenarioSpec(Document):
     default_scheduler: SchedulerRule = Field("fewest-jobs", description="places the jobs that a policy does not")
 
     control: CpuControl = "requests"
+    accelerators: AcceleratorControl = Field("Ignore", description="of every policy but the baseline")
     interval_seconds: float = Field(20.0, ge=1.0, le=86_400.0)
     evaluation: SimulatedEvaluation = EvaluationSettings()
     behaviour: Annotated[Behaviour, BeforeValidator(_act_at_once)] = Field({}, validate_default=True)
@@ -171,6 +172,8 @@ class ScenarioSpec(Document):
                 raise ValueError(f"job {job.name!r} has a model that is {kind}; give it {right} instead")
             if served and (job.threads or job.thread_behaviour or job.thread_library):
                 raise ValueError(f"job {job.name!r} is served, and threads are of trainings; drop them")
+            if served and job.accelerator:
+                raise ValueError(f"job {job.name!r} is served, and accelerators are of trainings; drop it")
         serves = any(self.model(job.model).served for job in self.jobs) or (self.generate and self.generate.qoe)
         if serves and self.duration_seconds is None:
             raise ValueError("served models run until the run ends; say when with durationSeconds")
@@ -178,16 +181,20 @@ class ScenarioSpec(Document):
     def _check_sizes(self) -> None:
         memory = max(node.memory_gib for node in self.nodes)
         cpu = max(node.cpu for node in self.nodes)
-        for job in self.jobs:
-            needs = job.memory_gib or self.model(job.model).memory_gib or 0.0
+        devices = max(node.accelerators for node in self.nodes)
+        asked = [(f"job {job.name!r}", self.model(job.model), job.memory_gib, job.accelerator) for job in self.jobs]
+        drawn = self.generate.mix if self.generate else ()
+        asked += [(f"model {name!r}", self.model(name), None, None) for name in drawn]
+        for who, model, memory_gib, accelerator in asked:
+            needs = memory_gib or model.memory_gib or 0.0
             if needs > memory:
-                raise ValueError(f"job {job.name!r} needs {needs:g} GiB and the largest node has {memory:g}; {_FIT}")
+                raise ValueError(f"{who} needs {needs:g} GiB and the largest node has {memory:g}; {_FIT}")
+            wanted = accelerator or model.accelerator
+            if wanted is not None and wanted.count > devices:
+                raise ValueError(f"{who} wants {wanted.count} accelerators and the largest node has {devices}; {_FIT}")
+        for job in self.jobs:
             if job.request is not None and job.request > cpu:
                 raise ValueError(f"job {job.name!r} requests {job.request}m and the largest node has {cpu}m; {_FIT}")
-        for name in self.generate.mix if self.generate else ():
-            needs = self.model(name).memory_gib or 0.0
-            if needs > memory:
-                raise ValueError(f"model {name!r} needs {needs:g} GiB and the largest node has {memory:g}; {_FIT}")
 
     def _check_labels(self) -> None:
         for label in _repeated(entry.shown for entry in self.policies):
@@ -320,6 +327,7 @@ def _run_of(entry: PolicyEntry, label: str, spec: ScenarioSpec) -> PolicyRun:
         parameters=entry.parameters,
         interval_seconds=interval,
         control=entry.control or spec.control,
+        accelerators="Ignore" if label == BASELINE else entry.accelerators or spec.accelerators,
         evaluation=entry.evaluation_over(spec.evaluation),
         behaviour=spec.behaviour.model_copy(update={"interval_seconds": interval}),
         cpu=spec.cpu,

@@ -26,6 +26,12 @@ def refuse_endless(instance: Instance) -> None:
                 f"{instance.scenario}: job {job.name} asks for {needed / 2**30:.3g} GiB and the largest node has "
                 f"{largest / 2**30:.3g} GiB; ask for less or add a node."
             )
+        devices = 0 if job.accelerator is None else job.accelerator.count
+        if not any(needed <= node.memory_bytes and devices <= node.accelerators for node in instance.nodes):
+            raise SlopewiseError(
+                f"{instance.scenario}: job {job.name} asks for {devices} accelerators, and no node that has its memory "
+                "has as many; ask for less or add a node."
+            )
         if not math.isfinite(job.work_cpu_seconds) and instance.duration_seconds is None:
             raise SlopewiseError(
                 f"{instance.scenario}: job {job.name} serves for ever, so the run would not end; give it a duration."

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from slopewise.config.training_policy import Behaviour, CpuBounds, EvaluationSettings, Migration
-from slopewise.model import CpuControl
+from slopewise.model import AcceleratorControl, CpuAllocation, CpuControl
+from slopewise.simulator.world.accelerators import Accelerator
 from slopewise.simulator.world.threads import Threads
 
 SchedulerRule = Literal["fewest-jobs", "least-used", "fifo"]
@@ -41,6 +42,8 @@ class SimNode:
     speed: float = 1.0
     requests_max_millicores: int | None = None
     """Where requests reserve something, what they may add up to: a raise beyond it is deferred, as by a kubelet."""
+    accelerators: int = 0
+    """Devices, each of one job at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,9 @@ class Spike:
     to_ratio: float
     size: float
     """On the scale of the curve, 1 being its range; above or below 0."""
+
+
+ONE_CORE = CpuAllocation(None, 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +70,18 @@ class SimJob:
     """Core-seconds on a core of speed 1; infinite for a served model, which goes on until the run ends."""
     curve: Curve | None
     """None for a served model."""
-    loss_first: float = 1.0
-    loss_best: float = 0.0
+    losses: tuple[float, float] = (1.0, 0.0)
     """What is reported where the curve is 1 and 0: a recorded loss has its own range."""
     parallelism_cores: float = 1.0
     threads: Threads | None = None
     """None: one, or several that cost nothing."""
+    accelerator: Accelerator | None = None
+    """None: it computes on the CPU."""
     noise: float = 0.0
-    """Standard deviation of an observed evaluation, as a fraction of `loss_first`."""
+    """Standard deviation of an observed evaluation, as a fraction of the first of `losses`."""
     memory_bytes: float | None = None
-    request_millicores: int = 1000
+    allocation: CpuAllocation = ONE_CORE
+    """The CPU that it arrives with; a limit counts under `limits` alone."""
     request_cpu_seconds: float | None = None
     """A served model's core-seconds a request; always busy, one request after another on each useful core."""
     steps_planned: int | None = None
@@ -108,7 +116,8 @@ class SimJob:
 
     def loss_at(self, level: float) -> float:
         """What the job reports where its curve has this level."""
-        return self.loss_best + (self.loss_first - self.loss_best) * level
+        first, best = self.losses
+        return best + (first - best) * level
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +157,7 @@ class PolicyRun:
     parameters: Mapping[str, object] = field(default_factory=dict)
     interval_seconds: float = 20.0
     control: CpuControl = "requests"
+    accelerators: AcceleratorControl = "Ignore"
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     behaviour: Behaviour = field(default_factory=Behaviour)
     cpu: CpuBounds = field(default_factory=CpuBounds)
@@ -221,6 +231,10 @@ class JobOutcome:
     """Its limit, or its request where it has none, over the time it was on a node."""
     allocated_used_cpu_seconds: float = 0.0
     """How much of that it used; what it used beyond it does not count."""
+    device_seconds: float = 0.0
+    """For how long it had its accelerators and was at work, times their number."""
+    device_waited_seconds: float = 0.0
+    """How much of that its accelerators waited for batches."""
 
     @property
     def jct_seconds(self) -> float | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.model import (
@@ -17,6 +17,7 @@ from slopewise.model import (
     Arrival,
     Checkpoint,
     ClusterSnapshot,
+    ContainerHealth,
     Evaluation,
     Job,
     JobState,
@@ -119,12 +120,13 @@ class Watch:
         for spike in job.spikes:
             if spike.from_ratio <= done < spike.to_ratio:
                 return job.loss_at(curve.at(spike.from_ratio) + spike.size)
-        return job.loss_at(curve.at(done)) + noise * job.noise * job.loss_first
+        return job.loss_at(curve.at(done)) + noise * job.noise * job.losses[0]
 
     def _job(self, scrapes: Sequence[tuple[Moment, float]], *, restarted: bool) -> Job:
         running, job = self._running, self._running.job
         newest = scrapes[-1][0] if scrapes else None
         reported = newest if job.reports else None
+        waited = _wait_ratio(scrapes, job)
         return Job(
             uid=job.name,
             name=job.name,
@@ -137,7 +139,7 @@ class Watch:
             usage=None if newest is None else _usage(newest, job),
             steps_total=None if reported is None else _steps(reported, job),
             steps_planned=job.steps_planned if job.reports else None,
-            useful_parallelism_cores=job.parallelism_cores,
+            useful_parallelism_cores=_stated_cores(job),
             restarted=restarted,
             process_started_at_seconds=EPOCH_SECONDS + running.process_started_seconds,
             responses=None if reported is None else responses(reported, job),
@@ -148,6 +150,11 @@ class Watch:
             movability=self._movability,
             workload_class=job.class_name,
             points=() if job.curve is None else self._points,
+            accelerators=_devices(job),
+            wait_ratio=waited if job.reports else None,
+            waited_seconds_total=None if reported is None or job.accelerator is None else reported.waited_seconds,
+            gpu_use=None if waited is None else 1.0 - waited,
+            container_health=_pressure(newest, job),
         )
 
 
@@ -174,12 +181,23 @@ class SimObserver:
             self._nodes,
             tuple(self._watch(running).observe_at(now) for running in self._world.present.values()),
             physics.scrape_seconds,
-            tuple(_arrival(running.job) for running in self._world.waiting.values()),
+            tuple(self._arrivals()),
             self._remaining() if self._oracle else {},
             tuple(_moving(running, left) for running in self._world.present.values() if (left := running.moved_from)),
             tuple(self._newly_ended()),
         )
         return Observation(snapshot)
+
+    def _arrivals(self) -> Iterator[Arrival]:
+        """The jobs that wait, with the nodes that have not the accelerators that they request."""
+        world, refused = self._world, dict[float, dict[str, str]]({0.0: {}})
+        for running in world.waiting.values():
+            wanted = _devices(running.job)
+            if wanted not in refused:
+                free = {node.name: world.free_accelerators(number) for number, node in enumerate(world.nodes)}
+                short = {name: left for name, left in free.items() if left < wanted}
+                refused[wanted] = {name: f"{left} accelerators free, {wanted:g} wanted" for name, left in short.items()}
+            yield _arrival(running.job, refused[wanted])
 
     def _newly_ended(self) -> Iterator[Absence]:
         """Jobs that have ended since the last observation."""
@@ -236,6 +254,31 @@ def _usage(seen: Moment, job: SimJob) -> Usage:
     return Usage(EPOCH_SECONDS + seen.at_seconds, seen.cpu_seconds, job.memory_bytes)
 
 
+def _stated_cores(job: SimJob) -> float | None:
+    """What its owner says that it can use: nothing of a job with an accelerator, whose input nobody has profiled."""
+    return job.parallelism_cores if job.accelerator is None else None
+
+
+def _devices(job: SimJob) -> float:
+    return 0.0 if job.accelerator is None else float(job.accelerator.count)
+
+
+def _pressure(seen: Moment | None, job: SimJob) -> ContainerHealth | None:
+    """The kernel counts the time in which a loader has less CPU than it could use; of other jobs nothing is shown."""
+    if seen is None or job.accelerator is None:
+        return None
+    return ContainerHealth(cpu_waiting_seconds_total=seen.short_seconds)
+
+
+def _wait_ratio(scrapes: Sequence[tuple[Moment, float]], job: SimJob) -> float | None:
+    """The part of the window in which its accelerator waited; None without one, and where it was seen only once."""
+    if job.accelerator is None or len(scrapes) < 2:
+        return None
+    first, last = scrapes[0][0], scrapes[-1][0]
+    active = last.active_seconds - first.active_seconds
+    return (last.waited_seconds - first.waited_seconds) / active if active > 0 else None
+
+
 def _steps(seen: Moment, job: SimJob) -> float | None:
     if job.steps_planned is None:
         return None
@@ -247,16 +290,18 @@ def _moving(running: RunningJob, left: str) -> MoveUnderWay:
     return MoveUnderWay(running.job.name, left, running.node_name, since, f"starting on {running.node_name}")
 
 
-def _arrival(job: SimJob) -> Arrival:
+def _arrival(job: SimJob, refused_nodes: Mapping[str, str]) -> Arrival:
     return Arrival(
         uid=job.name,
         name=job.name,
         namespace=NAMESPACE,
         arrived_at_seconds=EPOCH_SECONDS + job.arrive_seconds,
-        request_millicores=job.request_millicores,
+        request_millicores=job.allocation.request_millicores,
         memory_request_bytes=job.memory_bytes,
-        useful_parallelism_cores=job.parallelism_cores,
+        useful_parallelism_cores=_stated_cores(job),
         steps_planned=job.steps_planned,
+        accelerators=_devices(job),
         objectives=objectives(job),
         workload_class=job.class_name,
+        refused_nodes=refused_nodes,
     )

@@ -11,7 +11,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from slopewise.model import CpuAllocation
 from slopewise.simulator.world.model import MoveKind, SimJob, Stay
 from slopewise.simulator.world.sharing import IDLE, Demand, Rate
 from slopewise.simulator.world.tallies import AllocatedCpu, CpuIntervals
@@ -31,6 +30,10 @@ class Moment(NamedTuple):
     cpu_seconds: float
     active_seconds: float
     """For how long its process was at work: not paused by a move or a restart."""
+    waited_seconds: float = 0.0
+    """For how long its accelerator waited for batches."""
+    short_seconds: float = 0.0
+    """For how long its loader had less CPU than it could use."""
 
     def towards(self, later: Moment, at_seconds: float) -> Moment:
         """The counters at a time between this moment and a later one."""
@@ -40,6 +43,8 @@ class Moment(NamedTuple):
             self.work + ratio * (later.work - self.work),
             self.cpu_seconds + ratio * (later.cpu_seconds - self.cpu_seconds),
             self.active_seconds + ratio * (later.active_seconds - self.active_seconds),
+            self.waited_seconds + ratio * (later.waited_seconds - self.waited_seconds),
+            self.short_seconds + ratio * (later.short_seconds - self.short_seconds),
         )
 
 
@@ -59,7 +64,7 @@ class RunningJob:
         self.index = index
         self.node: int | None = None
         self.node_name = ""
-        self.allocation = CpuAllocation(None, job.request_millicores)
+        self.allocation = job.allocation
         self.in_effect = self.allocation
         """A resize takes a moment: until then the kernel still goes by the one before."""
         self.rate: Rate = IDLE
@@ -102,7 +107,7 @@ class RunningJob:
     def demand(self) -> Demand:
         """What it could use and may."""
         cores = self.job.parallelism_cores if self.threads is None else float(self.threads.number)
-        return Demand(cores, self.in_effect, self.threads)
+        return Demand(cores, self.in_effect, self.threads, self.job.accelerator)
 
     @property
     def _allocated_cores(self) -> float:
@@ -138,7 +143,7 @@ class RunningJob:
             self.now = Moment(now_seconds, 0.0, 0.0, 0.0)
             self._pass_milestones(self.now, 0.0)
         self.node, self.node_name, self._came, self._came_seconds = node, node_name, came, now_seconds
-        self.allocation = self.in_effect = CpuAllocation(None, self.job.request_millicores)
+        self.allocation = self.in_effect = self.job.allocation
         self.revision += 1
 
     def begin_threads(self, limit_cores: float) -> None:
@@ -236,7 +241,14 @@ class RunningJob:
         now, elapsed = self.now, to_seconds - self.now.at_seconds
         work = min(now.work + self.rate.speed * elapsed, self.job.work_cpu_seconds)
         active = 0.0 if self.paused else elapsed
-        return Moment(to_seconds, work, now.cpu_seconds + self.rate.cores * elapsed, now.active_seconds + active)
+        return Moment(
+            to_seconds,
+            work,
+            now.cpu_seconds + self.rate.cores * elapsed,
+            now.active_seconds + active,
+            now.waited_seconds + self.rate.starved_ratio * elapsed,
+            now.short_seconds + (elapsed if self.rate.short else 0.0),
+        )
 
     def was_up(self, at_seconds: float) -> bool:
         """True when its process was there to be scraped."""

@@ -16,11 +16,15 @@ import numpy as np
 
 from slopewise.allocation import water_filling
 from slopewise.model import CpuAllocation, CpuControl
+from slopewise.simulator.world.accelerators import Accelerator
 from slopewise.simulator.world.model import Physics, SimNode
 from slopewise.simulator.world.threads import RunningThreads
 
 MIN_SPEED_RATIO = 0.1
 """However many jobs run beside it, a job keeps a tenth of its speed; with 1 % lost per further job, from 91 jobs on."""
+
+ROUNDING_RATIO = 1e-9
+"""A share this near to what a loader can use is all of it."""
 
 MIN_WEIGHT_MILLICORES = 2
 """Linux gives a container without a request the weight of 2 millicores; with zero it would never run."""
@@ -34,6 +38,12 @@ class Demand:
     allocation: CpuAllocation
     threads: RunningThreads | None = None
     """None: one, or several that cost nothing."""
+    accelerator: Accelerator | None = None
+    """None: it computes on the CPU."""
+
+    def most_cores(self, core_speed: float) -> float:
+        """What it uses where it may use all: of slower cores, a loader that keeps its device busy uses more."""
+        return self.parallelism_cores if self.accelerator is None else self.accelerator.most_cores(core_speed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,10 @@ class Rate:
     speed: float
     waited_ratio: float = field(default=0.0, compare=False)
     """The part of the time in which its threads wanted a core and had none."""
+    starved_ratio: float = field(default=0.0, compare=False)
+    """The part of the time in which its accelerator waited for a batch."""
+    short: bool = field(default=False, compare=False)
+    """Its loader could use more cores."""
 
 
 IDLE = Rate(0.0, 0.0)
@@ -56,22 +70,24 @@ def rates(demands: Sequence[Demand], node: SimNode, control: CpuControl, physics
     under `requests` nothing caps.
     """
     limited = control == "limits"
-    caps = [min(demand.parallelism_cores, limit_cores(demand.allocation, node, control)) for demand in demands]
-    weights = [float(max(MIN_WEIGHT_MILLICORES, demand.allocation.request_millicores)) for demand in demands]
     speed = node.speed * max(MIN_SPEED_RATIO, 1.0 - physics.contention_ratio * (len(demands) - 1))
+    caps = [min(demand.most_cores(speed), limit_cores(demand.allocation, node, control)) for demand in demands]
+    weights = [float(max(MIN_WEIGHT_MILLICORES, demand.allocation.request_millicores)) for demand in demands]
     shares = water_filling(caps, node.cpu_cores, weights)
     useful = [
         min(share, quota_speed(_cap(demand.allocation), physics)) if limited else share
         for demand, share in zip(demands, shares, strict=True)
     ]
-    return [
-        _rate(demand.threads, share, speed * cores)
-        for demand, share, cores in zip(demands, shares, useful, strict=True)
-    ]
+    return [_rate(demand, share, speed, cores) for demand, share, cores in zip(demands, shares, useful, strict=True)]
 
 
-def _rate(threads: RunningThreads | None, share: float, speed: float) -> Rate:
-    """Of a job with this share of the node, which one thread would turn into this speed."""
+def _rate(demand: Demand, share: float, core_speed: float, cores: float) -> Rate:
+    """Of a job with this share of the node, which one thread would turn into the work of so many cores."""
+    device, threads, speed = demand.accelerator, demand.threads, core_speed * cores
+    if device is not None:
+        steps = device.steps_per_second(speed)
+        short = share < device.most_cores(core_speed) * (1 - ROUNDING_RATIO)
+        return Rate(share, steps * device.input_cpu_seconds, 0.0, device.wait_ratio(steps), short)
     if threads is None:
         return Rate(share, speed)
     penalty = threads.penalty(share)

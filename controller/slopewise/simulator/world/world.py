@@ -202,8 +202,16 @@ class World:
         return self._node_numbers.get(name)
 
     def fits(self, running: RunningJob, number: int) -> bool:
-        """True when the node has the memory that the job requests."""
+        """True when the node has the memory that the job requests, and its accelerators free."""
+        wanted = running.job.accelerator
+        if wanted is not None and wanted.count > self.free_accelerators(number):
+            return False
         return (running.job.memory_bytes or 0.0) <= self._memory_left[number]
+
+    def free_accelerators(self, number: int) -> int:
+        """The accelerators of a node that no job on it has."""
+        taken = (running.job.accelerator for running in self._on_node[number].values())
+        return self.nodes[number].accelerators - sum(each.count for each in taken if each is not None)
 
     def place(self, running: RunningJob, number: int) -> None:
         """Start a waiting job on a node that it fits on; its first process is at work at once."""

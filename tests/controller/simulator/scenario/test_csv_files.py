@@ -54,8 +54,8 @@ class TestJobs:
         assert list(jobs) == ["7", "late"]
         first, late = jobs["7"], jobs["late"]
         assert (first.model, first.arrive_seconds, first.work_cpu_seconds) == ("own", 0.0, 120.0)
-        assert (first.parallelism_cores, first.request_millicores, first.migratable) == (2.0, 500, False)
-        assert (late.model, late.parallelism_cores, late.request_millicores) == ("gru", 1.0, 1000)
+        assert (first.parallelism_cores, first.allocation.request_millicores, first.migratable) == (2.0, 500, False)
+        assert (late.model, late.parallelism_cores, late.allocation.request_millicores) == ("gru", 1.0, 1000)
         assert late.migratable
         assert 10 <= late.arrive_seconds <= 20
 

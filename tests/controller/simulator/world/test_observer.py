@@ -45,7 +45,7 @@ class TestEvaluation:
         assert (job.evaluation.series, job.evaluation.finite, job.points) == (SERIES, True, ())
 
     def test_falls_to_the_best_loss_of_the_job_and_its_promises_are_on_the_same_scale(self) -> None:
-        (job,) = look_at([a_sim_job("a", 100, curve=Straight(), loss_best=0.6, target_level=0.5)], [60.0])
+        (job,) = look_at([a_sim_job("a", 100, curve=Straight(), losses=(1.0, 0.6), target_level=0.5)], [60.0])
         assert job.evaluation is not None
         newest = job.evaluation.sampled_at_seconds - EPOCH_SECONDS
         assert job.evaluation.level == pytest.approx(1.0 - 0.4 * (newest - 7.5) / 100, abs=1e-6)
