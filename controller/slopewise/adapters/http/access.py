@@ -35,7 +35,7 @@ MAX_FILE_BYTES = 1024 * 1024
 Stamp = tuple[int, int, int]
 """Inode (a Secret's volume changes it), bytes, and nanoseconds of the last change (an editor changes these)."""
 
-_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
+_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3, None: ssl.TLSVersion.MAXIMUM_SUPPORTED}
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -234,8 +234,7 @@ def _tls_context(given: TlsConfig, files: _Files) -> ssl.SSLContext:
     """As Prometheus' own client: any certificate that is trusted is an anchor, and host names are not in `CN`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = _VERSIONS[given.min_version]
-    if given.max_version is not None:
-        context.maximum_version = _VERSIONS[given.max_version]
+    context.maximum_version = _VERSIONS[given.max_version]
     context.hostname_checks_common_name = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     system = ssl.get_default_verify_paths()
@@ -297,11 +296,10 @@ def _proxy(config: HttpConfig, target: SplitResult, files: _Files) -> Proxy | No
         key, url, past = f"{target.scheme.upper()}_PROXY", found.get(target.scheme), found.get("no", "")
     else:
         return None
-    parts = None if url is None else split_url(url)
-    if url is not None and parts is None:
-        files.refuse(key, "is not the URL of an HTTP proxy; write it like http://proxy.example.org:3128")
-    if parts is None or (past is not None and _goes_past(target, past)):
+    if url is None or (past is not None and _goes_past(target, past)):
         return None
+    if (parts := split_url(url)) is None:
+        files.refuse(key, "is not the URL of an HTTP proxy; write it like http://proxy.example.org:3128")
     headers = {}
     for name, values in config.proxy_connect_header.items():
         key = f"proxy_connect_header.{name}"

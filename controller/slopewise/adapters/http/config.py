@@ -33,9 +33,9 @@ _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A header's name, and a scheme of authorization (RFC 9110, 5.6.2)."""
 
 _RESERVED_HEADER = re.compile(
-    "authorization|host|content-.*|user-agent|connection|keep-alive|proxy-auth.*|www-authenticate|accept-encoding"
-    "|x-prometheus-.*|x-amz-.*",
-    re.IGNORECASE,
+    "(?i)authorization|host|content-(encoding|length|type)|user-agent|connection|keep-alive|www-authenticate"
+    "|accept-encoding|proxy-auth(enticate|orization)|x-prometheus-(remote-(write|read)-version|scrape-timeout-seconds)"
+    "|x-amz-(date|security-token|content-sha256)"
 )
 """What Prometheus itself refuses among `http_headers` (`ReservedHeaders` of prometheus/common)."""
 
@@ -140,11 +140,13 @@ class TlsConfig(HttpDocument):
     max_version: Literal["TLS12", "TLS13"] | None = None
 
     @model_validator(mode="after")
-    def _whole_pair(self) -> TlsConfig:
+    def _fits_together(self) -> TlsConfig:
         has_key = self.key is not None or self.key_file is not None
         if self.has_certificate != has_key:
             missing = "key_file" if self.has_certificate else "cert_file"
             raise ValueError(f"a client certificate needs both cert_file and key_file; add {missing}")
+        if (self.min_version, self.max_version) == ("TLS13", "TLS12"):
+            raise ValueError("min_version is above max_version; swap them")
         return self
 
     @property

@@ -201,7 +201,7 @@ def _caveats_of(result: DemoResult, place: int) -> Iterator[str]:
     runs = result.runs_of(place)
     under, total = f"Under {plain(runs[0].policy)}", sum(len(run.jobs) for run in runs)
     if len(result.runs) == 1:
-        yield from (f"Under {failures(run)}." for run in runs if run.names_in_state(JobState.FAILED))
+        yield from dict.fromkeys(f"Under {failures(run)}." for run in runs if run.names_in_state(JobState.FAILED))
     every = [job for run in runs for job in run.jobs]
     if unended := [job.name for job in every if job.finished_seconds is None and job.state != JobState.FAILED]:
         yield f"{under}, {len(unended)} of {counted(total, 'job')} had not ended: {listed(unended)}."

@@ -231,6 +231,7 @@ def test_the_environments_proxy_counts_only_where_it_is_asked_for(
     with pytest.raises(UsageError, match="HTTPS_PROXY: is not the URL of an HTTP proxy") as caught:
         folder.read()
     assert "proxy-secret" not in str(caught.value)
+    assert folder.read("https://prometheus.example.com").proxy is None, "what is not used need not be an HTTP proxy"
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------

@@ -92,6 +92,7 @@ def test_the_older_words_for_a_token_are_understood(file: Path, key: str) -> Non
         ("tls_config: {ca: x, ca_file: y}", "tls_config: ca and ca_file exclude each other; leave one of them out."),
         ("tls_config: {min_version: TLS10}", "tls_config.min_version: must be 'TLS12' or 'TLS13'."),
         ("tls_config: {min_version: hunter2}", "tls_config.min_version: must be 'TLS12' or 'TLS13'."),
+        ("tls_config: {min_version: TLS13, max_version: TLS12}", "tls_config: min_version is above max_version; swap"),
         ("tls_config: {insecure_skip_verify: hunter2}", "must be a valid boolean, unable to interpret input."),
         ("http_headers: {X-Key: hunter2}", "http_headers.X-Key: must be a mapping of keys to values, not str."),
         ("http_headers: {X-Key: {secrets: hunter2}}", "http_headers.X-Key.secrets: must be a list."),
@@ -125,3 +126,11 @@ def test_a_file_that_is_not_there_is_reported(file: Path) -> None:
 def test_an_endpoint_never_holds_a_url_with_a_secret(file: Path) -> None:
     with pytest.raises(UsageError, match="write it without, and those as basic_auth or authorization into a file"):
         Endpoint("https://me:hunter2@prometheus.example.org", file)
+
+
+def test_of_further_headers_only_those_are_refused_that_prometheus_refuses(file: Path) -> None:
+    names = ["Content-Language", "X-Amz-Trace", "X-Prometheus-Tenant"]
+    file.write_text(f"http_headers: {{{', '.join(f'{name}: {{values: [a]}}' for name in names)}}}")
+    assert list(load_http_config(file).http_headers) == names
+    for name in ("Content-Type", "X-AMZ-Date", "Proxy-Authorization", "X-Prometheus-Remote-Read-Version"):
+        assert f"{name} cannot be set" in refusal(file, f"http_headers: {{{name}: {{values: [a]}}}}")

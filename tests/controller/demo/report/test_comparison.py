@@ -338,6 +338,13 @@ def test_a_round_that_was_disturbed_is_left_out_of_the_ratios_and_said() -> None
     assert [row[-1] for row in round_rows(result)] == ["yes", "yes", "yes", "no", "yes", "yes"]
 
 
+def test_a_job_that_fails_in_every_round_is_reported_once() -> None:
+    of_round = demo(run("fair", job("a", None, state="failed"), job("b", 3))).runs
+    result = replace(demo(*of_round), repeats=[of_round, of_round], rounds_asked=3)
+    assert caveats(result)[0] == "Under fair, 1 of 2 jobs failed: a."
+    assert len(caveats(result)) == 2, "the other one: only fair ran"
+
+
 def test_rounds_that_were_not_run_are_said() -> None:
     assert "Stopped early: 2 of 3 rounds were run." in caveats(replace(rounds((4, 3), (4, 3)), rounds_asked=3))
 
