@@ -24,13 +24,6 @@ from testbed.settings import Settings, read_settings
 PUBLIC_IMAGE = "docker.io/library/python:3.13-slim-bookworm"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Nothing on a cluster takes longer than this unless it hangs; a test may say otherwise."""
-    for item in items:
-        if item.get_closest_marker("timeout") is None:
-            item.add_marker(pytest.mark.timeout(180))
-
-
 @pytest.fixture(scope="session")
 def kubeconfig() -> Path:
     """Of the cluster under test."""

@@ -19,7 +19,7 @@ from support.waiting import wait_for
 from slopewise.adapters.kube.cache.records import AT_TARGET, MOVES_LABEL, STOP, STOPPED
 from slopewise.adapters.kube.workloads.annotations import TARGET_LOSS
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.faults
 
 NAME, STEPS, TARGET = "stdlib-chars", 200_000, 1.75
 """It begins above 3 and falls slowly: the first evaluation is above the target, and one a minute later below it."""
@@ -54,7 +54,7 @@ def test_a_training_at_its_target_saves_is_suspended_and_stays_so_until_its_owne
     first_pod = scene.pods()[NAME]["metadata"]["name"]
     scene.obey("Auto", **KEEPS)
 
-    job = wait_for("its Job is suspended", lambda: _job(scene), lambda found: found["spec"].get("suspend"), 300)
+    job = wait_for("its Job is suspended", lambda: _job(scene), lambda found: found["spec"].get("suspend"), 600)
     stopped_at = time.time()
     wait_for("its pod has ended", scene.pods, lambda pods: not pods)
 
@@ -88,7 +88,7 @@ def _its_owner_resumes_it(scene: Scene, first_pod: str) -> None:
     first = wait_for("its steps are scraped again", lambda: _steps(scene, "min", pod), bool)
     assert first[pod] >= before[first_pod] > 0
     assert not _job(scene)["spec"].get("suspend")
-    wait_for("it is stopped again", lambda: _job(scene), lambda found: found["spec"].get("suspend"), 300)
+    wait_for("it is stopped again", lambda: _job(scene), lambda found: found["spec"].get("suspend"), 600)
 
 
 def _steps(scene: Scene, which: str, pod: str) -> dict[str, float]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from support.scene import Scene
 from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.wire import cpu_millicores
-
-pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -33,7 +33,7 @@ from slopewise.adapters.kube.state.freezes import (
     parse_freeze,
 )
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.faults
 
 TOKEN = "a-token-of-the-tests"
 COMPONENT = "slopewise/manifests/components/alerts"

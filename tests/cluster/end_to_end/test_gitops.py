@@ -22,7 +22,7 @@ from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.records import API_VERSION
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.faults
 
 PRUNED_NEVER = {
     "op": "add",

@@ -23,7 +23,7 @@ from testbed.builds import all_builds, bring
 from testbed.progress import Progress
 from testbed.settings import API_ADDRESS, Settings
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.faults
 
 SCRAPE_SECONDS = 5.0
 COMPONENT = "slopewise/manifests/components/prometheus-credentials"

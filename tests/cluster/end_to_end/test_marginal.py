@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any
 
 import msgspec
-import pytest
 from support.accounts import SYSTEM
 from support.installation import DEPLOYMENT
 from support.scene import Scene, identity
@@ -23,8 +22,6 @@ from slopewise.estimators import raw_points
 from slopewise.guards.review import guard_names
 from slopewise.model import JobMemory, Points
 from slopewise.policies.marginal.forecast import State, state_of
-
-pytestmark = pytest.mark.timeout(900)
 
 REQUEST_MILLICORES = 100
 
@@ -86,7 +83,7 @@ def _weights_follow_the_order_to_the_kernel(scene: Scene) -> None:
         of_nodes = [[weights[name] for name in on if name in weights] for on in (ON_THE_LARGE_NODE, ON_THE_SMALL_NODE)]
         return all(len(found) > 1 and max(found) > 3 * min(found) for found in of_nodes)
 
-    weights = wait_for("each node gives one training more than another", lambda: _weights(scene), ordered, 300)
+    weights = wait_for("each node gives one training more than another", lambda: _weights(scene), ordered, 600)
     print(f"weights {weights}, requests {_requests(scene)}")
     said = (*KINDS, *(f"{guard}: " for guard in guard_names()))
 

@@ -13,7 +13,7 @@ from support.waiting import wait_for
 
 from slopewise.model import JobMemory
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.faults
 
 TOGETHER = {
     "digits-mlp": 20_000, "digits-field": 20_000, "stdlib-chars": 25_000, "cancer-boosting": 8_000,
@@ -43,7 +43,7 @@ def test_an_idle_node_takes_a_training_which_goes_on_with_its_curve(scene: Scene
     start_movable(scene, {small: TOGETHER, large: SOON_DONE}, cpu_request="100m")
     old_pods = pod_names(scene.pods())
 
-    moved = wait_for("one moves to the idle node", lambda: moved_to(scene, large, TOGETHER), bool, 400)
+    moved = wait_for("one moves to the idle node", lambda: moved_to(scene, large, TOGETHER), bool, 600)
 
     name, new_pod = next(iter(moved.items()))
     points_before = _memory(scene, name).points

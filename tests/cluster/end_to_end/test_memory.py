@@ -12,7 +12,7 @@ from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.wire import memory_bytes
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.faults
 
 MIB = 2**20
 

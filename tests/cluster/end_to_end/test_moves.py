@@ -20,8 +20,6 @@ from support.moving_trainings import check_unbroken_steps, moved_to, nodes_of, p
 from support.scene import Scene
 from support.waiting import wait_for
 
-pytestmark = pytest.mark.timeout(900)
-
 TOGETHER = {
     "digits-mlp": 9000, "digits-field": 9000, "stdlib-chars": 12_000, "cancer-boosting": 4000, "digits-lr-drop": 20_000,
 }  # fmt: skip
@@ -55,7 +53,7 @@ def test_six_trainings_under_specon_move_without_losing_a_step(scene: Scene, two
     old_pods = pod_names(scene.pods())
     scene.obey("Auto", **SPECON)
 
-    moved = wait_for("a training is moved", lambda: moved_to(scene, large, TOGETHER), bool, 400)
+    moved = wait_for("a training is moved", lambda: moved_to(scene, large, TOGETHER), bool, 600)
 
     name, new_pod = next(iter(moved.items()))
     check_unbroken_steps(scene, old_pods[name], new_pod)

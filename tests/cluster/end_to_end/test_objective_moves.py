@@ -20,7 +20,7 @@ from slopewise.adapters.kube.cache.records import MIGRATABLE
 from slopewise.adapters.kube.cache.scheduling_facts import CHECKPOINTS, NO_CHECKPOINTS
 from slopewise.adapters.kube.workloads.annotations import MAX_USEFUL_CPU, QOE_SECONDS
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.faults
 
 SERVER, CLIENT, OTHERS, KEPT = "server", "client", "digits-mlp", "digits-lr-drop"
 MODEL = "digits-kernel"

@@ -20,7 +20,7 @@ from support.waiting import wait_for
 
 from slopewise.crds.schema.definitions import training_policies
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.faults
 
 SCRAPE_SECONDS = 5.0
 ORIGINAL_MILLICORES = 400

@@ -14,7 +14,7 @@ import pytest
 from support.scene import Json, Scene, limit_millicores, seconds_taken
 from support.waiting import wait_for
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.faults
 
 HALF_MILLICORES = 500
 """Each of two jobs on a node of one CPU."""
@@ -138,11 +138,11 @@ def run_race(scene: Scene, two_nodes: tuple[str, str]) -> Race:
         scene.annotate(name, f"slopewise.dev/deadline={seconds}s")
 
     scene.obey("Auto", policy={"name": "deadline"}, resources=RESOURCES, behaviour=BEHAVIOUR)
-    wait_for("the tight one has ended", scene.running, lambda running: TIGHT not in running, 360)
+    wait_for("the tight one has ended", scene.running, lambda running: TIGHT not in running, 600)
     assert _limits(scene)[LOOSE] != HALF_MILLICORES
     scene.delete_policy()
     assert _limits(scene)[LOOSE] == HALF_MILLICORES
-    ended = wait_for("the twin has ended", scene.pods, lambda pods: has_succeeded(pods[ALONE]), 300)
+    ended = wait_for("the twin has ended", scene.pods, lambda pods: has_succeeded(pods[ALONE]), 600)
     took = {name: seconds_taken(ended[name]) for name in (TIGHT, ALONE)}
     race = Race(took, sum(timed(scene, LOOSE, LOOSE_STEPS)), deadlines, gone + left)
     print(race)

@@ -11,8 +11,6 @@ from support.rendering import ROOT
 from support.scene import Scene
 from support.waiting import wait_for
 
-pytestmark = pytest.mark.timeout(600)
-
 INSTALL, POLICY, LABEL, CANARY, AUTO, *_ = cluster_commands()
 
 

@@ -17,7 +17,7 @@ import pytest
 from support.scene import Scene
 from support.waiting import wait_for
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.faults
 
 TRAINING, SILENT = "digits-deep-sigmoid", "silent"
 FLOWCON: dict[str, Any] = {
@@ -35,7 +35,7 @@ def test_the_commands_answer_beside_an_installed_controller(scene: Scene, two_no
     scene.start(scene.training(TRAINING, 40_000, node, "400m"), silent)
     scene.wait_ready("ModeAuto")
 
-    found = wait_for("doctor finds the silent pod", lambda: _doctor(scene), _names_the_silent_one, 240)
+    found = wait_for("doctor finds the silent pod", lambda: _doctor(scene), _names_the_silent_one, 600)
 
     print(json.dumps(found, indent=1))
     verdicts = {check: {each["verdict"] for each in found if each["check"] == check} for check in CHECKS}

@@ -13,8 +13,6 @@ import pytest
 from support.scene import METRICS_PORT, Json, Scene, has_condition, limit_millicores
 from support.waiting import wait_for
 
-pytestmark = pytest.mark.timeout(450)
-
 SERVER, CLIENT, TRAINING = "server", "client", "digits-lr-drop"
 MODEL = "digits-kernel"
 MISSED = "ObjectiveMissed"

@@ -23,7 +23,7 @@ from testbed.settings import Settings
 
 TWO_MINUTES_SECONDS = 120.0
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.faults
 
 
 @pytest.fixture

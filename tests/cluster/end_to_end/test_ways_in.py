@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from support.scene import METRICS_PORT, Scene
 from support.waiting import wait_for
-
-pytestmark = pytest.mark.timeout(600)
 
 EPOCHS = 700
 """Some 45 CPU-seconds: each goes 20 times over 1,200 pictures."""
@@ -99,7 +96,7 @@ def test_each_way_in_is_scraped_seen_in_growth_and_managed_to_the_end(scene: Sce
     }
     assert planned == dict.fromkeys(SCRIPTS, EPOCHS), "also where only the output says so"
 
-    ended = scene.wait_complete(240)
+    ended = scene.wait_complete(600)
     resized = {name for name, growth in scene.growths().items() if growth["status"].get("lastAction")}
     assert resized == set(SCRIPTS), "FlowCon gives each another limit"
     restarts = {

@@ -150,7 +150,6 @@ def test_without_the_api_server_a_controller_starts_waits_and_says_for_what(stag
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(300)
 def test_an_api_server_that_hangs_for_15_seconds_costs_no_job_a_second_resize(
     stage: Stage, faults: Faults, alone: None
 ) -> None:
@@ -179,7 +178,6 @@ def test_an_api_server_that_hangs_for_15_seconds_costs_no_job_a_second_resize(
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(300)
 def test_a_restart_of_the_api_server_changes_nothing(stage: Stage, faults: Faults, alone: None) -> None:
     stage.pods("a", "b")
     stage.policy()

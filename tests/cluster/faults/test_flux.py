@@ -17,7 +17,7 @@ from support.waiting import wait_for
 from slopewise.adapters.kube.cache.records import FINALIZER
 from slopewise.adapters.kube.client.protocol import FIELD_MANAGER as OURS
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.faults
 
 POLICY_FILE = "policies/policy.yaml"
 EMPTY = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: []\n"

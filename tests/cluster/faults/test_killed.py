@@ -65,7 +65,6 @@ def chain(stage: Stage) -> Chain:
     return Chain(stage)
 
 
-@pytest.mark.timeout(420)
 @pytest.mark.parametrize("moment", ["after", pytest.param("before", marks=pytest.mark.faults)])
 def test_a_pass_that_is_cut_short_at_any_write_is_finished_by_the_next_leader(chain: Chain, moment: str) -> None:
     stage, seen = chain.stage, Counter[str]()
@@ -82,7 +81,6 @@ def test_a_pass_that_is_cut_short_at_any_write_is_finished_by_the_next_leader(ch
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(420)
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_deletion_that_is_cut_short_at_any_write_is_finished_by_the_next_leader(chain: Chain, moment: str) -> None:
     stage, seen = chain.stage, Counter[str]()
@@ -106,7 +104,6 @@ def test_a_deletion_that_is_cut_short_at_any_write_is_finished_by_the_next_leade
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(300)
 def test_a_leader_killed_at_any_moment_leaves_true_originals(chain: Chain) -> None:
     stage, chance = chain.stage, random.Random(4)
     for _ in range(6):

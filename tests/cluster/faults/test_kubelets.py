@@ -61,7 +61,6 @@ def restore_all(stage: Stage, seconds: int) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(400)
 @pytest.mark.usefixtures("kubelet_back")
 def test_nothing_is_restored_and_nothing_shown_as_in_effect_while_a_kubelet_is_down(
     stage: Stage, faults: Faults
@@ -101,7 +100,6 @@ def test_nothing_is_restored_and_nothing_shown_as_in_effect_while_a_kubelet_is_d
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("kubelet_back")
 def test_a_policy_that_is_deleted_waits_a_minute_for_a_kubelet_that_is_down_and_says_what_stays(
     stage: Stage, faults: Faults

@@ -11,8 +11,6 @@ from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.records import MOVES_ALLOWED, MOVES_LABEL
 
-pytestmark = pytest.mark.timeout(300)
-
 BUDGET = {
     "apiVersion": "policy/v1",
     "kind": "PodDisruptionBudget",

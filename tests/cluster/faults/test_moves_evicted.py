@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 from support.movable import EXITS_ZERO, gated
 from support.moving_stage import HERE, THERE, MovingStage, evicts, owned
-
-pytestmark = pytest.mark.timeout(300)
 
 
 def test_what_comes_back_behind_a_gate_is_evicted_and_placed_and_the_rest_stays(

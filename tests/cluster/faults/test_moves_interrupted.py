@@ -14,7 +14,7 @@ from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.protocol import MERGE_PATCH
 from slopewise.adapters.kube.moves.suspend.begin import job_path
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(300), pytest.mark.usefixtures("needs_suspending")]
+pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("needs_suspending")]
 
 
 @pytest.fixture

@@ -58,14 +58,12 @@ def opens_replacement(request: Request) -> bool:
     return request.kind == "patch pods" and THERE in json.dumps(request.body)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("needs_suspending")
 def test_a_job_that_was_suspended_when_the_leader_died_is_moved_by_the_next(moves: MovingStage) -> None:
     kill_and_check(moves, chain_of(moves), moves.trainings.job("a"), suspends, "after")
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(420)
 @pytest.mark.usefixtures("needs_suspending")
 def test_a_suspension_that_is_cut_short_at_any_write_is_finished_by_the_next_leader(moves: MovingStage) -> None:
     chain = chain_of(moves)
@@ -76,7 +74,6 @@ def test_a_suspension_that_is_cut_short_at_any_write_is_finished_by_the_next_lea
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["Job", "StatefulSet"])
 def test_an_eviction_that_is_cut_short_at_any_write_is_finished_by_the_next_leader(
     moves: MovingStage, kind: str
@@ -92,7 +89,6 @@ def test_an_eviction_that_is_cut_short_at_any_write_is_finished_by_the_next_lead
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("needs_suspending")
 def test_a_sweeper_resumes_a_job_that_was_left_suspended_when_no_controller_is_there(moves: MovingStage) -> None:
     trainings, gateway = moves.trainings, moves.stage.gateway()
@@ -114,7 +110,6 @@ def test_a_sweeper_resumes_a_job_that_was_left_suspended_when_no_controller_is_t
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(300)
 def test_a_sweeper_opens_the_gate_of_a_pod_when_no_controller_is_there(moves: MovingStage) -> None:
     stage, trainings = moves.stage, moves.trainings
     stage.kubectl.apply(trainings.gated_job("gated"), namespace=stage.namespace)

@@ -6,8 +6,6 @@ import pytest
 from support.moving_stage import MovingStage
 from support.waiting import wait_for
 
-pytestmark = pytest.mark.timeout(300)
-
 BUDGET = {
     "apiVersion": "policy/v1",
     "kind": "PodDisruptionBudget",

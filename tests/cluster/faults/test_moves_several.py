@@ -13,7 +13,7 @@ from support.movable import Json, diaries
 from support.moving_stage import HERE, THERE, MovingStage, Once, evicts, owned, resumes, suspends
 from support.waiting import wait_for
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(420)]
+pytestmark = pytest.mark.faults
 
 LABELS = {"Job": "job-name", "StatefulSet": "app"}
 

@@ -11,7 +11,7 @@ import pytest
 from support.moving_stage import HERE, THERE, MovingStage, Once, resumes, suspends, tainted
 from support.waiting import wait_for
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(300), pytest.mark.usefixtures("needs_suspending")]
+pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("needs_suspending")]
 
 
 @pytest.fixture

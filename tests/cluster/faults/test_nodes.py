@@ -29,7 +29,6 @@ def _is_ready(node: dict[str, object]) -> bool:
 
 
 @pytest.mark.faults
-@pytest.mark.timeout(300)
 @pytest.mark.usefixtures("node_back")
 def test_jobs_of_a_lost_node_are_left_alone_and_hold_no_policy_back(stage: Stage, faults: Faults) -> None:
     stage.pods("here", node="node-a")

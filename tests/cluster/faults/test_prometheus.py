@@ -103,7 +103,6 @@ def test_forged_and_hostile_series_win_nothing_and_break_nothing(stage: Stage, t
     assert used < 2, "a tenant's container_cpu_usage_seconds_total was believed"
 
 
-@pytest.mark.timeout(400)
 def test_trainings_that_report_no_loss_are_named_with_the_cause(stage: Stage, trainers: Trainers) -> None:
     shape: dict[str, Any] = {"node": "node-a", "cpu_request": "100m", "cpu_limit": "300m"}
     refuses = replace(stage.idle, metrics_port=METRICS_PORT, **shape)
@@ -153,7 +152,6 @@ def _forged(namespace: str) -> str:
     return "\n".join([*lines, ""])
 
 
-@pytest.mark.timeout(400)
 def test_diverged_and_silent_trainings_keep_what_they_have(stage: Stage, trainers: Trainers) -> None:
     shape: dict[str, Any] = {"node": "node-a", "cpu_request": "100m", "cpu_limit": "300m"}
     names = ("diverged", "silent")
