@@ -46,6 +46,8 @@ class JobFacts:
     memory_ineligible_reason: str | None = None
     request_follows_limit: bool = False
     """It is Guaranteed, and may reserve more than it came with (`Case.by_accelerators`)."""
+    consent_withdrawn: bool = False
+    """It has accelerators, and was changed under a former `spec.resources.accelerators`."""
 
     @property
     def is_autoscaled(self) -> bool:
@@ -108,6 +110,7 @@ def facts_of(
         original_memory=original_memory,
         memory_ineligible_reason=None if pod.ended else unclear or memory_ineligible_reason(case),
         request_follows_limit=case.guaranteed and case.by_accelerators,
+        consent_withdrawn=original is not None and pod.accelerators > 0 and not case.by_accelerators,
     )
 
 
