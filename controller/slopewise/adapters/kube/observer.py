@@ -104,8 +104,7 @@ class KubeNotes:
     behind: Sequence[str] = ()
     """The node of each job whose kubelet does not carry out accepted resizes."""
     given_up: frozenset[str] = frozenset()
-    """Jobs, by uid, that are changed no more and whose originals are restored: their owner is scaled by CPU, or by
-    memory that was changed; or `spec.resources.accelerators` is Ignore again."""
+    """Jobs, by uid, whose originals are restored although they are selected (`JobFacts.is_given_up`)."""
     resized_by_others: Mapping[str, str] = field(default_factory=dict)
     """Pods, as `namespace/name`, that others resize too, and who."""
     capacities: Mapping[str, Capacity] = field(default_factory=dict)
@@ -194,7 +193,7 @@ class KubeObserver:
         snapshot = ClusterSnapshot(
             now, nodes, tuple(found), scrape_seconds, waiting, moving=moving, absent=absent, freezes=self._freezes()
         )
-        given_up = frozenset(each.managed.job_uid for each in shown if each.is_autoscaled or each.consent_withdrawn)
+        given_up = frozenset(each.managed.job_uid for each in shown if each.is_given_up)
         return Observation(snapshot, KubeNotes(behind, given_up, _resized_by_others(shown), capacities, left_out))
 
     def movability(self, job_uid: str) -> Movability | None:

@@ -50,10 +50,10 @@ class JobFacts:
     """It has accelerators, and was changed under a former `spec.resources.accelerators`."""
 
     @property
-    def is_autoscaled(self) -> bool:
-        """Whether what was changed of it, CPU or memory, is what an autoscaler scales its owner by."""
+    def is_given_up(self) -> bool:
+        """Whether an autoscaler scales its owner by what was changed of it, or its CPU may not be changed any more."""
         by_memory = self.scaled_by.memory is not None and self.original_memory is not None
-        return self.scaled_by.cpu is not None or by_memory
+        return self.scaled_by.cpu is not None or by_memory or self.consent_withdrawn
 
     @property
     def memory_at_start_bytes(self) -> float | None:
