@@ -54,6 +54,23 @@ def test_without_consent_nothing_is_changed(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+def test_what_is_given_to_one_is_no_part_of_the_limit_of_a_job_of_which_nothing_is_known(policy: str) -> None:
+    """It may use its 12 of 24 cores, which are more than an even share."""
+    unknown = Training(0.2, 2.4, 12_000, reports_waits=False)
+    bound = {uid: Training(0.5, 1.0, 4000) for uid in ("bert", "gnmt")}
+    world = GpuWorld({"input": Training(0.2, 2.7, 4000), "unknown": unknown} | bound, 24.0)
+    world.passes(8, policy)
+    assert (world.trainings["input"].limit, unknown.limit) == (7200, 12_000)
+
+
+def test_under_fair_it_is_no_part_of_the_limit_of_a_job_without_a_gpu() -> None:
+    plain = Training(0.0001, 1.0, 12_000, accelerators=0.0, level=1.0)
+    world = GpuWorld({"input": Training(0.2, 2.7, 4000), "plain": plain}, 18.0)
+    world.passes(8, "fair", "Raise")
+    assert (world.trainings["input"].limit, plain.limit) == (6000, 12_000)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 def test_a_loader_that_leaves_its_cpu_is_not_raised_and_its_reason_says_what_lacks(policy: str) -> None:
     world = four(input=Training(0.3, 2.7, 6000, loader_cores=3.0))
     world.passes(12, policy)
