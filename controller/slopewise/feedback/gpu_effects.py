@@ -19,6 +19,7 @@ from msgspec import structs
 
 from slopewise.allocation import original_millicores
 from slopewise.estimators.gpu_need import gpu_need
+from slopewise.estimators.gpu_need import learned as not_forgotten
 from slopewise.estimators.pace import SHORT_RATIO
 from slopewise.estimators.step_cost import INTERVALS
 from slopewise.model import Change, Job, JobMemory, LearnedCores, Node, Pace
@@ -59,8 +60,7 @@ def effect(job: Job, known: JobMemory, change: Change, node: Node) -> Effect | N
     before = [pace for pace in known.paces if pace.at_seconds <= change.at_seconds][-INTERVALS:]
     if not before or not 1 <= len(after) <= JUDGED_AFTER:
         return None
-    learned = known.learned_cores or LearnedCores(0.0)
-    at_seconds = after[-1].at_seconds
+    learned, at_seconds = not_forgotten(known), after[-1].at_seconds
     if change.to_millicores < change.from_millicores:
         if change.to_millicores >= original_millicores(job, {job.uid: known}, node, change.control):
             return None
