@@ -140,14 +140,14 @@ def test_the_pods_that_reserve_what_they_use_are_raised_within_what_the_node_has
 def test_without_waits_a_job_that_is_short_of_cpu_is_raised_by_steps_while_its_gpu_is_used_more() -> None:
     """9 cores would be enough; from 80 % of use on, which 7.2 cores give, nothing speaks for more."""
     world = GpuWorld({"input": Training(0.3, 2.7, 3000, reports_waits=False)}, 24.0)
-    world.passes(30, accelerators="Raise")
+    world.passes(50, accelerators="Raise")
     assert [each.to_millicores for each in world.actuator.done] == [3750, 4688, 5860, 7325]
     assert "its GPU is used 81% of the time" in world.reason("input")
 
 
 def test_without_waits_a_step_that_brought_nothing_is_taken_back() -> None:
     world = GpuWorld({"input": Training(0.3, 2.7, 3000, loader_cores=4.0, reports_waits=False)}, 24.0)
-    world.passes(30, accelerators="Raise")
+    world.passes(50, accelerators="Raise")
     assert [each.to_millicores for each in world.actuator.done] == [3750, 4688, 3750]
     assert "its GPU is used 44% of the time instead of 52%" in world.actuator.done[-1].reason
     assert "more than 3.75 cores would not change that" in world.reason("input")

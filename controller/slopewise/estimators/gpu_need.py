@@ -49,6 +49,9 @@ BUSY_RATIO = 0.8
 RAISE_STEP = 1.25
 """Of the CPU that it has, what a job gets next whose need has no figure, as long as that has its devices used more."""
 
+GPU_USE_SECONDS = 120.0
+"""The use of devices is an average over so long (`node_queries.GPU_USE`): a change shows in part before."""
+
 LEARNED_SECONDS = 3600.0
 """For how long a change that went wrong is not tried again: jobs get other data, and loaders other workers."""
 
@@ -118,7 +121,7 @@ def _by_use(job: Job, known: JobMemory) -> GpuNeed:
     if limit is None or len(uses) < INTERVALS:
         return UNKNOWN
     use, resized_at, at_seconds = median(uses), known.last_resized_at_seconds, newest[-1].at_seconds
-    judged = resized_at is None or newest[0].at_seconds >= resized_at
+    judged = resized_at is None or newest[0].at_seconds >= resized_at + GPU_USE_SECONDS
     if (most := learned(known).most) is not None:
         return GpuNeed("workers", most, at_seconds=at_seconds, gpu_use=use)
     if use >= BUSY_RATIO or len(shortages) < INTERVALS or median(shortages) < SHORT_RATIO:

@@ -18,7 +18,7 @@ from statistics import median
 from msgspec import structs
 
 from slopewise.allocation import original_millicores
-from slopewise.estimators.gpu_need import gpu_need
+from slopewise.estimators.gpu_need import GPU_USE_SECONDS, gpu_need
 from slopewise.estimators.gpu_need import learned as not_forgotten
 from slopewise.estimators.pace import SHORT_RATIO
 from slopewise.estimators.step_cost import INTERVALS
@@ -58,6 +58,9 @@ def effect(job: Job, known: JobMemory, change: Change, node: Node) -> Effect | N
     """What speaks against the last change of a job; None: nothing, or it is too early or too late to say."""
     after = [pace for earlier, pace in pairwise(known.paces) if earlier.at_seconds >= change.at_seconds]
     before = [pace for pace in known.paces if pace.at_seconds <= change.at_seconds][-INTERVALS:]
+    if after and after[-1].wait_ratio is None:
+        after = [pace for pace in after if pace.at_seconds >= change.at_seconds + GPU_USE_SECONDS]
+        before = before or [pace for pace in (change.pace,) if pace is not None]
     if not before or not 1 <= len(after) <= JUDGED_AFTER:
         return None
     learned, at_seconds = not_forgotten(known), after[-1].at_seconds
@@ -68,7 +71,7 @@ def effect(job: Job, known: JobMemory, change: Change, node: Node) -> Effect | N
         kept = change.from_millicores / 1000 if change.control == "limits" else node.cpu_cores
         learned = structs.replace(learned, at_seconds=at_seconds, least=kept)
     else:
-        reason = _too_little(job, known, change, after)
+        reason = _too_little(job, known, change, before, after)
         used = median(pace.cores or 0.0 for pace in before)
         if after[-1].wait_ratio is None:
             used = change.from_millicores / 1000
@@ -112,22 +115,20 @@ def _waited_seconds(paces: Sequence[Pace]) -> float | None:
     return median(waits) if waits else None
 
 
-def _too_little(job: Job, known: JobMemory, change: Change, after: Sequence[Pace]) -> str | None:
+def _too_little(
+    job: Job, known: JobMemory, change: Change, before: Sequence[Pace], after: Sequence[Pace]
+) -> str | None:
     """A raise of a hard limit that brought less than half of what it was to bring; shares are taken where they lie."""
     if change.control != "limits" or len(after) < JUDGED_AFTER - 1:
         return None
-    paces = tuple(pace for pace in known.paces if pace.at_seconds <= change.at_seconds)
-    uses_before, uses = ([p.gpu_use for p in some if p.gpu_use is not None] for some in (paces[-INTERVALS:], after))
+    uses_before, uses = ([p.gpu_use for p in some if p.gpu_use is not None] for some in (before, after))
     if after[-1].wait_ratio is None and uses_before and uses:
         expected_use = min(1.0, median(uses_before) * change.to_millicores / change.from_millicores)
         if max(uses) - median(uses_before) >= LEAST_EFFECT * (expected_use - median(uses_before)):
             return None
         return f"its GPU is used {max(uses):.0%} of the time instead of {expected_use:.0%}"
-    need = gpu_need(job, known.altered(paces=paces, learned_cores=None))
-    expected, seconds = (
-        need.seconds_at(change.to_millicores / 1000),
-        median(pace.seconds for pace in paces[-INTERVALS:]),
-    )
+    need = gpu_need(job, known.altered(paces=tuple(before), learned_cores=None))
+    expected, seconds = need.seconds_at(change.to_millicores / 1000), median(pace.seconds for pace in before)
     has = min(pace.seconds for pace in after)
     if expected is None or seconds - expected < SMALL_GAIN_RATIO * seconds:
         return None

@@ -8,7 +8,8 @@ from typing import cast
 
 import pytest
 from support.api_server import refusal
-from support.replicas import ORIGINAL, PODS, Town
+from support.managed_pods import PODS
+from support.replicas import ORIGINAL, Town
 from support.waiting import eventually
 
 from slopewise.adapters.clock import SystemClock

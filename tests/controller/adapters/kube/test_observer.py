@@ -116,11 +116,11 @@ def test_a_job_with_gpus_whose_consent_is_withdrawn_is_given_up_where_it_was_cha
     """It is ineligible from then on, so no resize of a policy could restore it."""
     pod = a_pod("p", a_container(limit=2400, request=2400), qos_class="Guaranteed", accelerators=1.0)
     share = {"resources": {"control": "limits", "accelerators": "Share"}}
-    for spec, original, expected in (({}, 6000, 1), (share, 6000, 0), ({}, None, 0)):
-        had = None if original is None else CpuAllocation(original, original)
-        here = world(pod, spec=spec, original=lambda _, had=had: had)
-        job = here.job()
-        assert here.notes.given_up == ({job.uid} if expected else frozenset())
+    here = world(pod, original=lambda _: CpuAllocation(6000, 6000))
+    assert {here.job().uid} == here.notes.given_up
+    for other in (world(pod), world(pod, spec=share, original=lambda _: CpuAllocation(6000, 6000))):
+        other.job()
+        assert not other.notes.given_up
 
 
 def test_a_snapshot_has_the_selected_nodes_with_what_they_have_to_give_and_those_of_jobs() -> None:
