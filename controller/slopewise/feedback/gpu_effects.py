@@ -43,6 +43,8 @@ class Effect:
 
     reason: str
     learned: LearnedCores
+    back_to: int
+    """Millicores: those before the change; of a cut not more than it came with, since others may have the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +65,24 @@ def effect(job: Job, known: JobMemory, change: Change, node: Node) -> Effect | N
         before = before or [pace for pace in (change.pace,) if pace is not None]
     if not before or not 1 <= len(after) <= JUDGED_AFTER:
         return None
-    learned, at_seconds = not_forgotten(known), after[-1].at_seconds
+    learned, at_seconds, back_to = not_forgotten(known), after[-1].at_seconds, change.from_millicores
     if change.to_millicores < change.from_millicores:
-        if change.to_millicores >= original_millicores(job, {job.uid: known}, node, change.control):
+        original = original_millicores(job, {job.uid: known}, node, change.control)
+        if change.to_millicores >= original:
             return None
+        back_to = min(back_to, original)
         reason = _slower(before, after, _since(known, after))
         kept = change.from_millicores / 1000 if change.control == "limits" else node.cpu_cores
         learned = structs.replace(learned, at_seconds=at_seconds, least=kept)
     else:
         reason = _too_little(job, known, change, before, after)
-        used = median(pace.cores or 0.0 for pace in before)
-        if after[-1].wait_ratio is None:
-            used = change.from_millicores / 1000
+        waits = after[-1].wait_ratio is not None
+        used = median(pace.cores or 0.0 for pace in before) if waits else change.from_millicores / 1000
         learned = structs.replace(learned, at_seconds=at_seconds, most=used)
     if reason is None:
         return None
-    return Effect(f"{reason} after its CPU went from {change.from_millicores}m to {change.to_millicores}m", learned)
+    why = f"{reason} after its CPU went from {change.from_millicores}m to {change.to_millicores}m"
+    return Effect(why, learned, back_to)
 
 
 def _since(known: JobMemory, after: Sequence[Pace]) -> _Steps:
@@ -96,14 +100,9 @@ def _slower(before: Sequence[Pace], after: Sequence[Pace], now: _Steps) -> str |
         return None
     waits_before, waits_now = (_waited_seconds(paces) for paces in (before, after))
     shortages = [pace.short_ratio for pace in after if pace.short_ratio is not None]
-    signs = [
-        *(
-            []
-            if waits_before is None or waits_now is None
-            else [waits_now - waits_before >= (now.seconds - seconds) / 2]
-        ),
-        *([max(shortages) >= SHORT_RATIO] if shortages else []),
-    ]
+    signs = [max(shortages) >= SHORT_RATIO] if shortages else []
+    if waits_before is not None and waits_now is not None:
+        signs.append(waits_now - waits_before >= (now.seconds - seconds) / 2)
     if signs and not any(signs):
         return None
     return f"steps take {now.seconds:.3g} s, {now.seconds / seconds - 1:.0%} more than before,"
