@@ -54,6 +54,23 @@ def test_without_consent_nothing_is_changed(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+def test_what_is_given_to_one_is_no_part_of_the_limit_of_a_job_of_which_nothing_is_known(policy: str) -> None:
+    """It may use its 12 of 24 cores, which are more than an even share."""
+    unknown = Training(0.2, 2.4, 12_000, reports_waits=False)
+    bound = {uid: Training(0.5, 1.0, 4000) for uid in ("bert", "gnmt")}
+    world = GpuWorld({"input": Training(0.2, 2.7, 4000), "unknown": unknown} | bound, 24.0)
+    world.passes(8, policy)
+    assert (world.trainings["input"].limit, unknown.limit) == (7200, 12_000)
+
+
+def test_under_fair_it_is_no_part_of_the_limit_of_a_job_without_a_gpu() -> None:
+    plain = Training(0.0001, 1.0, 12_000, accelerators=0.0, level=1.0)
+    world = GpuWorld({"input": Training(0.2, 2.7, 4000), "plain": plain}, 18.0)
+    world.passes(8, "fair", "Raise")
+    assert (world.trainings["input"].limit, plain.limit) == (6000, 12_000)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
 def test_a_loader_that_leaves_its_cpu_is_not_raised_and_its_reason_says_what_lacks(policy: str) -> None:
     world = four(input=Training(0.3, 2.7, 6000, loader_cores=3.0))
     world.passes(12, policy)
@@ -90,6 +107,21 @@ def test_a_job_that_becomes_slower_after_it_lent_cpu_has_it_back_and_lends_it_no
     assert world.speed_ratio("bert") == pytest.approx(1.0)
 
 
+def test_a_job_that_was_raised_and_then_lent_too_much_has_the_cpu_back_that_it_came_with_and_no_more() -> None:
+    """Its devices take five times as long, so it lends, and soon after that its batches take twice the CPU."""
+    world = four(wide=Training(0.1, 2.7, 6000))
+    world.passes(6)
+    job = world.trainings["input"]
+    assert job.limit == 9000
+    job.gpu_seconds = 1.5
+    world.passes(3)
+    assert job.limit < 2500
+    job.cpu_seconds = 5.4
+    world.passes(4)
+    back = [each.to_millicores for each in world.actuator.done if each.is_rollback and each.job_uid == "input"]
+    assert back == [6000]
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_job_that_lies_about_waiting_takes_nothing_that_a_neighbour_lacks(policy: str) -> None:
     world = four(input=Training(0.5, 1.0, 6000, lies=0.9))
@@ -123,14 +155,14 @@ def test_the_pods_that_reserve_what_they_use_are_raised_within_what_the_node_has
 def test_without_waits_a_job_that_is_short_of_cpu_is_raised_by_steps_while_its_gpu_is_used_more() -> None:
     """9 cores would be enough; from 80 % of use on, which 7.2 cores give, nothing speaks for more."""
     world = GpuWorld({"input": Training(0.3, 2.7, 3000, reports_waits=False)}, 24.0)
-    world.passes(30, accelerators="Raise")
+    world.passes(50, accelerators="Raise")
     assert [each.to_millicores for each in world.actuator.done] == [3750, 4688, 5860, 7325]
     assert "its GPU is used 81% of the time" in world.reason("input")
 
 
 def test_without_waits_a_step_that_brought_nothing_is_taken_back() -> None:
     world = GpuWorld({"input": Training(0.3, 2.7, 3000, loader_cores=4.0, reports_waits=False)}, 24.0)
-    world.passes(30, accelerators="Raise")
+    world.passes(50, accelerators="Raise")
     assert [each.to_millicores for each in world.actuator.done] == [3750, 4688, 3750]
     assert "its GPU is used 44% of the time instead of 52%" in world.actuator.done[-1].reason
     assert "more than 3.75 cores would not change that" in world.reason("input")

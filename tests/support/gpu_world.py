@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 from support.worlds import START, FakeActuator, FakeClock, FakeMemory, a_job, a_node
 
@@ -43,13 +44,15 @@ class Training:
     level: float | None = None
     accelerators: float = 1.0
     reports_waits: bool = True
-    """Else there is the use of its GPU, as DCGM reports it."""
+    """Else there is the use of its GPU, over two minutes, as it is read of DCGM's exporter."""
     guaranteed: bool = False
     steps: float = 0.0
     waited: float = 0.0
     cpu: float = 0.0
     periods: float = 0.0
     throttled: float = 0.0
+    uses: list[float] = field(default_factory=list)
+    """Of its GPU, in each interval."""
     original: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,6 +66,7 @@ class Training:
         step = self.step_seconds()
         steps = seconds / step
         self.steps += steps
+        self.uses.append(self.gpu_seconds / step)
         self.cpu += steps * self.cpu_seconds
         self.waited += max(seconds - steps * self.gpu_seconds, self.lies * seconds)
         self.periods += 10 * seconds
@@ -89,7 +93,8 @@ class Training:
         )
         if self.accelerators and self.reports_waits:
             return job
-        use = self.gpu_seconds / self.step_seconds() if self.accelerators else None
+        newest = self.uses[-round(120 / INTERVAL) :]
+        use = fmean(newest) if self.accelerators and newest else None
         return replace(job, waited_seconds_total=None, gpu_use=use)
 
 

@@ -49,6 +49,9 @@ BUSY_RATIO = 0.8
 RAISE_STEP = 1.25
 """Of the CPU that it has, what a job gets next whose need has no figure, as long as that has its devices used more."""
 
+GPU_USE_SECONDS = 120.0
+"""The use of devices is an average over so long (`node_queries.GPU_USE`): a change shows in part before."""
+
 LEARNED_SECONDS = 3600.0
 """For how long a change that went wrong is not tried again: jobs get other data, and loaders other workers."""
 
@@ -103,7 +106,7 @@ def gpu_need(job: Job, known: JobMemory) -> GpuNeed:
         return UNKNOWN
     limiting: Limiting = "gpu"
     if waits >= MIN_WAIT_RATIO:
-        most = _learned(known).most
+        most = learned(known).most
         limiting = "cpu" if most is None and not _leaves_cpu(job, known) else "workers"
         if limiting == "workers":
             useful = max(IDLE_CORES, min(useful, (newest[-1].cores or 0.0) if most is None else most))
@@ -118,8 +121,8 @@ def _by_use(job: Job, known: JobMemory) -> GpuNeed:
     if limit is None or len(uses) < INTERVALS:
         return UNKNOWN
     use, resized_at, at_seconds = median(uses), known.last_resized_at_seconds, newest[-1].at_seconds
-    judged = resized_at is None or newest[0].at_seconds >= resized_at
-    if (most := _learned(known).most) is not None:
+    judged = resized_at is None or newest[0].at_seconds >= resized_at + GPU_USE_SECONDS
+    if (most := learned(known).most) is not None:
         return GpuNeed("workers", most, at_seconds=at_seconds, gpu_use=use)
     if use >= BUSY_RATIO or len(shortages) < INTERVALS or median(shortages) < SHORT_RATIO:
         return UNKNOWN if known.original is None else GpuNeed("gpu", limit / 1000, at_seconds=at_seconds, gpu_use=use)
@@ -178,7 +181,7 @@ def least_cores(need: GpuNeed, known: JobMemory, original_cores: float, control:
     """The CPU with which a job is as fast as with what it came with, in cores; never more than that."""
     if control != "Share" or need.useful_cores is None or need.gpu_use is not None:
         return original_cores
-    return min(original_cores, max(SPARE_RATIO * need.useful_cores, _learned(known).least or 0.0))
+    return min(original_cores, max(SPARE_RATIO * need.useful_cores, learned(known).least or 0.0))
 
 
 def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemoryState) -> MemoryState:
@@ -195,15 +198,15 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemorySt
             continue
         limit = None if known.original is None else known.original.limit_millicores
         seconds = None if limit is None else gpu_need(job, known).seconds_at(limit / 1000)
-        if seconds is not None and len(known.paces) > 1:
-            *_, earlier, newest = known.paces
-            steps = (newest.at_seconds - earlier.at_seconds) / newest.seconds
+        if seconds is not None and before.pace_anchor is not None:
+            newest = known.paces[-1]
+            steps = (newest.at_seconds - before.pace_anchor.at_seconds) / newest.seconds
             won = job.accelerators * steps * (seconds - newest.seconds)
             changed[job.uid] = known.altered(gpu_seconds_won=known.gpu_seconds_won + max(0.0, won))
     return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
 
 
-def _learned(known: JobMemory) -> LearnedCores:
+def learned(known: JobMemory) -> LearnedCores:
     """What is not forgotten yet."""
-    learned, now = known.learned_cores, known.paces[-1].at_seconds if known.paces else 0.0
-    return learned if learned is not None and now - learned.at_seconds < LEARNED_SECONDS else _NOTHING
+    found, now = known.learned_cores, known.paces[-1].at_seconds if known.paces else 0.0
+    return found if found is not None and now - found.at_seconds < LEARNED_SECONDS else _NOTHING

@@ -18,7 +18,8 @@ from statistics import median
 from msgspec import structs
 
 from slopewise.allocation import original_millicores
-from slopewise.estimators.gpu_need import gpu_need
+from slopewise.estimators.gpu_need import GPU_USE_SECONDS, gpu_need
+from slopewise.estimators.gpu_need import learned as not_forgotten
 from slopewise.estimators.pace import SHORT_RATIO
 from slopewise.estimators.step_cost import INTERVALS
 from slopewise.model import Change, Job, JobMemory, LearnedCores, Node, Pace
@@ -42,6 +43,8 @@ class Effect:
 
     reason: str
     learned: LearnedCores
+    back_to: int
+    """Millicores: those before the change; of a cut not more than it came with, since others may have the rest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +60,29 @@ def effect(job: Job, known: JobMemory, change: Change, node: Node) -> Effect | N
     """What speaks against the last change of a job; None: nothing, or it is too early or too late to say."""
     after = [pace for earlier, pace in pairwise(known.paces) if earlier.at_seconds >= change.at_seconds]
     before = [pace for pace in known.paces if pace.at_seconds <= change.at_seconds][-INTERVALS:]
+    if after and after[-1].wait_ratio is None:
+        after = [pace for pace in after if pace.at_seconds >= change.at_seconds + GPU_USE_SECONDS]
+        before = before or [pace for pace in (change.pace,) if pace is not None]
     if not before or not 1 <= len(after) <= JUDGED_AFTER:
         return None
-    learned = known.learned_cores or LearnedCores(0.0)
-    at_seconds = after[-1].at_seconds
+    learned, at_seconds, back_to = not_forgotten(known), after[-1].at_seconds, change.from_millicores
     if change.to_millicores < change.from_millicores:
-        if change.to_millicores >= original_millicores(job, {job.uid: known}, node, change.control):
+        original = original_millicores(job, {job.uid: known}, node, change.control)
+        if change.to_millicores >= original:
             return None
+        back_to = min(back_to, original)
         reason = _slower(before, after, _since(known, after))
         kept = change.from_millicores / 1000 if change.control == "limits" else node.cpu_cores
         learned = structs.replace(learned, at_seconds=at_seconds, least=kept)
     else:
-        reason = _too_little(job, known, change, after)
-        used = median(pace.cores or 0.0 for pace in before)
-        if after[-1].wait_ratio is None:
-            used = change.from_millicores / 1000
+        reason = _too_little(job, known, change, before, after)
+        waits = after[-1].wait_ratio is not None
+        used = median(pace.cores or 0.0 for pace in before) if waits else change.from_millicores / 1000
         learned = structs.replace(learned, at_seconds=at_seconds, most=used)
     if reason is None:
         return None
-    return Effect(f"{reason} after its CPU went from {change.from_millicores}m to {change.to_millicores}m", learned)
+    why = f"{reason} after its CPU went from {change.from_millicores}m to {change.to_millicores}m"
+    return Effect(why, learned, back_to)
 
 
 def _since(known: JobMemory, after: Sequence[Pace]) -> _Steps:
@@ -93,14 +100,9 @@ def _slower(before: Sequence[Pace], after: Sequence[Pace], now: _Steps) -> str |
         return None
     waits_before, waits_now = (_waited_seconds(paces) for paces in (before, after))
     shortages = [pace.short_ratio for pace in after if pace.short_ratio is not None]
-    signs = [
-        *(
-            []
-            if waits_before is None or waits_now is None
-            else [waits_now - waits_before >= (now.seconds - seconds) / 2]
-        ),
-        *([max(shortages) >= SHORT_RATIO] if shortages else []),
-    ]
+    signs = [max(shortages) >= SHORT_RATIO] if shortages else []
+    if waits_before is not None and waits_now is not None:
+        signs.append(waits_now - waits_before >= (now.seconds - seconds) / 2)
     if signs and not any(signs):
         return None
     return f"steps take {now.seconds:.3g} s, {now.seconds / seconds - 1:.0%} more than before,"
@@ -112,22 +114,20 @@ def _waited_seconds(paces: Sequence[Pace]) -> float | None:
     return median(waits) if waits else None
 
 
-def _too_little(job: Job, known: JobMemory, change: Change, after: Sequence[Pace]) -> str | None:
+def _too_little(
+    job: Job, known: JobMemory, change: Change, before: Sequence[Pace], after: Sequence[Pace]
+) -> str | None:
     """A raise of a hard limit that brought less than half of what it was to bring; shares are taken where they lie."""
     if change.control != "limits" or len(after) < JUDGED_AFTER - 1:
         return None
-    paces = tuple(pace for pace in known.paces if pace.at_seconds <= change.at_seconds)
-    uses_before, uses = ([p.gpu_use for p in some if p.gpu_use is not None] for some in (paces[-INTERVALS:], after))
+    uses_before, uses = ([p.gpu_use for p in some if p.gpu_use is not None] for some in (before, after))
     if after[-1].wait_ratio is None and uses_before and uses:
         expected_use = min(1.0, median(uses_before) * change.to_millicores / change.from_millicores)
         if max(uses) - median(uses_before) >= LEAST_EFFECT * (expected_use - median(uses_before)):
             return None
         return f"its GPU is used {max(uses):.0%} of the time instead of {expected_use:.0%}"
-    need = gpu_need(job, known.altered(paces=paces, learned_cores=None))
-    expected, seconds = (
-        need.seconds_at(change.to_millicores / 1000),
-        median(pace.seconds for pace in paces[-INTERVALS:]),
-    )
+    need = gpu_need(job, known.altered(paces=tuple(before), learned_cores=None))
+    expected, seconds = need.seconds_at(change.to_millicores / 1000), median(pace.seconds for pace in before)
     has = min(pace.seconds for pace in after)
     if expected is None or seconds - expected < SMALL_GAIN_RATIO * seconds:
         return None

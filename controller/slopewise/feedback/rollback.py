@@ -167,7 +167,7 @@ def _rollback_of(case: _Case) -> _Rollback | None:
         return unheard
     if (found := _gpu_effect(case, change)) is not None:
         learned = replace(case, known=case.known.altered(learned_cores=found.learned))
-        return _rolled_back(learned, change, found.reason)
+        return _rolled_back(learned, msgspec.structs.replace(change, from_millicores=found.back_to), found.reason)
     if job.container_health is None and not change.regression:
         return None
     regression = change.regression or _regression(case, change, job.container_health or ContainerHealth())

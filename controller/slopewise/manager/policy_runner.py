@@ -209,7 +209,7 @@ class PolicyRunner:
         except ObservationError:  # the next pass reports it
             return
         behaviour = self.spec.behaviour
-        kept = (frozenset() if self._outage.lasts else selected) - self._notes.autoscaled
+        kept = (frozenset() if self._outage.lasts else selected) - self._notes.given_up
         kept -= self._shared.freezes.to_recommend(self._name, state.jobs, self._index.find)
         uids = due(state, self.spec.mode, behaviour.canary_ratio, kept)
         if not uids and self._retry is None:

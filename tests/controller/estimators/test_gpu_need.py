@@ -9,7 +9,7 @@ import pytest
 from support.worlds import START, a_job, a_snapshot
 
 from slopewise.estimators import pace
-from slopewise.estimators.gpu_need import UNKNOWN, gpu_need, least_cores
+from slopewise.estimators.gpu_need import UNKNOWN, gpu_need, least_cores, measure
 from slopewise.estimators.growth import IDLE_CORES
 from slopewise.model import (
     AcceleratorControl,
@@ -20,6 +20,7 @@ from slopewise.model import (
     LearnedCores,
     MemoryState,
     Pace,
+    PaceAnchor,
 )
 
 LIMIT = CpuAllocation(3000, 3000)
@@ -206,3 +207,13 @@ def test_a_job_without_accelerators_keeps_none_of_it() -> None:
     assert [(each.wait_ratio, each.short_ratio, each.gpu_use) for each in known.paces] == [(None, None, None)] * 2
     assert known.pace_anchor is not None
     assert known.pace_anchor.health is None
+
+
+def test_no_seconds_are_won_while_a_job_is_away() -> None:
+    """After 1000 s without a process, 20 s of steps of 0.3 s that would have taken 0.9 s: 40 s."""
+    paces = tuple(Pace(START + at, 0.3, 9.0, 1.0, 0.0) for at in (20, 40, 1060))
+    known = JobMemory(original=CpuAllocation(3000, 1000), paces=paces)
+    before = known.altered(paces=paces[:2], pace_anchor=PaceAnchor(START + 1040, 1.0, None, 1.0))
+    snapshot = a_snapshot([replace(a_job("a", limit=9000), accelerators=1.0)])
+    measured = measure(snapshot, MemoryState({"a": known}), MemoryState({"a": before}))
+    assert measured.jobs["a"].gpu_seconds_won == pytest.approx(40)

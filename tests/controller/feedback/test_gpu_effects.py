@@ -22,13 +22,14 @@ def found(
     *after: tuple[float, float],
     short: float | None = None,
     original: int = 6000,
+    learned: LearnedCores | None = None,
 ) -> Effect | None:
     """Of intervals of 20 s, each with the seconds of a step and the seconds of it that waited, on three cores."""
     paces = [Pace(START + 20 * n, before[0], 3.0, 1.0, before[1] / before[0]) for n in range(3)]
     paces += [
         Pace(CHANGED_AT + 20 * (n + 1), step, 3.0, 1.0, waited / step, short) for n, (step, waited) in enumerate(after)
     ]
-    known = JobMemory(paces=tuple(paces), original=CpuAllocation(original, 1000))
+    known = JobMemory(paces=tuple(paces), original=CpuAllocation(original, 1000), learned_cores=learned)
     return effect(replace(a_job("a"), accelerators=1.0), known, change, a_node(cpu_cores=24.0))
 
 
@@ -43,6 +44,12 @@ def test_steps_that_wait_after_a_cut_take_it_back_and_the_job_lends_no_more() ->
 def test_steps_that_are_slower_and_neither_wait_nor_lack_cpu_have_another_cause() -> None:
     assert found(CUT, (0.5, 0.0), (0.6, 0.0), short=0.0) is None
     assert found(CUT, (0.5, 0.0), (0.6, 0.0), short=0.5) is not None
+
+
+def test_what_was_forgotten_is_not_remembered_again_with_what_is_learned() -> None:
+    slower = found(CUT, (0.5, 0.0), (0.56, 0.06), learned=LearnedCores(CHANGED_AT - 4000, most=2.0))
+    assert slower is not None
+    assert slower.learned == LearnedCores(CHANGED_AT + 20, least=6.0)
 
 
 @pytest.mark.parametrize(("seconds", "counts"), [(0.52, False), (0.56, True)])

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 from support.api_server import refusal
+from support.managed_pods import PODS
 from support.replicas import ORIGINAL, Town
 from support.waiting import eventually
 
@@ -115,6 +116,22 @@ def test_a_policy_that_decides_no_cpu_restores_what_the_one_before_it_changed(to
     assert {outcome.result for outcome in report.results.outcomes} == {"applied"}
     assert town.limit("a") == town.limit("b") == ORIGINAL
     assert eventually(lambda: not successor.one_pass().results.outcomes), "once"
+    successor.stop()
+
+
+def test_a_job_with_gpus_that_was_changed_is_restored_where_that_is_not_allowed_any_more(
+    town: Town, shared: SharedState
+) -> None:
+    runner = a_runner(shared)
+    runner.one_pass()
+    runner.stop()
+    raw = town.server.get(f"{PODS}/a")
+    raw["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = "1"
+    town.server.put(PODS, raw)
+    town.policy(policy={"name": "fair"})
+    assert eventually(lambda: shared.claims.policies()[0].generation == 2)
+    successor = a_runner(shared)
+    assert eventually(lambda: successor.one_pass() and town.limit("a") == ORIGINAL)
     successor.stop()
 
 

@@ -103,8 +103,8 @@ class KubeNotes:
 
     behind: Sequence[str] = ()
     """The node of each job whose kubelet does not carry out accepted resizes."""
-    autoscaled: frozenset[str] = frozenset()
-    """Jobs, by uid, whose owner is scaled by CPU, or by memory that was changed."""
+    given_up: frozenset[str] = frozenset()
+    """Jobs, by uid, whose originals are restored although they are selected (`JobFacts.is_given_up`)."""
     resized_by_others: Mapping[str, str] = field(default_factory=dict)
     """Pods, as `namespace/name`, that others resize too, and who."""
     capacities: Mapping[str, Capacity] = field(default_factory=dict)
@@ -193,8 +193,8 @@ class KubeObserver:
         snapshot = ClusterSnapshot(
             now, nodes, tuple(found), scrape_seconds, waiting, moving=moving, absent=absent, freezes=self._freezes()
         )
-        autoscaled = frozenset(each.managed.job_uid for each in shown if each.is_autoscaled)
-        return Observation(snapshot, KubeNotes(behind, autoscaled, _resized_by_others(shown), capacities, left_out))
+        given_up = frozenset(each.managed.job_uid for each in shown if each.is_given_up)
+        return Observation(snapshot, KubeNotes(behind, given_up, _resized_by_others(shown), capacities, left_out))
 
     def movability(self, job_uid: str) -> Movability | None:
         """How a job of the last snapshot could be moved; None: not in it, or not migratable."""

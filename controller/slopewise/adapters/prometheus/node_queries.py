@@ -51,13 +51,21 @@ USE = Template("""(rate(container_cpu_usage_seconds_total{
   }) > time() - $fresh)""")
 
 # The use of devices by pod, over two minutes, as DCGM's exporter reports it; scraped with honor_labels: false it has
-# the pod as exported_pod. A tenant who forges it decides on a raise of a job that reports no waits, and on no cut.
+# the pod as exported_pod. Averaged before that is renamed: series of two pods of the exporter would else become one,
+# which is an error of the whole query. A tenant who forges it decides on a raise of a job that reports no waits, and
+# on no cut.
 GPU_USE = """\
 or
-  label_replace(avg by (namespace, exported_namespace, pod) (
-    label_replace(avg_over_time(DCGM_FI_PROF_GR_ENGINE_ACTIVE[2m]), "pod", "$1", "exported_pod", "(.+)")
+  label_replace(label_replace(avg by (namespace, exported_namespace, exported_pod) (
+    avg_over_time(DCGM_FI_PROF_GR_ENGINE_ACTIVE{exported_pod!=""}[2m])
     or
-    label_replace(avg_over_time(DCGM_FI_DEV_GPU_UTIL[2m]) / 100, "pod", "$1", "exported_pod", "(.+)")
+    avg_over_time(DCGM_FI_DEV_GPU_UTIL{exported_pod!=""}[2m]) / 100
+  ), "pod", "$1", "exported_pod", "(.+)"), "slopewise_value", "gpu_use", "", "")
+or
+  label_replace(avg by (namespace, exported_namespace, pod) (
+    avg_over_time(DCGM_FI_PROF_GR_ENGINE_ACTIVE{exported_pod=""}[2m])
+    or
+    avg_over_time(DCGM_FI_DEV_GPU_UTIL{exported_pod=""}[2m]) / 100
   ), "slopewise_value", "gpu_use", "", "")
 """
 

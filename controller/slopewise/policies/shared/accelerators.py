@@ -88,11 +88,11 @@ def gpu_jobs(snapshot: ClusterSnapshot, memory: MemoryState, setting: Setting) -
         else:
             kept[job.uid] = because
     originals = {uid: cores[uid] for uid in needs}
-    jobs = tuple(
-        _with_need(job, needs[job.uid], memory.jobs[job.uid], originals[job.uid], setting) if job.uid in needs else job
-        for job in snapshot.jobs
-    )
-    return GpuJobs(replace(snapshot, jobs=jobs), needs, originals, kept)
+    jobs = {job.uid: job for job in snapshot.jobs}
+    jobs |= {uid: replace(jobs[uid], least_cores=cores[uid]) for uid in kept}
+    for uid, need in needs.items():
+        jobs[uid] = _with_need(jobs[uid], need, memory.jobs[uid], originals[uid], setting)
+    return GpuJobs(replace(snapshot, jobs=tuple(jobs.values())), needs, originals, kept)
 
 
 def _unknown(job: Job, need: GpuNeed, snapshot: ClusterSnapshot, setting: Setting) -> str | None:

@@ -139,7 +139,11 @@ class JobsOfNode:
             taken = node.cpu_cores * share_ratio(quiet, jobs, remembered)
         else:
             even = even_share_millicores(jobs, remembered, node, control)
-            taken = sum(min(even, original_millicores(job, remembered, node, control)) for job in quiet) / 1000
+            came_with = [original_millicores(job, remembered, node, control) for job in quiet]
+            # Nobody's CPU becomes that of a job with accelerators, as far as a limit says whose it is.
+            keeps_all = any(job.least_cores is not None for job in jobs)
+            bounded = 1000 * node.cpu_cores if keeps_all else even
+            taken = sum(each if each < bounded else min(even, each) for each in came_with) / 1000
         return replace(node, cpu_cores=max(MIN_CAPACITY_CORES, node.cpu_cores - taken))
 
 

@@ -112,6 +112,17 @@ def test_a_job_with_gpus_is_reported_with_what_it_waited_and_whether_its_request
     assert not world(pod).job().request_follows_limit
 
 
+def test_a_job_with_gpus_whose_consent_is_withdrawn_is_given_up_where_it_was_changed() -> None:
+    """It is ineligible from then on, so no resize of a policy could restore it."""
+    pod = a_pod("p", a_container(limit=2400, request=2400), qos_class="Guaranteed", accelerators=1.0)
+    share = {"resources": {"control": "limits", "accelerators": "Share"}}
+    here = world(pod, original=lambda _: CpuAllocation(6000, 6000))
+    assert {here.job().uid} == here.notes.given_up
+    for other in (world(pod), world(pod, spec=share, original=lambda _: CpuAllocation(6000, 6000))):
+        other.job()
+        assert not other.notes.given_up
+
+
 def test_a_snapshot_has_the_selected_nodes_with_what_they_have_to_give_and_those_of_jobs() -> None:
     pool = {"pool": "cpu"}
     nodes = (
@@ -309,10 +320,10 @@ def test_pods_whose_owner_somebody_scales_by_cpu_are_left_alone_as_long_as_that_
         "HorizontalPodAutoscaler web scales it by CPU, which a resize changes; scale it by another metric, or set "
         "slopewise.dev/managed to 'false'"
     )
-    assert here.notes.autoscaled == {job.uid}
+    assert here.notes.given_up == {job.uid}
     store.records = others
     assert here.job().ineligible_reason is None
-    assert here.notes.autoscaled == frozenset()
+    assert here.notes.given_up == frozenset()
 
 
 def test_memory_of_pods_whose_owner_somebody_scales_by_memory_is_left_alone_and_restored_where_it_was_changed() -> None:
@@ -324,9 +335,9 @@ def test_memory_of_pods_whose_owner_somebody_scales_by_memory_is_left_alone_and_
     store.put(scales)
     job = here.job()
     assert str(job.memory_ineligible_reason).startswith("HorizontalPodAutoscaler web scales it by memory, which a")
-    assert (job.ineligible_reason, here.notes.autoscaled) == (None, frozenset())
+    assert (job.ineligible_reason, here.notes.given_up) == (None, frozenset())
     assert changed.job().memory_ineligible_reason == job.memory_ineligible_reason
-    assert changed.notes.autoscaled == {job.uid}
+    assert changed.notes.given_up == {job.uid}
 
 
 @pytest.mark.parametrize(

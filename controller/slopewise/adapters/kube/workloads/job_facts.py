@@ -46,12 +46,14 @@ class JobFacts:
     memory_ineligible_reason: str | None = None
     request_follows_limit: bool = False
     """It is Guaranteed, and may reserve more than it came with (`Case.by_accelerators`)."""
+    consent_withdrawn: bool = False
+    """It has accelerators, and was changed under a former `spec.resources.accelerators`."""
 
     @property
-    def is_autoscaled(self) -> bool:
-        """Whether what was changed of it, CPU or memory, is what an autoscaler scales its owner by."""
+    def is_given_up(self) -> bool:
+        """Whether an autoscaler scales its owner by what was changed of it, or its CPU may not be changed any more."""
         by_memory = self.scaled_by.memory is not None and self.original_memory is not None
-        return self.scaled_by.cpu is not None or by_memory
+        return self.scaled_by.cpu is not None or by_memory or self.consent_withdrawn
 
     @property
     def memory_at_start_bytes(self) -> float | None:
@@ -108,6 +110,7 @@ def facts_of(
         original_memory=original_memory,
         memory_ineligible_reason=None if pod.ended else unclear or memory_ineligible_reason(case),
         request_follows_limit=case.guaranteed and case.by_accelerators,
+        consent_withdrawn=original is not None and pod.accelerators > 0 and not case.by_accelerators,
     )
 
 
