@@ -256,7 +256,7 @@ def mode(
     wanted: Annotated[str, typer.Argument(metavar="MODE", help="Observe, Recommend, Canary or Auto.")],
     output: Output = OutputFormat.table,
 ) -> None:
-    """Change the mode of the session on this machine, until it ends or its policy file changes.
+    """Change the mode of the session on this machine, and of later ones, until its policy file changes.
 
     Example: `slopewise mode Auto`.
     """
