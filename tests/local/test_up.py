@@ -146,10 +146,12 @@ def test_a_stopped_session_leaves_its_jobs_to_the_next_one_and_the_mode_too(tmp_
     with up(tmp_path) as first:
         submit("--name", "runs", command=FOREVER_RUNS)
         assert slopewise("mode", "auto").stdout == "mode is Auto\n"
+        assert "policy changed, mode Auto\n" in first.said
         assert eventually(lambda: len(trainings()) == 1)
         assert first.stop() == 128 + signal.SIGTERM
     (running,) = trainings()
-    with up(tmp_path):
+    with up(tmp_path) as second:
+        assert "; mode is Auto." in second.said
         come_to({"runs": "training"})
         assert [each.pid for each in trainings()] == [running.pid]
         assert slopewise("mode", "nonsense").returncode == 2

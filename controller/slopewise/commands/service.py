@@ -122,7 +122,7 @@ def submit(
         where = shown(Path(words[0]))
     else:
         document = [{"name": name or name_of(words), "command": words, **chosen}]
-    request = Submit(document, where, str(folder), dict(os.environ), renames=name is None and not is_file)
+    request = Submit(document, where, str(folder), _environment(), renames=name is None and not is_file)
     names = asked(request).names
     if not wait:
         if output is OutputFormat.json:
@@ -134,7 +134,20 @@ def submit(
     with received_signals() as stop:
         ended = _wait(names, stop)
     _print_jobs(ended, output)
-    raise typer.Exit(0 if all(job.state in _SUCCEEDED for job in ended) else 1)
+    succeeded = {job.name for job in ended if job.state in _SUCCEEDED}
+    raise typer.Exit(0 if succeeded >= set(names) else 1)
+
+
+def _environment() -> dict[str, str]:
+    """The environment of this terminal, without what no JSON text can hold."""
+    unsent = [name for name, value in os.environ.items() if not _is_text(name + value)]
+    if unsent:
+        announce(f"left out of the environment, since they are not UTF-8: {', '.join(map(ascii, unsent))}")
+    return {name: value for name, value in os.environ.items() if name not in unsent}
+
+
+def _is_text(value: str) -> bool:
+    return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def name_of(words: list[str]) -> str:
@@ -145,15 +158,18 @@ def name_of(words: list[str]) -> str:
 
 
 def _wait(names: list[str], stop: StopSignal) -> list[JobAnswer]:
-    """These jobs once they have ended."""
+    """These jobs once they have ended, as they were last listed: the session forgets the oldest of many."""
     from slopewise.adapters.local.session_requests import session_and_jobs
 
+    seen: dict[str, JobAnswer] = {}
     while True:
-        found = [job for job in session_and_jobs()[1] if job.name in names]
-        if all(job.finished_at_seconds is not None for job in found):
-            return found
+        listed = {job.name: job for job in session_and_jobs()[1] if job.name in names}
+        seen |= listed
+        left = [name for name, job in listed.items() if job.finished_at_seconds is None]
+        if not left:
+            return list(seen.values())
         if stop.wait(POLL_SECONDS):
-            announce(f"still there: {', '.join(job.name for job in found if job.finished_at_seconds is None)}")
+            announce(f"still there: {', '.join(left)}")
             raise Interrupted(stop.number or 0)
 
 
@@ -240,7 +256,7 @@ def mode(
     wanted: Annotated[str, typer.Argument(metavar="MODE", help="Observe, Recommend, Canary or Auto.")],
     output: Output = OutputFormat.table,
 ) -> None:
-    """Change the mode of the session on this machine, until it ends or its policy file changes.
+    """Change the mode of the session on this machine, and of later ones, until its policy file changes.
 
     Example: `slopewise mode Auto`.
     """

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,12 @@ class JobSpec:
     workload_class: str = ""
 
     @property
+    def log_name(self) -> str:
+        """Of the file with its output; a service uses names again."""
+        number = self.queueing.submission
+        return f"{self.name}.{number}.log" if number else f"{self.name}.log"
+
+    @property
     def is_read(self) -> bool:
         """A user's command is started so that its output is searched for a loss."""
         return self.port is None or self.loss_pattern is not None
@@ -103,10 +110,11 @@ def load_jobs(path: Path) -> list[JobSpec]:
     return read_jobs(document, where, folder, {})
 
 
-def read_jobs(document: object, where: str, folder: Path, others: Mapping[str, str] | None) -> list[JobSpec]:
+def read_jobs(document: object, where: str, folder: Path, others: Mapping[str, Queueing] | None) -> list[JobSpec]:
     """The jobs of a document that was read from `where`; relative folders are below `folder`.
 
-    `others`: jobs that there are already, and the study of each, which `after` may name; None: `after` is not checked.
+    `others`: jobs that there are already, which `after` may name, those that wait with their own; None: `after` is not
+    checked.
     """
     jobs = [_read_job(each, place, folder) for place, each in expanded(document, where)]
     for name in _repeated(job.name for job in jobs):
@@ -135,11 +143,11 @@ def _of_matrix(entry: object, where: str) -> Iterator[tuple[str, object]]:
         return
     if not isinstance(matrix, dict) or not matrix or not all(_are_values(each) for each in matrix.values()):
         raise UsageError(f"{where}: matrix: must be lists of texts or numbers by name, such as {{lr: [0.1, 0.01]}}.")
-    combinations = list(product(*matrix.values()))
-    if len(combinations) > MAX_OF_MATRIX:
-        raise UsageError(f"{where}: matrix: makes {len(combinations)} jobs; leave at most {MAX_OF_MATRIX}.")
+    made_jobs = prod(map(len, matrix.values()))
+    if made_jobs > MAX_OF_MATRIX:
+        raise UsageError(f"{where}: matrix: makes {made_jobs} jobs; leave at most {MAX_OF_MATRIX}.")
     name = entry.get("name")
-    for number, values in enumerate(combinations, start=1):
+    for number, values in enumerate(product(*matrix.values()), start=1):
         chosen = {str(key): str(value) for key, value in zip(matrix, values, strict=True)}
         made = {key: _filled(value, chosen) for key, value in entry.items() if key != "matrix"}
         if isinstance(name, str) and made["name"] == name:
@@ -164,14 +172,14 @@ def _filled(value: object, chosen: Mapping[str, str]) -> object:
     return value
 
 
-def _check_order(jobs: Sequence[JobSpec], where: str, others: Mapping[str, str]) -> None:
+def _check_order(jobs: Sequence[JobSpec], where: str, others: Mapping[str, Queueing]) -> None:
     """UsageError when a job comes after one that there is not, or after itself."""
-    left = {job.name: job.queueing for job in jobs}
-    known = {*left, *others, *others.values(), *(each.study for each in left.values())} - {""}
-    for name, queueing in left.items():
-        for other in queueing.after:
+    left = {**others, **{job.name: job.queueing for job in jobs}}
+    known = {*left, *(each.study for each in (*others.values(), *left.values()))} - {""}
+    for job in jobs:
+        for other in job.queueing.after:
             if other not in known:
-                raise UsageError(f"{where}: {name}: after: there is no job or study {other!r}; correct its name.")
+                raise UsageError(f"{where}: {job.name}: after: there is no job or study {other!r}; correct its name.")
     while left:
         waited_for = {*left, *(each.study for each in left.values())}
         free = [name for name, each in left.items() if waited_for.isdisjoint(each.after)]

@@ -176,7 +176,7 @@ def _cores(job: Job, report: PassReport, control: CpuControl) -> tuple[int, int]
 MAX_LINE = 300
 """Characters; a policy's reason has about 120."""
 
-_DETAILS = ("status", "node", "by")
+_DETAILS = ("status", "node", "by", "mode")
 _NOT_SHOWN = frozenset({"cpu is given by"})
 """The command prints it itself."""
 

@@ -128,7 +128,7 @@ def run_local(options: LocalRunOptions, console: Console, announce: Announce) ->
 
 def announce_session(session: Session, announce: Announce) -> None:
     """How CPU is given, and where the session's figures are."""
-    announce(f"CPU is given by {session.workshop.limiter.description}; mode is {session.spec.mode}.")
+    announce(f"CPU is given by {session.workshop.limiter.description}; mode is {session.document.spec.mode}.")
     announce(f"Prometheus: {session.prometheus.url}; /healthz and /metrics on port {session.health.port}.")
 
 

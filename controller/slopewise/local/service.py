@@ -24,7 +24,7 @@ from slopewise.adapters.local.queue_file import QueueFile, StoredEnd, StoredJob
 from slopewise.adapters.local.service_socket import ServiceSocket
 from slopewise.adapters.local.session_requests import Answer, Cancel, JobAnswer, Request, SessionAnswer, SetMode, Submit
 from slopewise.config.job_entry import OWN_VARIABLES
-from slopewise.config.jobs_file import JobSpec, expanded, read_jobs
+from slopewise.config.jobs_file import JobSpec, Queueing, expanded, read_jobs
 from slopewise.config.training_policy import Mode, TrainingPolicy
 from slopewise.errors import SlopewiseError, UsageError
 from slopewise.local.brought import brought, sentence_of_all
@@ -87,11 +87,9 @@ class Service:
 
     def _taken_over(self, name: str) -> JobSpec:
         """Take in a stored job that has not ended; UsageError when it cannot be used any more."""
-        job, earlier = self._stored[name], self._session.plan.earlier.jobs.get(name)
-        command = None if earlier is None else earlier.started.command
-        here = command is not None and command.submission == job.number and command.attempt >= job.attempt
+        job = self._stored[name]
         spec = self._spec(job)
-        if job.end is None and job.started and not here:
+        if job.end is None and job.started and not self._session.plan.earlier.has(spec):
             job = self._stored[name] = _cut_off(job, spec, self._session.clock.now())
             spec = self._spec(job)
         if job.end is None:
@@ -145,8 +143,8 @@ class Service:
         number = 1 + max((job.number for job in self._stored.values()), default=0)
         environment = {name: value for name, value in request.environment.items() if name not in OWN_VARIABLES}
         now = self._session.clock.now()
-        studies = {name: record.spec.queueing.study for name, record in records.items()}
-        read_jobs(document, request.where, Path(request.folder), studies)
+        others = {name: _order_of(record) for name, record in records.items()}
+        read_jobs(document, request.where, Path(request.folder), others)
         made = [
             StoredJob(number + place, str(entry["name"]), entry, request.folder, environment, now)
             for place, entry in enumerate(entries)
@@ -155,8 +153,8 @@ class Service:
         for spec in specs:
             self._check(spec, request.where)
         before = self._stored
-        others = {name: job for name, job in before.items() if name not in {job.name for job in made}}
-        self._stored = others | {job.name: job for job in made}
+        new = {job.name: job for job in made}
+        self._stored = {name: job for name, job in before.items() if name not in new} | new
         try:
             self._file.save(self._stored.values())
             self._session.add(specs)
@@ -228,8 +226,8 @@ class Service:
     def _save(self) -> None:
         """Write the queue; tried again after a while where that fails, for instance on a full disk."""
         self._save_at = 0.0
-        ended = [name for name, job in self._stored.items() if job.end is not None]
-        if forgotten := ended[:-MAX_ENDED]:
+        ends = {name: job.end.finished_at_seconds for name, job in self._stored.items() if job.end is not None}
+        if forgotten := sorted(ends, key=ends.__getitem__)[:-MAX_ENDED]:
             self._stored = {name: job for name, job in self._stored.items() if name not in forgotten}
             self._session.forget(forgotten)
             self._passes.forget(forgotten)
@@ -285,7 +283,7 @@ class Service:
         record, tally = session.supervisor.records[name], session.tally.of(name)
         result = result_of(record, tally, session.supervisor.started_at_seconds)
         waits = session.supervisor.queue.waits.get(name, "")
-        log = (stored.log if stored else "") or str(session.supervisor.folder / f"{name}.log")
+        log = (stored.log if stored else "") or str(session.supervisor.folder / record.spec.log_name)
         gained = brought(record, tally)
         process, running = record.process, record.finished_at_seconds is None
         return JobAnswer(
@@ -333,6 +331,12 @@ def _cut_off(job: StoredJob, spec: JobSpec, now_seconds: float) -> StoredJob:
     if job.attempt < spec.queueing.restarts:
         return altered(job, attempt=job.attempt + 1, started=False)
     return altered(job, end=StoredEnd(now_seconds, last_output_lines=CUT_OFF, status_unknown=True))
+
+
+def _order_of(record: JobRecord) -> Queueing:
+    """What a job is waited for by, and waits for, where it does."""
+    queueing = record.spec.queueing
+    return queueing if record.state == "waiting" else Queueing(study=queueing.study)
 
 
 def _free_name(name: str, taken: Mapping[str, object]) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support.answering import answering, with_jobs
 from support.command_line import slopewise
 from support.printing import words
 
-from slopewise.adapters.local.session_requests import Answer, Cancel, JobAnswer, Request, SetMode, Submit
+from slopewise.adapters.local.session_requests import Answer, Cancel, JobAnswer, Jobs, Request, SetMode, Submit
 from slopewise.commands.service import name_of
 
 HOSTILE = "why\x1b[2J\u202e<b>[red]x"
@@ -78,6 +79,36 @@ class TestSubmit:
         assert isinstance(request, Submit)
         assert (request.where, request.folder, request.renames) == (str(path), str(tmp_path), False)
         assert request.document == [{"name": "a", "command": "x", "matrix": {"lr": [1, 2]}}]
+
+    def test_what_the_session_has_forgotten_meanwhile_is_as_it_was_last_listed(self) -> None:
+        running = JobAnswer("ok", "training")
+        answers = [Answer(names=["bad", "ok"]), with_jobs(FAILED, running)(Jobs())]
+        done = with_jobs(replace(running, state="finished", finished_at_seconds=1e9))(Jobs())
+        with answering(lambda _: answers.pop(0) if answers else done):
+            ended = slopewise("submit", "--wait", "-o", "json", "--", "x")
+        listed = {job["name"]: job["state"] for job in json.loads(ended.stdout)}
+        assert (ended.returncode, listed) == (1, {"bad": "failed", "ok": "finished"})
+
+    def test_what_the_session_never_lists_has_not_succeeded(self) -> None:
+        answers = [Answer(names=["gone"])]
+        with answering(lambda _: answers.pop(0) if answers else with_jobs()(Jobs())):
+            assert slopewise("submit", "--wait", "--", "x").returncode == 1
+
+    def test_what_is_no_text_is_left_out_of_the_environment_and_refused_in_a_command(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("ODD", os.fsdecode(b"\xff"))
+        with answering(taking("x")) as asked:
+            done = slopewise("submit", "--", "x")
+            refused = slopewise("submit", "--", "x", os.fsdecode(b"\xff"))
+        assert (done.returncode, "left out of the environment, since they are not UTF-8: 'ODD'" in done.stderr) == (
+            0,
+            True,
+        )
+        (request,) = asked
+        assert isinstance(request, Submit)
+        assert "ODD" not in request.environment
+        assert (refused.returncode, "is not UTF-8 text" in refused.stderr) == (2, True)
 
     def test_options_of_a_command_beside_a_file_are_refused(self) -> None:
         ended = slopewise("submit", "jobs.yaml", "--name", "a")

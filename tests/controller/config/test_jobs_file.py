@@ -253,6 +253,8 @@ class TestMatrix:
         assert "job 1 (x=1): name: 'A-1' cannot be a job's name" in message
         many = json.dumps(list(range(1001)))
         assert "makes 1001 jobs" in _mistake(tmp_path, f"[{{name: a, command: x, matrix: {{x: {many}}}}}]")
+        axes = ", ".join(f"x{number}: {many}" for number in range(10))  # which nothing may write out
+        assert f"makes {1001**10} jobs" in _mistake(tmp_path, f"[{{name: a, command: x, matrix: {{{axes}}}}}]")
 
 
 class TestQueueing:

@@ -145,6 +145,14 @@ class TestSubmit:
         assert world.submit(entry("b")).error == world.session.refuses
         assert list(world.file.load()) == ["a"]
 
+    def test_none_comes_after_one_that_waits_for_it(self, world: World) -> None:
+        world.submit(entry("a"), entry("b", after="a"))
+        assert "jobs.yaml: b, c come after one another" in world.submit(entry("c", study="a", after="b")).error
+        end(world.session.records["a"], exit_status=0)
+        assert "jobs.yaml: a, b come after one another" in world.submit(entry("a", after="b")).error
+        end(world.session.records["b"], exit_status=0)
+        assert world.submit(entry("a", after="b")).names == ["a"]
+
     def test_where_the_queue_cannot_be_written_nothing_is_taken(self, world: World) -> None:
         world.file.full = True
         assert world.submit(entry()).error == "the disk is full; make room."
@@ -207,8 +215,22 @@ class TestStored:
         world.service.tick()
         assert list(world.file.load()) == list(world.session.records) == [*names[2:], "waits"]
 
+    def test_a_long_job_is_not_forgotten_at_its_end_because_others_came_later(self, world: World) -> None:
+        names = [f"e{number}" for number in range(MAX_ENDED)]
+        world.submit(entry("long"), *map(entry, names))
+        for name in (*names, "long"):
+            end(world.session.records[name], exit_status=0)
+        world.session.records["long"].finished_at_seconds = START + 600
+        world.service.tick()
+        assert list(world.session.records) == ["long", *names[1:]]
+
 
 class TestTheNextSession:
+    def test_a_mode_of_which_the_disk_has_kept_nothing_is_none(self, world: World) -> None:
+        world.file._mode.write_text("")
+        world.submit(entry())
+        assert list(world.again().session.records) == ["a"]
+
     def test_one_that_was_not_started_waits_again(self, world: World) -> None:
         world.submit(entry(arriveSeconds=30))
         next_one = world.again()

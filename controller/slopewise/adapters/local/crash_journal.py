@@ -66,7 +66,9 @@ def default_state_dir() -> Path:
     for folder in folders:
         if _is_private(folder):
             return folder
-    raise SlopewiseError(f"No journal can be kept in {_or(folders)}; set XDG_STATE_HOME to a folder of your own.")
+    raise SlopewiseError(
+        f"No journal can be kept in {' or '.join(map(str, folders))}; set XDG_STATE_HOME to a folder of your own."
+    )
 
 
 def _state_folders() -> Iterator[Path]:
@@ -82,10 +84,6 @@ def _is_private(folder: Path) -> bool:
     except OSError:
         return False
     return folder.stat().st_uid == os.getuid() and not folder.is_symlink() and os.access(folder, os.W_OK)
-
-
-def _or(folders: Iterable[Path]) -> str:
-    return " or ".join(str(folder) for folder in folders)
 
 
 class Journal:
@@ -249,6 +247,8 @@ def _clean_up(path: Path, run_id: str, *, crash: bool) -> list[str]:
             done, failed = f"{entry} cannot be cleaned up ({error}); the next start tries again", True
         if done is not None:
             messages.append(f"Cleaned up after run {run_id}: {done}.")
+    if crashed and (failed or unreadable):  # its jobs run on all the same, and the next run has to know them
+        shutil.copy(path, path.with_suffix(CRASHED_SUFFIX))
     if unreadable and not failed:
         messages.append(_move_aside(path, unreadable))
     elif not failed and crashed:
@@ -260,13 +260,9 @@ def _clean_up(path: Path, run_id: str, *, crash: bool) -> list[str]:
 
 def is_worth_keeping(entries: Iterable[JournalEntry]) -> bool:
     """True if the run had started some of a user's jobs and the machine has not restarted since."""
-    found = list(entries)
-    started = any(isinstance(each, StartedProcess) and each.command and _of_this_boot(each) for each in found)
+    found, boot = list(entries), current_boot_id()
+    started = any(isinstance(each, StartedProcess) and each.command and each.boot_id == boot for each in found)
     return started and any(isinstance(each, RunOf) for each in found)
-
-
-def _of_this_boot(started: StartedProcess) -> bool:
-    return started.boot_id == current_boot_id()
 
 
 def _keep_memory(entries: Iterable[JournalEntry], path: Path) -> None:

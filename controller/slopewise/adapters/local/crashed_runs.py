@@ -58,6 +58,12 @@ class EarlierRun:
     """The file of its Memory."""
     files: tuple[Path, ...] = ()
 
+    def has(self, spec: JobSpec) -> bool:
+        """True when this job was started, and not another one of its name."""
+        job, queueing = self.jobs.get(spec.name), spec.queueing
+        command = None if job is None else job.started.command
+        return command is not None and command.submission == queueing.submission and command.attempt >= queueing.attempt
+
     def settle(self, journal: Journal) -> None:
         """Hand the record of these jobs over to the present run's journal, once it continues them."""
         for job in self.jobs.values():

@@ -64,7 +64,6 @@ _REPORTING = {"RANK": "0", "SLOPEWISE_EXPORTER_DISABLED": "0"}
 BUILT_IN_ENVIRONMENT = {**single_thread_environment(), **_REPORTING}
 """The environment of the built-in trainings, which have one thread each and always report."""
 
-
 _RUN = (sys.executable, "-I", "-m", "slopewise_exporter", "run")
 """Isolated: PYTHONPATH and PYTHONHOME are those of the job's own Python."""
 
@@ -103,7 +102,7 @@ class JobProcesses:
             process = self.launcher.start(
                 self._command(record), partial(self._admit, record), partial(self.limiter.members, name)
             )
-        except SlopewiseError as error:
+        except (SlopewiseError, OSError, ValueError) as error:  # too long, a zero byte, a closed folder, no memory
             with self.lock:
                 record.last_output_lines = str(error)
                 record.move = None
@@ -254,7 +253,7 @@ class JobProcesses:
         return Command(
             name,
             record.spec.command,
-            self.folder / f"{name}.log",
+            self.folder / record.spec.log_name,
             environment={
                 **waiting({**os.environ, **record.spec.environment}),
                 **(self._built_in_environment(record) if self.ours else {}),
@@ -274,7 +273,7 @@ class JobProcesses:
         return StartedCommand(
             arguments=tuple(record.spec.command),
             working_directory=record.spec.working_directory,
-            log_path=(self.folder / f"{record.spec.name}.log").absolute(),
+            log_path=(self.folder / record.spec.log_name).absolute(),
             port=record.port,
             arrived_at_seconds=now if record.arrived_at_seconds is None else record.arrived_at_seconds,
             started_at_seconds=now,

@@ -74,7 +74,8 @@ def turn(jobs: Iterable[Queued], max_running: int | None, available_bytes: float
     for job in listed:
         if job.state != "waiting":
             continue
-        before = [each for each in listed if each is not job and _is_named(each, job.queueing.after)]
+        after = job.queueing.after
+        before = [each for each in listed if each is not job and _is_named(each, after)] if after else []
         lost = [each for each in before if each.state in _LOST]
         left = [each.name for each in before if each.state not in _OVER]
         if lost:
@@ -159,18 +160,16 @@ class JobQueue:
         queueing, name = record.spec.queueing, record.spec.name
         # One that has arrived and not begun has its place already.
         state = "running" if record.state == "waiting" and record.arrived_at_seconds is not None else record.state
+        # What jobs like it have used; 0 where all are started that have arrived.
+        expected = 0 if self.max_running is None else max(LEAST_BYTES, self._peaks.get(_alike(record), 0))
         return Queued(
             name,
             state,
             since_start_seconds >= record.spec.arrive_seconds,
             queueing,
-            queueing.memory_bytes or self._expected_bytes(record),
+            queueing.memory_bytes or expected,
             self._used.get(name, 0),
         )
-
-    def _expected_bytes(self, record: JobRecord) -> int:
-        """What jobs like it have used; 0 where all are started that have arrived."""
-        return 0 if self.max_running is None else max(LEAST_BYTES, self._peaks.get(_alike(record), 0))
 
 
 def _alike(record: JobRecord) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.config.jobs_file import JobSpec
+from slopewise.config.training_policy import Mode
 from slopewise.errors import SlopewiseError
 
 
@@ -80,9 +81,10 @@ class QueueFile:
         try:
             if policy_file is not None and policy_file.stat().st_mtime > self._mode.stat().st_mtime:
                 return None
-            return self._mode.read_text(encoding="utf-8")
+            written = self._mode.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             return None
+        return written if written in get_args(Mode) else None  # a power cut leaves an empty file
 
     def load(self) -> dict[str, StoredJob]:
         """By name, in the order of their submission; SlopewiseError when the file cannot be read."""

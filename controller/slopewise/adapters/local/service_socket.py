@@ -81,10 +81,11 @@ class ServiceSocket:
         while True:
             try:
                 connection, _ = self._socket.accept()
-            except BlockingIOError:
+            except OSError:  # none has come, or no descriptor is left for it now
                 return
             with connection, suppress(OSError):
-                if _user_of(connection) == os.getuid():
+                credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+                if _CREDENTIALS.unpack(credentials)[1] == os.getuid():
                     line = _line_of(connection, REQUEST_SECONDS)
                     connection.settimeout(REQUEST_SECONDS)
                     connection.sendall(answer(line) + b"\n")
@@ -126,11 +127,6 @@ def _short(folder: Path) -> Iterator[Path]:
         yield Path(f"/proc/self/fd/{descriptor}")
     finally:
         os.close(descriptor)
-
-
-def _user_of(connection: socket.socket) -> int:
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(credentials)[1])
 
 
 def _line_of(connection: socket.socket, seconds: float) -> bytes:

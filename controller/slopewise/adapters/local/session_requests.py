@@ -108,7 +108,11 @@ _ERRORS: Mapping[int, type[SlopewiseError]] = {2: UsageError, 4: DataSourceError
 
 def asked(request: Request) -> Answer:
     """The answer of this user's session; an error is raised as the session has it."""
-    answer = msgspec.json.decode(ask(service_folder(), msgspec.json.encode(request)), type=Answer)
+    try:
+        line = msgspec.json.encode(request)
+    except UnicodeEncodeError as error:
+        raise UsageError("the command, or its folder, is not UTF-8 text; rename what it names.") from error
+    answer = msgspec.json.decode(ask(service_folder(), line), type=Answer)
     if answer.error:
         raise _ERRORS.get(answer.exit_code, SlopewiseError)(answer.error)
     return answer

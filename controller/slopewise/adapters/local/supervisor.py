@@ -42,7 +42,6 @@ PLACEMENT_WAIT_SECONDS = 3.0
 """How long an arrived job waits for a pass that places it. A pass takes 0.03 s; one that hangs must not delay the
 job."""
 
-
 _MAX_LAST_LINE = 80
 """Characters; a line of the log has 300."""
 
@@ -94,9 +93,10 @@ class Supervisor:
         known = {name: job.started.command.port for name, job in self.earlier.jobs.items() if job.started.command}
         taken = {spec.port for spec in specs} | set(known.values()) | {each.port for each in self.records.values()}
         ports = (port for port in free_ports() if port not in taken)
-        made = {spec.name: JobRecord(spec, spec.port or known.get(spec.name) or next(ports)) for spec in specs}
+        had = {spec.name for spec in specs if self.earlier.has(spec)}
+        made = {s.name: JobRecord(s, s.port or (known[s.name] if s.name in had else next(ports))) for s in specs}
         for name, record in made.items():
-            if name not in self.earlier.jobs:
+            if name not in had:
                 self._processes.check(record)
         with self._lock:
             self.records = {name: each for name, each in self.records.items() if name not in made} | made
@@ -265,7 +265,7 @@ class Supervisor:
     def _go_on(self, record: JobRecord, job: EarlierJob) -> None:
         """Take over a job that runs; record the end of one that does not."""
         command, ended, queueing = job.started.command, job.ended, record.spec.queueing
-        if command is None or command.submission != queueing.submission or command.attempt < queueing.attempt:
+        if command is None or not self.earlier.has(record.spec):
             return
         with self._lock:
             record.spec = replace(record.spec, queueing=replace(queueing, attempt=command.attempt))

@@ -12,7 +12,14 @@ from pathlib import Path
 import pytest
 from support.waiting import eventually
 
-from slopewise.adapters.local.cleanup import EndedJob, RunOf, StartedCommand, StartedProcess, current_boot_id
+from slopewise.adapters.local.cleanup import (
+    EndedJob,
+    MadeCgroup,
+    RunOf,
+    StartedCommand,
+    StartedProcess,
+    current_boot_id,
+)
 from slopewise.adapters.local.crash_journal import (
     CRASHED_SUFFIX,
     MEMORY_SUFFIX,
@@ -79,7 +86,11 @@ def ended(name: str, status: int | None = 0) -> EndedJob:
 
 
 def killed(
-    state: Path, run_id: str, *entries: StartedProcess | EndedJob, jobs: str = JOBS, memory: Path | None = None
+    state: Path,
+    run_id: str,
+    *entries: StartedProcess | EndedJob | MadeCgroup,
+    jobs: str = JOBS,
+    memory: Path | None = None,
 ) -> Path:
     """The journal of a killed run, cleaned up after as the next start does."""
     state.mkdir(exist_ok=True)
@@ -110,6 +121,19 @@ def test_what_runs_is_found_again_and_what_is_over_is_known_to_be(
     ]
     check_goes_on(earlier, [a_job(name) for name in "abcde"], where="jobs.yaml")
     assert earlier_run(tmp_path, "/home/me/other.yaml").jobs == {}
+
+
+def test_what_runs_is_found_again_where_its_cgroup_could_not_be_removed(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(entry: MadeCgroup, run_id: str) -> None:
+        raise OSError("busy")
+
+    monkeypatch.setattr(MadeCgroup, "clean_up", busy)
+    killed(tmp_path, "run-1", MadeCgroup(path=tmp_path / "slopewise-run-1"), started("a", sleeper.pid))
+    earlier = earlier_run(tmp_path, JOBS)
+    assert earlier.jobs["a"].runs
+    assert journal_path(tmp_path, "run-1").exists()  # for the next start to try again
 
 
 def test_once_settled_it_is_the_next_runs_to_remember_and_survives_another_crash(

@@ -8,6 +8,7 @@ import pytest
 from support.limiting import FakeLimiter
 from support.worlds import START
 
+from slopewise.adapters.local import job_queue
 from slopewise.adapters.local.job_queue import LEAST_BYTES, JobQueue, Queued, again, turn
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.config.jobs_file import JobSpec, Queueing
@@ -43,6 +44,10 @@ class TestPlaces:
 
 
 class TestAfter:
+    def test_a_job_that_comes_after_none_is_compared_with_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(job_queue, "_is_named", None)  # a thousand jobs are a million pairs, ten times a second
+        assert turn([a_job("a", "running"), a_job("b")], 2, GIB).start == ("b",)
+
     def test_a_job_waits_for_the_end_of_another_and_holds_up_none(self) -> None:
         decided = turn([a_job("a", "running"), a_job("b", after=("a",)), a_job("c")], 2, GIB)
         assert decided.start == ("c",)

@@ -55,3 +55,5 @@ def test_a_mode_set_by_hand_holds_until_the_policy_file_changes(tmp_path: Path) 
     assert (file.mode_after(policy), file.mode_after(None)) == ("Auto", "Auto")
     os.utime(policy, (2**33, 2**33))
     assert file.mode_after(policy) is None
+    (tmp_path / "mode").write_text("Aut")
+    assert file.mode_after(None) is None

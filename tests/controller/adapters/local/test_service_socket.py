@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -96,6 +97,18 @@ def test_without_a_session_that_is_said_and_what_a_killed_one_left_is_replaced(f
     with ServiceSocket(folder, "slopewise up") as session:
         assert answered(session, folder, b"x") == b"to x\n"
     assert not (folder / "socket").exists()
+
+
+def test_where_no_descriptor_is_left_the_session_goes_on(
+    session: ServiceSocket, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def accept(_: socket.socket) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(socket.socket, "accept", accept)
+        session.poll(lambda line: line)
+    assert answered(session, folder, b"x") == b"to x\n"
 
 
 def test_a_client_that_says_nothing_is_left_alone_and_the_next_one_is_served(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from support.limiting import FakeLimiter
 from support.worlds import START, FakeClock, a_snapshot
 
+from slopewise.adapters.local.cleanup import StartedCommand, StartedProcess
+from slopewise.adapters.local.crashed_runs import EarlierJob, EarlierRun
 from slopewise.adapters.local.job_processes import GRACE_SECONDS
 from slopewise.adapters.local.job_record import SHOWN_SECONDS
 from slopewise.adapters.local.launcher import Command, ManagedProcess, single_thread_environment
@@ -20,7 +23,7 @@ from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.move import RESUME_SECONDS
 from slopewise.adapters.local.nodes import LocalNode
 from slopewise.adapters.local.supervisor import PLACEMENT_WAIT_SECONDS, Supervisor
-from slopewise.config.jobs_file import JobSpec
+from slopewise.config.jobs_file import JobSpec, Queueing
 from slopewise.errors import ActuationError, SlopewiseError
 from slopewise.model import JobState, Migrate, MoveUnderWay, Node, Objectives, PassReport, Stop
 
@@ -79,10 +82,11 @@ class FakeLauncher:
 
     started: dict[str, FakeProcess] = field(default_factory=dict)
     commands: list[Command] = field(default_factory=list)
+    checked: list[str] = field(default_factory=list)
     refuses: bool = False
 
-    def check(self, command: object) -> None:
-        pass
+    def check(self, command: Command) -> None:
+        self.checked.append(command.name)
 
     def start(self, command: Command, admit: Callable[[int], None], members: object) -> FakeProcess:
         if self.refuses:
@@ -424,6 +428,37 @@ def test_a_job_that_could_never_be_started_was_not_ended_by_a_move(tmp_path: Pat
     world.supervisor.poll()
     record = world.supervisor.records["a"]
     assert (record.state, record.ended_by_move, world.supervisor.observed()) == ("failed", "", [])
+
+
+@pytest.mark.parametrize("argument", ["a\0b", "x" * 2**18])
+def test_a_job_that_the_system_refuses_to_start_has_failed_and_ends_no_other(tmp_path: Path, argument: str) -> None:
+    world = a_world(tmp_path, ONE, JobSpec("a", ["true", argument], 0.0), job("b"))
+    started = world.launcher.start
+
+    def start(command: Command, *others: Any) -> Any:
+        return subprocess.Popen(command.arguments) if command.name == "a" else started(command, *others)
+
+    world.launcher.start = start  # type: ignore[method-assign,assignment]
+    world.supervisor.poll()
+    record = world.supervisor.records["a"]
+    assert (record.state, list(world.launcher.started)) == ("failed", ["b"])
+    assert "null byte" in record.last_output_lines or "too long" in record.last_output_lines
+
+
+def test_another_job_of_an_earlier_ones_name_is_checked_and_has_a_port_and_a_log_of_its_own(tmp_path: Path) -> None:
+    command = StartedCommand(
+        arguments=("x",), working_directory=None, log_path=tmp_path / "a.1.log", port=19_999,
+        arrived_at_seconds=1.0, started_at_seconds=1.0, submission=1,
+    )  # fmt: skip
+    before = StartedProcess(name="a", pid=1, started_ticks=1, boot_id="of another boot", ours=False, command=command)
+    world = a_world(tmp_path, ONE)
+    world.supervisor.earlier = EarlierRun({"a": EarlierJob(before, "run-1")})
+    world.supervisor.add([job("a", queueing=Queueing(submission=1))])
+    assert (world.launcher.checked, world.supervisor.records["a"].port) == ([], 19_999)
+    world.supervisor.add([job("a", queueing=Queueing(submission=2))])
+    world.supervisor.poll()
+    assert (world.launcher.checked, world.launcher.commands[0].log_path) == (["a"], tmp_path / "a.2.log")
+    assert world.supervisor.records["a"].port != 19_999
 
 
 @pytest.mark.parametrize(("status", "state"), [(0, JobState.FINISHED), (1, JobState.FAILED)])
