@@ -35,36 +35,39 @@ RULES = Path(__file__).parents[2] / "manifests/rules/slopewise.rules.yaml"
 SCRAPE_SECONDS = 0.5
 CPU_AND_MEMORY = {"cpu": "100m", "memory": "64Mi"}
 LIMITS = {"cpu": "300m", "memory": "256Mi"}
-POD = f'namespace="{NAMESPACE}",pod="a"'
+NODE = 'machine_cpu_cores{node="node-a"} 2\nmachine_memory_bytes{node="node-a"} 8e9\n'
+NOT_WITHOUT_CONSENT = {"slopewise_job_gpu_seconds_won_total"}
+"""What the job with a GPU has no series of, under `accelerators: Ignore`."""
 
 
-def page(seconds: float) -> str:
-    """What is exported of the pod `a` so long after its start: a loss that falls, waits, CPU that is throttled."""
-    container = f'{POD},container="trainer"'
+def page(pod: str, seconds: float) -> str:
+    """What is exported of a pod so long after its start: a loss that falls, waits, CPU that is throttled."""
+    of_pod = f'namespace="{NAMESPACE}",pod="{pod}"'
+    container = f'{of_pod},container="trainer"'
     series = {
-        f'training_loss{{{POD},stage="eval"}}': math.exp(-seconds / 60),
-        f"training_steps_total{{{POD}}}": 10 * seconds,
-        f"training_wait_seconds_total{{{POD}}}": 0.2 * seconds,
-        f"training_step_duration_seconds_sum{{{POD}}}": 0.9 * seconds,
-        f"process_start_time_seconds{{{POD}}}": 1e9,
+        f'training_loss{{{of_pod},stage="eval"}}': math.exp(-seconds / 60),
+        f"training_steps_total{{{of_pod}}}": 10 * seconds,
+        f"training_wait_seconds_total{{{of_pod}}}": 0.2 * seconds,
+        f"training_step_duration_seconds_sum{{{of_pod}}}": 0.9 * seconds,
+        f"process_start_time_seconds{{{of_pod}}}": 1e9,
         f"container_cpu_usage_seconds_total{{{container}}}": 0.3 * seconds,
         f"container_cpu_cfs_periods_total{{{container}}}": 10 * seconds,
         f"container_cpu_cfs_throttled_periods_total{{{container}}}": 4 * seconds,
+        f"container_pressure_cpu_waiting_seconds_total{{{container}}}": 0.2 * seconds,
         f"container_memory_working_set_bytes{{{container}}}": 5e7,
-        'machine_cpu_cores{node="node-a"}': 2,
-        'machine_memory_bytes{node="node-a"}': 8e9,
     }
     return "".join(f"{name} {value}\n" for name, value in series.items())
 
 
 @contextmanager
 def exported() -> Iterator[int]:
-    """The port of that page."""
+    """The port of the pages of two pods."""
     start = time.monotonic()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            text = page(time.monotonic() - start).encode()
+            seconds = time.monotonic() - start
+            text = "".join([page("a", seconds), page("gpu", seconds), NODE]).encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(text)))
@@ -117,13 +120,16 @@ def test_every_panel_of_a_cluster_has_rows_against_the_prometheus_of_a_replica(
 ) -> None:
     port = free_loopback_port()
     with exported() as training, prometheus(prometheus_binaries, tmp_path, training, port) as url, Town() as town:
-        raw = a_raw_pod({"requests": CPU_AND_MEMORY, "limits": LIMITS})
-        raw["metadata"] |= {"name": "a"}
-        town.server.put(PODS, raw)
+        for name, device in (("a", {}), ("gpu", {"nvidia.com/gpu": "1"})):
+            raw = a_raw_pod({"requests": CPU_AND_MEMORY | device, "limits": LIMITS | device})
+            raw["metadata"] |= {"name": name}
+            town.server.put(PODS, raw)
         town.pod("silent")  # reports no loss: SlopewiseMetricsMissing is pending
         town.policy(mode="Auto")
         with town.replica(prometheus_url=url, port=port) as replica:
             replica.wait_until_leading()
-            found = PanelRows(url, reading(all_queries("4s"), cluster_metrics() | NOT_OF_A_LOCAL_RUN))
+            shown = reading(all_queries("4s"), cluster_metrics() | NOT_OF_A_LOCAL_RUN)
+            with_rows = [query for query in shown if query not in reading(shown, NOT_WITHOUT_CONSENT)]
+            found = PanelRows(url, with_rows)
             found.wait(seconds=180)
             assert requests.get(f"{url}/api/v1/rules", timeout=10).json()["data"]["groups"]

@@ -425,7 +425,8 @@ def test_what_a_job_exports_instead_of_a_loss_and_why_its_scrape_fails_can_be_as
     gone = world.wait_for("refuses", lambda job: job.up is False)
     with world.reader() as reader:
         foreign, steady = JobKey("flowcon", "foreign"), JobKey("flowcon", "steady")
-        names = reader.metric_names({foreign: {"a:1"}, steady: {"a:1"}}, time.time())
+        pods = {foreign: {"a:1"}, steady: {"a:1"}}
+        names = wait_for("its names", lambda: reader.metric_names(pods, time.time()), lambda seen: seen[foreign])
         elsewhere = reader.metric_names({steady: {"b:2"}}, time.time())
         # A Prometheus that was started a few seconds ago, as in another test here, has series and no targets yet.
         # On a busy machine a scrape may also fail because it takes too long.
