@@ -112,9 +112,13 @@ class MovingStage:
         found += [f"{self.stage.namespace}/{about} {note}" for about, note in self._events()]
         return "\n".join(dict.fromkeys(line for line in found if whole in line))
 
-    def wait_reported(self, controller: ControllerProcess, name: str, words: str) -> None:
-        """Wait until the controller has said these words of a training."""
-        wait_for(f"why {name} stays", lambda: self.reported(controller, name), lambda lines: words in lines)
+    def wait_reported(self, controller: ControllerProcess, name: str, *words: str) -> None:
+        """Wait until the controller has said these words of a training, or others of these."""
+        wait_for(
+            f"why {name} stays",
+            lambda: self.reported(controller, name),
+            lambda lines: any(each in lines for each in words),
+        )
 
     def events(self, name: str, reason: str) -> list[str]:
         """The notes of the events of this reason about an object."""
