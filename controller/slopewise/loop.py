@@ -47,11 +47,12 @@ class ControllerLoop:
 
     def __init__(
         self,
-        run_pass: Callable[[], PassReport],
+        run_pass: Callable[[], PassReport | None],
         telemetry: Telemetry,
         interval_seconds: float,
         sinks: Sequence[Sink] = (),
     ) -> None:
+        """`run_pass` returns None where there was nothing to do and nothing is to be reported."""
         self._run_pass = run_pass
         self._telemetry = telemetry
         self.interval_seconds = interval_seconds
@@ -145,7 +146,8 @@ class ControllerLoop:
         planned = self.interval_seconds
         try:
             report = self._run_pass()
-            planned = self._hand_on(report)
+            if report is not None:
+                planned = self._hand_on(report)
         except Exception as error:
             # A full disk or a bug must not end the loop: the next pass observes again.
             self._telemetry.record_failure(error)

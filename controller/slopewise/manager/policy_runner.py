@@ -105,7 +105,9 @@ class PolicyRunner:
         if self._recorder is not None:
             self._ports = self._recorder.ports(self._ports)
             self._sinks.append(self._recorder)
-        self.loop = ControllerLoop(self.one_pass, self._telemetry, self.spec.behaviour.evaluation_seconds, self._sinks)
+        self.loop = ControllerLoop(
+            self._pass_while_valid, self._telemetry, self.spec.behaviour.evaluation_seconds, self._sinks
+        )
         self._outage = Outage(self.spec.behaviour.evaluation_seconds, shared.clock.now(), restores=acts(self.spec.mode))
         self._triggered = threading.Event()
         self._resized: deque[str] = deque()
@@ -168,9 +170,20 @@ class PolicyRunner:
         spacing = max(MIN_SECONDS_BETWEEN_EVENTS, self.loop.cpu_seconds / passes / MAX_CPU_RATIO)
         return not self.loop.busy and self.loop.seconds_since_pass() >= spacing
 
+    def _pass_while_valid(self) -> PassReport | None:
+        """None once the policy is invalid or being deleted, until its manager stops this runner.
+
+        Such a policy manages no pods: a pass would take all of its own for released, and restore them.
+        """
+        claims = self._shared.claims.current()
+        return self._pass(claims) if self._name in claims.policies else None
+
     def one_pass(self) -> PassReport:
         """Restore what is due, then run one whole pass."""
-        self._claims = self._shared.claims.current()
+        return self._pass(self._shared.claims.current())
+
+    def _pass(self, claims: Claims) -> PassReport:
+        self._claims = claims
         self._restore_due()
         self._reporter.set_conflict(self._claims.conflicts.get(self._name))
         self._reporter.set_others(self._others())

@@ -103,6 +103,24 @@ def test_a_runner_holds_originals_from_its_first_change_until_they_are_back(town
     assert town.limit("a") == town.limit("b") == ORIGINAL
 
 
+def test_a_pass_before_its_manager_has_noticed_that_the_policy_is_invalid_releases_nothing(
+    town: Town, shared: SharedState
+) -> None:
+    runner = a_runner(shared)
+    runner.start()
+    assert eventually(lambda: town.limit("a") == town.limit("b") == "1" and not runner.loop.busy)
+
+    town.policy(policy={"name": "not-a-policy"})
+    assert eventually(lambda: not shared.claims.current().policy_of)
+    passes = runner.loop.passes
+    runner.loop.trigger()
+    assert eventually(lambda: runner.loop.passes > passes)
+    runner.stop(60)
+    assert runner.holds_originals()
+    assert town.limit("a") == town.limit("b") == "1"
+    assert not town.lines("workload released")
+
+
 def test_a_policy_that_decides_no_cpu_restores_what_the_one_before_it_changed(town: Town, shared: SharedState) -> None:
     runner = a_runner(shared)
     runner.one_pass()

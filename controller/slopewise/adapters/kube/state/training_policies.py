@@ -148,6 +148,8 @@ class Claims:
     """By the pod's uid: the policy's name."""
     conflicts: Mapping[str, Conflict] = field(default_factory=dict)
     """By the policy's name: the running pods that an older policy has."""
+    policies: frozenset[str] = frozenset()
+    """The names of those that may manage pods."""
 
 
 def claim_pods(
@@ -173,7 +175,7 @@ def claim_pods(
                 lost[chooser.name].append(pod)
                 winners.setdefault(chooser.name, winner)
     conflicts = {name: _conflict(pods_lost, winners[name]) for name, pods_lost in lost.items()}
-    return Claims(policy_of_pod, conflicts)
+    return Claims(policy_of_pod, conflicts, frozenset(chooser.name for chooser in choosers))
 
 
 def by_age(policies: Iterable[PolicyRecord]) -> list[PolicyRecord]:
