@@ -180,10 +180,15 @@ class Scene:
 
     def query(self, text: str) -> dict[str, float]:
         """What Prometheus answers, by pod."""
-        with requests.Session() as session:
-            session.trust_env = False
-            answer = session.get(f"{self.prometheus_url}/api/v1/query", params={"query": text}, timeout=10)
-        return {one["metric"]["pod"]: float(one["value"][1]) for one in answer.json()["data"]["result"]}
+        return by_pod(self.prometheus_url, text)
+
+
+def by_pod(prometheus_url: str, query: str) -> dict[str, float]:
+    """What Prometheus answers, by the label `pod`."""
+    with requests.Session() as session:
+        session.trust_env = False
+        answer = session.get(f"{prometheus_url}/api/v1/query", params={"query": query}, timeout=10)
+    return {one["metric"]["pod"]: float(one["value"][1]) for one in answer.json()["data"]["result"]}
 
 
 def quota_microseconds(millicores: int) -> int:
