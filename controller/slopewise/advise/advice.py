@@ -54,6 +54,8 @@ class Advice:
     metric: str
     findings: Sequence[JobFinding]
     replays: Replays = NOTHING
+    replays_by_need: Replays = NOTHING
+    """Of the groups in which GPUs waited for their CPU."""
     sooner_by_job: dict[tuple[str, str], dict[str, float]] = field(default_factory=dict)
     """By namespace and pod: the mean ratio of its time to fair sharing's, of each replayed policy."""
     policy_text: str = ""
@@ -156,6 +158,7 @@ class Advice:
                 for each in self.worst_first
             ],
             "replays": _replays_json(self.replays),
+            "replays_by_need": _replays_json(self.replays_by_need),
             "training_policy": self.policy_text,
             "actions": list(actions(self.findings)),
             "caveats": self.caveats,

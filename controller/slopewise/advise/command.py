@@ -80,6 +80,15 @@ def run_advise(options: AdviseOptions, console: Console) -> Advice:
     replayer = Replayer(groups_of(gathered.jobs, node_cores), policies, at_most=options.groups, seeds=options.seeds)
     if stopped is None:
         stopped = _replay(replayer, options.workers or _cores(), console)
+    by_need = Replayer(
+        groups_of(gathered.jobs, node_cores, at_least_jobs=1),
+        (),
+        at_most=options.groups,
+        seeds=options.seeds,
+        by_need=True,
+    )
+    if stopped is None:
+        stopped = _replay(by_need, options.workers or _cores(), console)
     replays = replayer.replays
     _, text = proposal(gathered.findings, replays, options.history.metric, options.history.objective)
     by_name = {job.name: (job.namespace, job.pod) for job in gathered.jobs}
@@ -93,6 +102,7 @@ def run_advise(options: AdviseOptions, console: Console) -> Advice:
         metric=options.history.metric,
         findings=gathered.findings,
         replays=replays,
+        replays_by_need=by_need.replays,
         sooner_by_job=ratios,
         policy_text=text,
         jobs_known=gathered.known,

@@ -143,7 +143,7 @@ class JobFinding:
                 f"throttled with {self.threads:.0f} threads: 0 to {self.spinning_most_core_hours:.2g} core-hours "
                 "may have been spent spinning; set OMP_WAIT_POLICY=passive or SLOPEWISE_THREADS=follow"
             )
-        if _waits(self.wait_ratio):
+        if waits(self.wait_ratio):
             more = "" if self.useful_cores is None else f"; {self.useful_cores:.2g} cores would keep its GPUs busy"
             found.append(f"waited for its batches in {self.wait_ratio:.0%} of its steps' time: input-bound{more}")
         elif self.input_bound:
@@ -200,7 +200,7 @@ def finding(job: JobHistory) -> JobFinding:
     hours = job.seconds / HOUR
     throttled = _mean(_until(job.throttled_ratio, flat_at))
     gpu_use = _mean(_until(job.gpu_use_ratio, flat_at))
-    idle_gpus = gpu_use is not None and gpu_use < LOW_GPU_RATIO and _cpu_is_full(job, throttled)
+    idle_gpus = gpu_use is not None and gpu_use < LOW_GPU_RATIO and cpu_is_full(job, throttled)
     return JobFinding(
         namespace=job.namespace,
         pod=job.pod,
@@ -223,7 +223,7 @@ def finding(job: JobHistory) -> JobFinding:
         threads=float(np.median(job.threads[:, 1])) if len(job.threads) else None,
         spinning_most_core_hours=_spinning_most_core_hours(job),
         wait_ratio=job.wait_ratio,
-        input_bound=idle_gpus or _waits(job.wait_ratio),
+        input_bound=idle_gpus or waits(job.wait_ratio),
         cpu_request_cores=cores,
         cpu_never_used_cores=_never_used(cores, job.cpu_cores),
         memory_request_gib=None if job.requests.memory_bytes is None else job.requests.memory_bytes / GIB,
@@ -241,7 +241,8 @@ def _of_loss(job: JobHistory, found: Flatness | None) -> LossFinding:
     return LossFinding(first, last, found.state, level, found.gain.low, found.gain.high)
 
 
-def _cpu_is_full(job: JobHistory, throttled: float | None) -> bool:
+def cpu_is_full(job: JobHistory, throttled: float | None) -> bool:
+    """Whether its CPU held it back; `throttled`: in which part of its periods it was."""
     bound = job.limits.cpu_cores or job.requests.cpu_cores
     used = _mean(job.cpu_cores)
     full = bound is not None and used is not None and used >= FULL_CPU_RATIO * bound
@@ -261,7 +262,8 @@ def _spinning_most_core_hours(job: JobHistory) -> float | None:
     return float(used[:, 1].sum()) * job.step_seconds / HOUR if len(used) else None
 
 
-def _waits(wait_ratio: float | None) -> bool:
+def waits(wait_ratio: float | None) -> bool:
+    """Whether its steps waited for their batches long enough for a word about it."""
     return wait_ratio is not None and wait_ratio >= INPUT_BOUND_RATIO
 
 

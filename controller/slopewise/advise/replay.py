@@ -23,6 +23,9 @@ from slopewise.simulator.scenario.scenario import BASELINE, load_scenario
 from slopewise.simulator.sweep import Progress, simulate
 from slopewise.simulator.workers import worker_pool
 
+BY_NEED = ("Raise", "Share")
+"""What may be done with the CPU of jobs with GPUs: each is a run of `fair`, which goes by need alone."""
+
 MEASURES: Mapping[str, str] = {
     "jct_mean_seconds": "mean completion time",
     "time_to_90_seconds": "mean time to 90 % of improvement",
@@ -87,21 +90,27 @@ def default_policies() -> list[str]:
 
 
 def chosen(groups: Sequence[Group], at_most: int) -> list[Group]:
-    """The groups that are replayed: those in which CPU was short, or so many of them, drawn with a fixed seed."""
-    contended = [group for group in groups if group.contended]
-    if len(contended) <= at_most:
-        return contended
-    places = sorted(random.Random(0).sample(range(len(contended)), at_most))  # noqa: S311 - a sample, no secret
-    return [contended[place] for place in places]
+    """The groups that are replayed: these, or so many of them, drawn with a fixed seed."""
+    if len(groups) <= at_most:
+        return list(groups)
+    places = sorted(random.Random(0).sample(range(len(groups)), at_most))  # noqa: S311 - a sample, no secret
+    return [groups[place] for place in places]
 
 
 class Replayer:
     """Runs groups one after the other; `replays` is what was found so far."""
 
-    def __init__(self, groups: Sequence[Group], policies: Sequence[str], *, at_most: int, seeds: int) -> None:
-        self._all = groups
-        self._chosen = chosen(groups, at_most)
-        self._policies, self._seeds = list(policies), seeds
+    def __init__(
+        self, groups: Sequence[Group], policies: Sequence[str], *, at_most: int, seeds: int, by_need: bool = False
+    ) -> None:
+        """The groups in which CPU was short. `by_need`: those in which GPUs waited for it, under `BY_NEED`."""
+        self._all, self._by_need = groups, by_need
+        self._concerned = [group for group in groups if (group.waits_for_cpu if by_need else group.contended)]
+        self._chosen = chosen(self._concerned, at_most)
+        self._policies: list[str | Mapping[str, str]] = list(policies)
+        if by_need:
+            self._policies = [{"name": BASELINE, "label": each, "accelerators": each} for each in BY_NEED]
+        self._seeds = seeds
         self._done: list[tuple[Group, SweepResult]] = []
 
     @property
@@ -123,6 +132,7 @@ class Replayer:
                 folder,
                 policies=self._policies,
                 seeds=self._seeds,
+                with_devices=self._by_need,
             )
             seeds = range(1, self._seeds + 1)
             result = simulate(load_scenario(str(path)), seeds, 1, progress, keep_runs_of=seeds, pool=pool)
@@ -136,7 +146,7 @@ class Replayer:
         labels = self._done[0][1].policies[1:] if self._done else ()
         return Replays(
             groups=len(self._all),
-            contended=sum(group.contended for group in self._all),
+            contended=len(self._concerned),
             replayed=len(self._done),
             jobs=sum(len(group.jobs) for group, _ in self._done),
             policies=tuple(_policy(label, self._done) for label in labels),

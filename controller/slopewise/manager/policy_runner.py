@@ -30,7 +30,7 @@ from slopewise.adapters.kube.workloads.owners import WatchedJobIndex
 from slopewise.adapters.pauses import RESTORE
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.adapters.prometheus.reader import PrometheusReader
-from slopewise.config.pass_settings import pass_settings, points_seconds, policy_of
+from slopewise.config.pass_settings import pass_settings, points_seconds, policy_of, reading_seconds
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.crds.policy_status import OtherResizers
 from slopewise.errors import ObservationError
@@ -53,8 +53,6 @@ MAX_CPU_RATIO = 0.05
 started."""
 
 _FEW_NAMES = 3
-
-MIN_READING_SECONDS, MAX_READING_SECONDS = 5.0, 15.0
 
 CONFIRM_SECONDS = 1.0
 """The first check whether an accepted restore is in effect."""
@@ -381,12 +379,3 @@ class Retry:
     def is_due(self) -> bool:
         """True from that moment on."""
         return time.monotonic() >= self.at
-
-
-def reading_seconds(interval_seconds: float) -> float:
-    """How long Prometheus may take for the queries of one pass: a quarter of the interval, from 5 s up to 15 s.
-
-    The answers about 5,000 jobs take 2 to 3 s, and on a busy node several times that; a pass that waits for longer
-    decides on old facts.
-    """
-    return min(MAX_READING_SECONDS, max(MIN_READING_SECONDS, interval_seconds / 4))

@@ -6,10 +6,11 @@ import pytest
 import yaml
 from support.past_jobs import START, past
 
+from slopewise.adapters.prometheus.history import Resources
 from slopewise.advise.findings import finding
 from slopewise.advise.proposal import proposal, proposed_policy
 from slopewise.advise.replay import PolicyReplay, Replayer, Replays, chosen, default_policies
-from slopewise.advise.scenarios.recorded_jobs import Group, groups_of, recorded_job
+from slopewise.advise.scenarios.recorded_jobs import Group, RecordedJob, groups_of, recorded_job
 from slopewise.crds.schema.definitions import training_policies
 from slopewise.own_policies import catalogue
 from slopewise.reports.estimates import Estimate
@@ -60,6 +61,54 @@ def test_of_many_groups_some_are_drawn_and_always_the_same() -> None:
     assert len(found) == 3
     assert found == chosen(groups, 3)
     assert chosen(groups, 0) == []
+
+
+def with_gpu(pod: str, wait_ratio: float, used: float, limit: float, number: int, node: str = "node-a") -> RecordedJob:
+    history = past(
+        pod, hours=1, loss=None, cores=used, gpus=1.0, wait_ratio=wait_ratio, limits=Resources(limit, None), node=node
+    )
+    found = recorded_job(history, number)
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="module")
+def by_need(tmp_path_factory: pytest.TempPathFactory) -> Replays:
+    """A GPU that waits for its CPU beside one that does not; one whose loader is slow whatever the CPU; one alone."""
+    jobs = [
+        with_gpu("waits", 5 / 9, 3.0, 3.0, 1),
+        with_gpu("has-enough", 0.0, 1.0, 3.0, 2),
+        with_gpu("slow-loader", 0.6, 1.0, 3.0, 3, node="node-b"),
+        with_gpu("alone", 5 / 9, 3.0, 3.0, 4, node="node-c"),
+    ]
+    groups = groups_of(jobs, {"node-a": 6.0, "node-b": 24.0, "node-c": 24.0}, at_least_jobs=1)
+    replayer = Replayer(groups, (), at_most=10, seeds=1, by_need=True)
+    replayer.run(tmp_path_factory.mktemp("by_need"), 1, Quiet())
+    return replayer.replays
+
+
+def test_of_jobs_with_gpus_those_groups_are_replayed_in_which_one_waited_for_its_cpu(by_need: Replays) -> None:
+    assert (by_need.groups, by_need.contended, by_need.replayed) == (3, 2, 2)
+    assert [each.policy for each in by_need.policies] == ["Raise", "Share"]
+
+
+def test_a_job_whose_gpu_waits_ends_sooner_by_idle_cpu_and_sooner_still_by_what_another_does_not_use(
+    by_need: Replays,
+) -> None:
+    """5/9 of the time waited: at best a job takes 0.44 of its time, with 6.75 cores."""
+    raised, shared = ({name: each.mean or 9 for name, each in policy.job_ratios.items()} for policy in by_need.policies)
+    assert raised["alone-4"] == shared["alone-4"] == pytest.approx(0.46, abs=0.03)
+    assert raised["waits-1"] == pytest.approx(1, abs=0.03)  # its node has 6 cores, and each came with 3
+    assert 0.55 < shared["waits-1"] < 0.75  # 3 / (6 - 1.2 * 1) is 0.63
+    assert [raised["has-enough-2"], shared["has-enough-2"]] == pytest.approx([1, 1], abs=0.03)
+
+
+def test_a_loader_that_its_cpu_does_not_hold_back_can_use_no_more() -> None:
+    devices = with_gpu("slow-loader", 0.6, 1.0, 3.0, 1).devices
+    assert devices is not None
+    assert not devices.waits_for_cpu
+    assert devices.settings() == {"count": 1, "stepSeconds": 0.4, "inputCpuSeconds": 1.0, "maxLoaderCores": 1.0}
+    assert "maxLoaderCores" not in (with_gpu("waits", 5 / 9, 3.0, 3.0, 1).devices or devices).settings()
 
 
 def test_the_policies_are_those_of_the_registry_that_give_cpu_to_running_jobs() -> None:

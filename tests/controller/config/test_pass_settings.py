@@ -11,6 +11,7 @@ from slopewise.config.pass_settings import (
     local_memory_mistake,
     pass_settings,
     policy_of,
+    reading_seconds,
     with_interval,
 )
 from slopewise.config.training_policy import (
@@ -102,3 +103,7 @@ def test_jobs_with_gpus_are_changed_by_policies_that_know_how(policy: str, mode:
             policy_of(document)
     else:
         policy_of(document)
+
+
+def test_prometheus_has_a_quarter_of_the_interval_within_bounds() -> None:
+    assert [reading_seconds(interval) for interval in (4.0, 40.0, 3600.0)] == [5.0, 10.0, 15.0]

@@ -9,7 +9,6 @@ from slopewise.manager.finalization import NewOutcomes
 from slopewise.manager.policy_runner import (
     CONFIRM_SECONDS,
     Retry,
-    reading_seconds,
 )
 
 
@@ -61,7 +60,3 @@ def test_whether_what_was_accepted_is_in_effect_is_looked_at_sooner_and_then_les
 def test_a_retry_is_due_at_its_time_and_not_before() -> None:
     assert Retry(5.0, time.monotonic() - 1).is_due()
     assert not Retry(5.0, time.monotonic() + 60).is_due()
-
-
-def test_prometheus_has_a_quarter_of_the_interval_within_bounds() -> None:
-    assert [reading_seconds(interval) for interval in (4.0, 40.0, 3600.0)] == [5.0, 10.0, 15.0]

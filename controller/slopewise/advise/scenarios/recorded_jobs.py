@@ -23,6 +23,7 @@ import numpy as np
 import yaml
 
 from slopewise.adapters.prometheus.history import JobHistory, Points
+from slopewise.advise.findings import cpu_is_full, waits
 from slopewise.advise.flatness import MIN_POINTS, Trend, falling_loss, trend
 
 WORK_RATIO = 0.1
@@ -34,6 +35,9 @@ PEAK_QUANTILE = 0.95
 
 LEAST_WORK_CPU_SECONDS = 1.0
 LEAST_CORES = 0.05
+MOST_CORES = 1024.0
+"""That a scenario takes."""
+
 MAX_GROUP_JOBS = 30
 """A chain of jobs that overlap never ends on a busy node: it is cut after so many."""
 
@@ -62,6 +66,33 @@ class RecordedCurve:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedDevices:
+    """The GPUs of a job whose steps have timed their waits."""
+
+    count: int
+    used_cores: float
+    limit_cores: float
+    wait_ratio: float
+    by_cpu: bool
+    """Whether it waited because its CPU was full. Else no CPU makes its loader faster."""
+
+    @property
+    def waits_for_cpu(self) -> bool:
+        """Whether more CPU would have made it faster by what is worth a look."""
+        return self.by_cpu and waits(self.wait_ratio)
+
+    def settings(self) -> dict[str, object]:
+        """The accelerator of a scenario, for steps of one second; their length does not matter.
+
+        Worked example: 3 cores in use, and 5/9 of the time waited: 4/9 s on the device, 3 CPU-seconds of input, so that
+        it can use 6.75 cores.
+        """
+        loader = {} if self.by_cpu else {"maxLoaderCores": round(self.used_cores, 4)}
+        step, inputs = round(max(0.001, 1 - self.wait_ratio), 4), round(self.used_cores, 4)
+        return {"count": self.count, "stepSeconds": step, "inputCpuSeconds": inputs, **loader}
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedJob:
     """What a replay needs of a job: some kilobytes."""
 
@@ -79,6 +110,8 @@ class RecordedJob:
     curve: RecordedCurve | None
     """None: it reports no loss that falls, or holds GPUs: no policy changes a pod that does."""
     steps: int | None
+    devices: RecordedDevices | None = None
+    """None: it has no GPUs, or what they waited, or its CPU limit, is not known."""
 
     @property
     def seconds(self) -> float:
@@ -102,6 +135,11 @@ class Group:
         )
         return bool(np.cumsum([cores for _, cores in changes]).max() > self.cores * (1 + 1e-9))
 
+    @property
+    def waits_for_cpu(self) -> bool:
+        """Whether GPUs of one of the jobs did."""
+        return any(job.devices is not None and job.devices.waits_for_cpu for job in self.jobs)
+
 
 def recorded_job(job: JobHistory, number: int) -> RecordedJob | None:
     """What a replay needs of a job; None where its CPU is not known, or it used none."""
@@ -124,11 +162,21 @@ def recorded_job(job: JobHistory, number: int) -> RecordedJob | None:
         request_cores=job.requests.cpu_cores,
         curve=_curve(job, at, used / work),
         steps=None if job.steps_planned is None or not 1 <= job.steps_planned <= 1e12 else round(job.steps_planned),
+        devices=_devices(job),
     )
 
 
-def groups_of(jobs: Iterable[RecordedJob], node_cores: Mapping[str, float]) -> list[Group]:
-    """The groups of jobs that shared a node, those of two jobs or more; `node_cores` of the nodes that are known."""
+def _devices(job: JobHistory) -> RecordedDevices | None:
+    limit = job.limits.cpu_cores
+    used = float(job.cpu_cores[:, 1].mean())
+    if job.gpus < 1 or job.wait_ratio is None or not limit or used < LEAST_CORES:
+        return None
+    throttled = float(job.throttled_ratio[:, 1].mean()) if len(job.throttled_ratio) else None
+    return RecordedDevices(round(job.gpus), used, limit, job.wait_ratio, cpu_is_full(job, throttled))
+
+
+def groups_of(jobs: Iterable[RecordedJob], node_cores: Mapping[str, float], *, at_least_jobs: int = 2) -> list[Group]:
+    """The groups of jobs that shared a node; `node_cores` of the nodes that are known."""
     by_node: dict[str, list[RecordedJob]] = {}
     for job in jobs:
         by_node.setdefault(job.node, []).append(job)
@@ -136,7 +184,7 @@ def groups_of(jobs: Iterable[RecordedJob], node_cores: Mapping[str, float]) -> l
     for node, of_node in sorted(by_node.items()):
         of_node.sort(key=lambda job: (job.from_seconds, job.name))
         cores = node_cores.get(node) or most_used_cores(of_node)
-        found += [Group(node, cores, tuple(chain)) for chain in _chains(of_node) if len(chain) > 1]
+        found += [Group(node, cores, tuple(chain)) for chain in _chains(of_node) if len(chain) >= at_least_jobs]
     return found
 
 
@@ -157,11 +205,14 @@ def write_scenario(
     nodes: Mapping[str, float],
     folder: Path,
     *,
-    policies: Sequence[str],
+    policies: Sequence[str | Mapping[str, str]],
     seeds: int,
+    with_devices: bool = False,
 ) -> Path:
-    """Write a scenario file."""
+    """Write a scenario file. `with_devices`: with the GPUs that are known, and CPU given by limits."""
     first = min(job.from_seconds for job in jobs)
+    devices = {job.name: job.devices for job in jobs if job.devices is not None} if with_devices else {}
+    on_nodes = {"accelerators": sum(each.count for each in devices.values())} if devices else {}
     largest = max(nodes.values())
     document = {
         "apiVersion": "slopewise.dev/v1alpha1",
@@ -169,12 +220,13 @@ def write_scenario(
         "metadata": {"name": name, "description": f"{len(jobs)} jobs as Prometheus recorded them"},
         "spec": {
             "nodes": [
-                {"name": f"node-{number}", "cpu": f"{max(1, round(1000 * cores))}m", "memoryGiB": 1024}
+                {"name": f"node-{number}", "cpu": f"{max(1, round(1000 * cores))}m", "memoryGiB": 1024, **on_nodes}
                 for number, cores in enumerate(nodes.values(), start=1)
             ],
-            "jobs": [_job(job, first, largest) for job in jobs],
+            "jobs": [_job(job, first, largest, devices.get(job.name)) for job in jobs],
             "models": {job.name: _model(job) for job in jobs},
             **_AS_ON_A_CLUSTER,
+            **({"control": "limits"} if with_devices else {}),
             "policies": list(policies),
             "seeds": seeds,
         },
@@ -238,18 +290,29 @@ def _thinned(pairs: Sequence[tuple[float, float]]) -> Iterator[tuple[float, floa
             last = x
 
 
-def _job(job: RecordedJob, first_seconds: float, largest_cores: float) -> dict[str, object]:
+def _job(
+    job: RecordedJob, first_seconds: float, largest_cores: float, devices: RecordedDevices | None
+) -> dict[str, object]:
     low, high = job.work_cpu_seconds * (1 - WORK_RATIO), job.work_cpu_seconds * (1 + WORK_RATIO)
-    request = min(job.cores if job.request_cores is None else job.request_cores, largest_cores)
+    came_with = job.request_cores if devices is None else devices.limit_cores
+    request = min(job.cores if came_with is None else came_with, largest_cores)
     return {
         "name": job.name,
         "model": job.name,
         "arriveSeconds": round(job.from_seconds - first_seconds, 1),
         "workCpuSeconds": [round(low, 3), round(high, 3)],
         "request": f"{max(1, int(1000 * request))}m",
-        "reports": job.curve is not None,
         **({} if job.steps is None else {"steps": job.steps}),
+        **_reported(job, devices),
     }
+
+
+def _reported(job: RecordedJob, devices: RecordedDevices | None) -> dict[str, object]:
+    """Steps, which a need is measured by, are a second long with the CPU that the job came with."""
+    if devices is None:
+        return {"reports": job.curve is not None}
+    steps = max(1, round(job.work_cpu_seconds / devices.used_cores))
+    return {"steps": steps, "accelerator": devices.settings(), "parallelism": MOST_CORES}
 
 
 def _model(job: RecordedJob) -> dict[str, object]:
@@ -260,7 +323,7 @@ def _model(job: RecordedJob) -> dict[str, object]:
         known = {"noise": round(job.curve.noise, 6), "endsAt": round(job.curve.ends_at, 6)}
     return {
         "workCpuSeconds": round(job.work_cpu_seconds, 3),
-        "parallelism": round(min(job.cores, 1024.0), 4),
+        "parallelism": round(min(job.cores, MOST_CORES), 4),
         "curve": curve,
         **known,
     }
