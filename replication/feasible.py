@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import linprog
 
 from slopewise.simulator.world.model import SimJob, SimNode
 
@@ -23,6 +22,8 @@ def all_could_be_met(jobs: Sequence[SimJob], nodes: Sequence[SimNode]) -> bool:
     One variable for each job and each span between two arrivals or deadlines: the work done then, at most the span
     times the job's useful cores; all jobs together at most the span times the cluster. The most work is sought.
     """
+    from scipy.optimize import linprog  # noqa: PLC0415 - half a second, and most settings have no deadline
+
     speed = sum(node.cpu_cores * node.speed for node in nodes)
     fastest = max(node.speed for node in nodes)
     due = [(job, job.deadline_seconds) for job in jobs if job.deadline_seconds is not None]

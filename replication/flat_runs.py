@@ -20,7 +20,6 @@ from typing import Annotated
 import numpy as np
 import pandas as pd
 import typer
-from scipy.stats import binomtest
 
 from slopewise.adapters.prometheus.history import Points
 from slopewise.advise.flatness import MIN_POINTS, flatness, trend
@@ -139,6 +138,8 @@ class Calls:
     def __str__(self) -> str:
         if not self.of:
             return "no run"
+        from scipy.stats import binomtest  # noqa: PLC0415 - half a second for every worker that collects tests
+
         low, high = binomtest(len(self.at), self.of).proportion_ci(method="exact")
         when = f", from {median(self.at):.0%} of its time on in the median" if self.at else ""
         return f"{len(self.at)} of {self.of} ({len(self.at) / self.of:.1%}, {low:.1%} to {high:.1%}){when}"
