@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis.strategies import just
 from support.own_policy import HEAD, PARAMETERS, a_file, deciding, failing
 
 from slopewise.errors import UsageError
 from slopewise.model import ClusterSnapshot, JobState, MemoryState, Node
-from slopewise.own_policies import loading
+from slopewise.own_policies import drawn_worlds, loading
 from slopewise.own_policies.check import CheckResult, a_busy_world, check_file, written
 from slopewise.own_policies.contract import ContractError, check_limits_add_up
 from slopewise.own_policies.drawn_worlds import INTERVAL, START
@@ -118,8 +119,9 @@ def wanting(of_cores: float, *, soft: bool = False) -> str:
     return text.replace("PURPOSE", "SOFT_LIMITS = True\nPURPOSE") if soft else text
 
 
-def test_shares_beyond_the_node_are_refused(tmp_path: Path) -> None:
-    """Of one job by the whole check; of all of them by the rule alone, because a smaller world is searched for long."""
+def test_shares_beyond_the_node_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one job by the whole check of one world, since smaller ones are searched for long; of all by the rule."""
+    monkeypatch.setattr(drawn_worlds, "worlds", lambda: just(a_busy_world()))
     result = check_file(a_file(tmp_path, wanting(7.0, soft=True)), FEW)
     (mistake,) = [finding.mistake for finding in result.findings if finding.check == "limits that add up"]
     assert "cores for one job of a node that has" in (mistake or "")
