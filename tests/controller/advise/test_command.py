@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 from support.backfilled_prometheus import PastJob, Series, backfilled, node, targets
-from support.command_line import slopewise, slopewise_process
+from support.command_line import slopewise
 from support.fake_prometheus import EMPTY, FakePrometheus, answer
 from support.pages import Page
 from support.past_jobs import constant, fast, straight
@@ -196,7 +196,7 @@ def test_ctrl_c_while_prometheus_is_asked_ends_it_at_once() -> None:
 
 
 def test_a_prometheus_that_cannot_be_reached_is_exit_code_4() -> None:
-    printed = message_of(slopewise_process("advise", "--prometheus", "http://127.0.0.1:9"), 4)
+    printed = message_of(slopewise("advise", "--prometheus", "http://127.0.0.1:9"), 4)
     assert printed.startswith("slopewise: Prometheus at http://127.0.0.1:9 cannot be reached (connection refused)")
 
 
