@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,10 +23,27 @@ spec:
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / "tiny.yaml").write_text(_SCENARIO)
-    return tmp_path
+_IN_TURN = """
+import io, json
+from contextlib import redirect_stderr, redirect_stdout
+from slopewise.commands.app import run_command_line
+for command in json.loads(sys.argv.pop()):
+    sys.argv[1:] = command.split()
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        try:
+            run_command_line()
+        except SystemExit as end:
+            status = end.code
+    print(json.dumps([status, out.getvalue(), err.getvalue()]))
+"""
+"""In one process, since each imports the same for a second. What one imports the next one need not have missed."""
+_NEEDING = {
+    "simulate tiny.yaml --report r.html": ("--report needs jinja2", "report"),
+    "demo": ("the built-in trainings need scikit-learn", "demo"),
+    "advise --prometheus http://127.0.0.1:9": ("slopewise advise needs pandas", "advise"),
+    "policies check mine.py": ("slopewise policies check needs hypothesis", "policies"),
+}
+"""Commands, each with the sentence and the extra."""
 
 
 def bare(code: str, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -32,33 +51,38 @@ def bare(code: str, *arguments: str, cwd: Path | None = None) -> subprocess.Comp
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, check=False)
 
 
-def slopewise(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return bare("from slopewise.__main__ import main; main()", *arguments, cwd=folder)
+def in_turn(folder: Path, *commands: str) -> dict[str, list[Any]]:
+    """The exit code, output and errors of each command, without the extras."""
+    (folder / "tiny.yaml").write_text(_SCENARIO)
+    ran = bare(_IN_TURN, json.dumps(commands), cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    return {command: json.loads(line) for command, line in zip(commands, ran.stdout.splitlines(), strict=True)}
 
 
-def test_a_simulation_the_listing_and_beginning_of_policies_a_cluster_and_run_local_need_none(folder: Path) -> None:
-    commands = ("simulate tiny.yaml", "policies new mine", "policies ./mine.py")
-    for result in (
-        *(slopewise(folder, *command.split()) for command in commands),
-        bare("import slopewise.manager.replica, slopewise.local.run, slopewise.local.result"),
-    ):
-        assert result.returncode == 0, result.stderr
+def test_a_simulation_and_the_listing_and_beginning_of_policies_need_none(tmp_path: Path) -> None:
+    commands = ("simulate tiny.yaml --workers 1", "policies new mine", "policies ./mine.py")
+    for status, _, errors in in_turn(tmp_path, *commands).values():
+        assert status == 0, errors
 
 
-@pytest.mark.parametrize(
-    ("command", "needing", "extra"),
-    [
-        ("simulate tiny.yaml --report r.html", "--report needs jinja2", "report"),
-        ("demo", "the built-in trainings need scikit-learn", "demo"),
-        ("advise --prometheus http://127.0.0.1:9", "slopewise advise needs pandas", "advise"),
-        ("policies check mine.py", "slopewise policies check needs hypothesis", "policies"),
-    ],
-)
-def test_what_needs_one_says_which_before_anything_starts(folder: Path, command: str, needing: str, extra: str) -> None:
-    result = slopewise(folder, *command.split())
+def test_a_cluster_and_run_local_need_none() -> None:
+    result = bare("import slopewise.manager.replica, slopewise.local.run, slopewise.local.result")
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
+    folder = tmp_path_factory.mktemp("refused")
+    found = in_turn(folder, *_NEEDING)
+    assert [path.name for path in folder.iterdir()] == ["tiny.yaml"], "nothing was begun"
+    return found
+
+
+@pytest.mark.parametrize("command", _NEEDING)
+def test_what_needs_one_says_which_before_anything_starts(command: str, refused: dict[str, list[Any]]) -> None:
+    needing, extra = _NEEDING[command]
     sentence = f'{needing}, which is not installed; run `pip install "slopewise[{extra}]"`.'
-    assert (result.returncode, result.stdout, result.stderr) == (2, "", f"slopewise: {sentence}\n")
-    assert not (folder / "r.html").exists()
+    assert refused[command] == [2, "", f"slopewise: {sentence}\n"]
 
 
 def test_a_report_of_the_demo_is_refused_likewise() -> None:
