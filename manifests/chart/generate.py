@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -162,6 +163,7 @@ def _set_network(spec: dict[str, Any]) -> None:
     spec["egress"][0]["ports"][0]["port"] = Expression(".Values.networkPolicy.prometheusPort")
 
 
+@cache
 def _defaults() -> dict[str, str]:
     """What the values repeat of the overlays."""
     objects = rendered("prometheus-operator")
