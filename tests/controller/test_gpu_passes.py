@@ -20,7 +20,7 @@ def four(**more: Training) -> GpuWorld:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_what_gpu_bound_jobs_cannot_use_goes_to_those_whose_gpus_wait_and_nobody_is_slower(policy: str) -> None:
+def test_what_gpu_bound_jobs_cannot_use_goes_to_those_whose_gpus_wait_and_no_job_is_slower(policy: str) -> None:
     world = four()
     world.passes(12, policy)
     assert {uid: round(world.speed_ratio(uid), 2) for uid in world.trainings} == {
@@ -130,7 +130,7 @@ def test_a_job_that_lies_about_waiting_takes_nothing_that_a_neighbour_lacks(poli
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_job_without_a_gpu_keeps_its_cpu_under_fair_and_nobody_with_one_is_slower(policy: str) -> None:
+def test_a_job_without_a_gpu_keeps_its_cpu_under_fair_and_no_job_with_one_is_slower(policy: str) -> None:
     world = four(plain=Training(0.0001, 1.0, 6000, accelerators=0.0, level=1.0))
     world.cores = 30.0
     world.passes(12, policy)

@@ -23,7 +23,7 @@ class Doubling:
 FIRST_BACKOFF_SECONDS = 30.0
 """A pass is every 20 s or so."""
 MAX_BACKOFF_SECONDS = 300.0
-"""A refusal that only a person can change is tried again after so long."""
+"""A refusal that only a person can change is tried again every five minutes at the latest."""
 
 BACKOFF = Doubling(FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
 """A move after an error of the API server; a resize that something unwatched, such as a webhook, has refused."""

@@ -161,7 +161,7 @@ class JobEntry(Document):
     class_: JobName = Field("", alias="class", description="jobs that are alike learn from one another; else `study`")
     planned_steps: int | None = Field(None, ge=1, description="steps of the whole training, where it reports no plan")
     memory: Annotated[int | None, BeforeValidator(_memory), WithJsonSchema({"type": "string"})] = Field(
-        None, description="what it needs, such as `4Gi`; it is started once so much is free"
+        None, description="what it needs, such as `4Gi`; it is started once that is free"
     )
     max_useful_cpu: CpuMillicores | None = Field(
         None, description="CPU beyond which it gets no faster, such as `1` for one thread; else any amount is of use"

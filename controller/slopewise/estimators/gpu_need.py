@@ -50,7 +50,7 @@ RAISE_STEP = 1.25
 """Of the CPU that it has, what a job gets next whose need has no figure, as long as that has its devices used more."""
 
 GPU_USE_SECONDS = 120.0
-"""The use of devices is an average over so long (`node_queries.GPU_USE`): a change shows in part before."""
+"""The use of devices is an average over two minutes (`node_queries.GPU_USE`): a change shows in part before."""
 
 LEARNED_SECONDS = 3600.0
 """For how long a change that went wrong is not tried again: jobs get other data, and loaders other workers."""

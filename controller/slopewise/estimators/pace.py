@@ -51,8 +51,8 @@ MAX_UNANSWERED_INTERVALS = 3
 longer timed: its last figures say nothing about a server that hangs."""
 
 CPU_COUNT_AGE_SECONDS = 19.0
-"""A kubelet counts CPU every 10 to 15 s, and is scraped a few seconds later: an interval that begins so long after a
-change of CPU is of the new CPU alone."""
+"""A kubelet counts CPU every 10 to 15 s, and is scraped a few seconds later: an interval that begins 19 s after a
+change of CPU, or later, is of the new CPU alone."""
 
 SHORT_RATIO = 0.1
 """Throttled in fewer periods, or under pressure for less of the time, a job has had the CPU that it wanted. Rollbacks

@@ -52,18 +52,18 @@ def test_trainings_go_through_every_mode_and_get_back_the_cpu_they_came_with(
 
 
 def _it_recommends_and_changes_nothing(scene: Scene) -> None:
-    def wishes() -> dict[str, tuple[int | None, int | None, bool]]:
+    def desired_cpu() -> dict[str, tuple[int | None, int | None, bool]]:
         statuses = {name: growth.get("status", {}) for name, growth in scene.growths().items()}
         return {
             name: (one.get("cpuMillicores"), one.get("cpuWantedMillicores"), has_condition(one, "MetricsAvailable"))
             for name, one in statuses.items()
         }
 
-    def all_have_one(seen: dict[str, tuple[int | None, int | None, bool]]) -> bool:
+    def all_are_known(seen: dict[str, tuple[int | None, int | None, bool]]) -> bool:
         return len(seen) == 5 and all(has != wants and measured for has, wants, measured in seen.values())
 
     scene.wait_ready("ModeRecommend")
-    wait_for("every training is measured, and has a wish", wishes, all_have_one, 600)
+    wait_for("every training is measured, and another CPU is desired for it", desired_cpu, all_are_known, 600)
     pods = scene.pods()
     assert {limit_millicores(pod) for pod in pods.values()} == {ORIGINAL_MILLICORES}
     assert set(scene.quotas_microseconds(pods).values()) == {quota_microseconds(ORIGINAL_MILLICORES)}

@@ -1,7 +1,7 @@
 """Which waiting jobs are started now, and why the others wait: their order, places, jobs before them, memory.
 
 Jobs are started in the order of the list. One for which no place or too little memory is left holds up those behind it,
-so that a large job is not overtaken for ever; one that has not arrived, or comes after others, holds up none.
+so that smaller jobs do not keep a large one waiting; one that has not arrived, or comes after others, holds up none.
 
 Worked example: of four jobs on two cores with `maxRunning` 2 the first runs, the second comes after the first, the
 third and the fourth have arrived: the third is started, and the fourth waits for a place.
@@ -129,7 +129,7 @@ class JobQueue:
     _looked_at: float = field(init=False, default=-LOOK_SECONDS)
 
     def turn(self, records: Mapping[str, JobRecord], since_start_seconds: float) -> Turn:
-        """Whose turn it is, of these jobs, so long after the start of the run."""
+        """Whose turn it is, of these jobs; `since_start_seconds` of the run."""
         if all(record.state != "waiting" or record.arrived_at_seconds is not None for record in records.values()):
             self.waits = {}
             return Turn((), {}, {})

@@ -22,7 +22,7 @@ from slopewise.policies.shared.silence import Silence
 from slopewise.text import duration
 
 STALE_INTERVALS = 10.0
-"""A job whose steps were measured so long ago is evaluating, or hangs: it gets its original CPU back."""
+"""A job without a measured step in ten intervals, or ten steps, evaluates or hangs: it gets its original CPU back."""
 
 INPUT_BOUND, GPU_BOUND = "input-bound", "GPU-bound"
 
@@ -55,7 +55,7 @@ class GpuJobs:
         return sorted(self.needs.keys() & set(uids), key=lambda uid: (self.needs[uid].useful_cores or 0.0, uid))
 
     def with_idle(self, cores: Mapping[str, float], total_cores: float) -> dict[str, float]:
-        """What nobody can use stays with the jobs that came with it."""
+        """CPU that no job can use stays with the jobs that came with it."""
         lent = [uid for uid in cores if cores[uid] < self.originals.get(uid, 0.0)]
         return down_an_order(cores, [lent], self.originals, total_cores)
 

@@ -140,7 +140,7 @@ class JobsOfNode:
         else:
             even = even_share_millicores(jobs, remembered, node, control)
             came_with = [original_millicores(job, remembered, node, control) for job in quiet]
-            # Nobody's CPU becomes that of a job with accelerators, as far as a limit says whose it is.
+            # A job with accelerators gets no CPU that the limit of a silent job covers, unless that is the whole node.
             keeps_all = any(job.least_cores is not None for job in jobs)
             bounded = 1000 * node.cpu_cores if keeps_all else even
             taken = sum(each if each < bounded else min(even, each) for each in came_with) / 1000

@@ -255,7 +255,7 @@ def _usage(seen: Moment, job: SimJob) -> Usage:
 
 
 def _stated_cores(job: SimJob) -> float | None:
-    """What its owner says that it can use: nothing of a job with an accelerator, whose input nobody has profiled."""
+    """The cores that its owner states; None for a job with an accelerator, whose owner has not measured its input."""
     return job.parallelism_cores if job.accelerator is None else None
 
 
