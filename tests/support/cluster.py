@@ -101,10 +101,10 @@ class Kubectl:
         for pod in pods:
             wait_for(f"pod {pod} runs", partial(self.get, "pod", pod, "-n", namespace), is_ready, seconds)
 
-    def wait_gone(self, kind: str, name: str, namespace: str, seconds: float = 180) -> None:
+    def wait_gone(self, kind: str, name: str, namespace: str) -> None:
         """Wait until there is no such object."""
         look = ("get", kind, name, "-n", namespace, "--ignore-not-found", "-o", "name")
-        wait_for(f"{kind} {name} is gone", lambda: self.run(*look), lambda found: not found, seconds)
+        wait_for(f"{kind} {name} is gone", lambda: self.run(*look), lambda found: not found)
 
 
 @cache

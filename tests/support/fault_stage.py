@@ -195,9 +195,9 @@ class Stage:
         """Limits in millicores, by pod."""
         return {name: cpu.limit_millicores for name, cpu in self.cpu(*names).items()}
 
-    def wait_for_limits(self, wanted: Mapping[str, int | None], seconds: float = 180.0) -> None:
+    def wait_for_limits(self, wanted: Mapping[str, int | None]) -> None:
         """Wait until the pods' specs say so."""
-        wait_for(f"limits {wanted}", lambda: self.limits(*wanted), lambda seen: seen == wanted, seconds)
+        wait_for(f"limits {wanted}", lambda: self.limits(*wanted), lambda seen: seen == wanted)
 
     def originals(self) -> dict[str, Json]:
         """What is stored of each pod, by its name; pods without an original are left out."""
@@ -216,22 +216,20 @@ class Stage:
         status = json.loads(found.stdout).get("status", {}) if found.returncode == 0 else {}
         return _condition(status, kind)
 
-    def wait_for_condition(self, kind: str, reason: str, policy: str = "policy", seconds: float = 180.0) -> Json:
+    def wait_for_condition(self, kind: str, reason: str, policy: str = "policy") -> Json:
         """Wait until a policy's condition has this reason."""
         return wait_for(
             f"{policy}: {kind} {reason}",
             lambda: self.condition(policy, kind),
             lambda seen: seen.get("reason") == reason,
-            seconds,
         )
 
-    def wait_for_growth(self, name: str, kind: str, reason: str, seconds: float = 180.0) -> Json:
+    def wait_for_growth(self, name: str, kind: str, reason: str) -> Json:
         """Wait until a JobGrowth's condition has this reason; returns its status."""
         return wait_for(
             f"growth {name}: {kind} {reason}",
             lambda: self.growth(name),
             lambda seen: _condition(seen, kind).get("reason") == reason,
-            seconds,
         )
 
     def events(self, about: str) -> list[tuple[str, str]]:
@@ -240,13 +238,12 @@ class Stage:
         found = self.kubectl.get("events.v1.events.k8s.io", "-n", namespace)["items"]
         return [(each["reason"], each.get("note", "")) for each in found if each["regarding"]["name"] == about]
 
-    def wait_for_event(self, about: str, reason: str, words: str = "", seconds: float = 180.0) -> str:
+    def wait_for_event(self, about: str, reason: str, words: str = "") -> str:
         """Wait until an event about a pod or a policy is there; returns its note."""
         found = wait_for(
             f"event {reason} of {about} with {words!r}",
             lambda: self.events(about),
             lambda seen: any(why == reason and words in note for why, note in seen),
-            seconds,
         )
         return next(note for why, note in found if why == reason and words in note)
 

@@ -105,23 +105,21 @@ class Flux:
         """Its condition Ready; empty where it has none."""
         return next((dict(each) for each in self.status(name).get("conditions", []) if each["type"] == "Ready"), {})
 
-    def wait_applied(self, name: str, revision: str, seconds: float = 180) -> Json:
+    def wait_applied(self, name: str, revision: str) -> Json:
         """Wait until this revision is applied and healthy; returns the condition."""
         wait_for(
             f"Flux has applied {revision[:8]} of {name}",
             lambda: self.status(name),
             lambda seen: revision in seen.get("lastAppliedRevision", "") and _is_ready(seen),
-            seconds,
         )
         return self.ready(name)
 
-    def wait_refused(self, name: str, revision: str, seconds: float = 180) -> str:
+    def wait_refused(self, name: str, revision: str) -> str:
         """Wait until this revision has failed; returns Flux's message."""
         seen = wait_for(
             f"Flux cannot apply {revision[:8]} of {name}",
             lambda: self.status(name),
             lambda seen: revision in seen.get("lastAttemptedRevision", "") and _has_failed(seen),
-            seconds,
         )
         assert revision not in seen.get("lastAppliedRevision", "")
         return str(self.ready(name)["message"])

@@ -260,10 +260,10 @@ class MovableTrainings:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
         return Diary([json.loads(line) for line in text.rpartition("\n")[0].splitlines()])
 
-    def wait_for_steps(self, name: str, more: int = 3, seconds: float = 180.0) -> None:
+    def wait_for_steps(self, name: str, more: int = 3) -> None:
         """Wait for so many further steps."""
         wanted = self.diary(name).steps + more
-        wait_for(f"{name} does step {wanted}", lambda: self.diary(name).steps, lambda steps: steps >= wanted, seconds)
+        wait_for(f"{name} does step {wanted}", lambda: self.diary(name).steps, lambda steps: steps >= wanted)
 
     def wait_for_life(self, name: str, number: int, node: str | None = None, seconds: float = 180.0) -> int:
         """Wait until the life of this number (0: the first) trains, on this node; returns the steps done before it."""

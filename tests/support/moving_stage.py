@@ -74,27 +74,26 @@ class MovingStage:
         text = self.job(name)["metadata"].get("annotations", {}).get(MOVE)
         return None if text is None else dict(json.loads(text))
 
-    def wait_until_pinned(self, name: str, node: str = THERE, seconds: float = 180.0) -> None:
+    def wait_until_pinned(self, name: str, node: str = THERE) -> None:
         """Wait until the move of a Job is over, and it is on this node."""
         step = wait_for(
             f"the move of {name} is over",
             lambda: self.move_of(name) or {},
             lambda move: move.get("step") == "pinned",
-            seconds,
         )
         assert step["toNode"] == node
         assert is_pinned_to(self.job(name)["spec"]["template"]["spec"].get("affinity"), node)
 
-    def wait_until_free(self, name: str, seconds: float = 180.0) -> None:
+    def wait_until_free(self, name: str) -> None:
         """Wait until nothing of a move is left on a Job: no suspension, no annotation, no pin."""
-        wait_for(f"{name} is free", lambda: self.move_of(name), lambda move: move is None, seconds)
+        wait_for(f"{name} is free", lambda: self.move_of(name), lambda move: move is None)
         assert not self.is_suspended(name)
         affinity = self.job(name)["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
         assert affinity.keys() == {"preferredDuringSchedulingIgnoredDuringExecution"}
 
-    def wait_moved(self, name: str, node: str = THERE, seconds: float = 180.0) -> None:
+    def wait_moved(self, name: str, node: str = THERE) -> None:
         """Wait until a training goes on there, and check that it lost no step."""
-        before = self.trainings.wait_for_life(name, 1, node, seconds)
+        before = self.trainings.wait_for_life(name, 1, node)
         assert before > 0
         self.trainings.wait_for_steps(name)
         self.trainings.diary(name).check()

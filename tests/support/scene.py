@@ -121,13 +121,12 @@ class Scene:
         """Returns when it is gone, which is when its pods have what they came with."""
         self.kubectl.run("delete", "trainingpolicy", self.policy, "--ignore-not-found", "--timeout=90s")
 
-    def wait_ready(self, reason: str, seconds: float = 180) -> None:
+    def wait_ready(self, reason: str) -> None:
         """Wait until a pass in this mode has ended, e.g. `ModeAuto`."""
         wait_for(
             f"the policy is ready: {reason}",
             lambda: self.kubectl.get("trainingpolicy", self.policy).get("status", {}).get("conditions", []),
             lambda all_of_it: any(one["type"] == "Ready" and one["reason"] == reason for one in all_of_it),
-            seconds,
         )
 
     # --- what is seen ------------------------------------------------------------------------------------------
