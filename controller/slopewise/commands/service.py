@@ -23,7 +23,6 @@ POLL_SECONDS = 0.5
 
 _PYTHON = re.compile(r"python[\d.]*")
 _BAD_LETTERS = re.compile(r"[^a-z0-9]+")
-_SUCCEEDED = frozenset({"finished", "stopped at target"})
 
 Name = Annotated[str, typer.Argument(help="The job's name.")]
 
@@ -130,11 +129,13 @@ def submit(
         else:
             print_line(f"submitted: {', '.join(names)}")
         return
+    from slopewise.adapters.local.job_record import SUCCEEDED
+
     announce(f"submitted: {', '.join(names)}; waiting for the end, which Ctrl-C leaves to them")
     with received_signals() as stop:
         ended = _wait(names, stop)
     _print_jobs(ended, output)
-    succeeded = {job.name for job in ended if job.state in _SUCCEEDED}
+    succeeded = {job.name for job in ended if job.state in SUCCEEDED}
     raise typer.Exit(0 if succeeded >= set(names) else 1)
 
 

@@ -92,9 +92,9 @@ UNKNOWN = GpuNeed("unknown")
 
 def gpu_need(job: Job, known: JobMemory) -> GpuNeed:
     """The need of a job with accelerators, from the paces of its last three intervals, or two; `UNKNOWN` before."""
-    newest = [pace for pace in known.paces[-INTERVALS:] if _is_measured(pace)]
     if not job.accelerators or job.responses is not None:
         return UNKNOWN
+    newest = [pace for pace in known.paces[-INTERVALS:] if _is_measured(pace)]
     if len(newest) < 2:
         return _by_use(job, known)
     gpu = [pace.seconds * (1 - (pace.wait_ratio or 0.0)) for pace in newest]

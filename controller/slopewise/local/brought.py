@@ -11,15 +11,13 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from slopewise.adapters.local.job_record import JobRecord
+from slopewise.adapters.local.job_record import SUCCEEDED, JobRecord
 from slopewise.allocation import capacity_cores
 from slopewise.local.tally import JobTally
 from slopewise.model import PassReport
 from slopewise.policies.marginal.fair_ends import fair_end
 from slopewise.reports.wording import counted
 from slopewise.text import duration
-
-_SUCCEEDED = frozenset({"finished", "stopped at target"})
 
 
 class Brought(NamedTuple):
@@ -53,7 +51,7 @@ def brought(record: JobRecord, tally: JobTally) -> Brought | None:
     arrived, finished, fair = record.arrived_at_seconds, record.finished_at_seconds, tally.fair_seconds
     if arrived is None or finished is None or fair is None or tally.first_level is None:
         return None
-    if record.state not in _SUCCEEDED:
+    if record.state not in SUCCEEDED:
         return None
     expected, earliest, latest = (max(0.0, at - arrived) for at in fair)
     return Brought(finished - arrived, expected, min(earliest, expected), max(latest, expected))

@@ -13,7 +13,7 @@ from rich.text import Text
 from slopewise.adapters.local.session_requests import JobAnswer
 from slopewise.reports.columns import Column, fitting, named, one_line, sized, table_of
 from slopewise.reports.live_table import STATE_STYLES
-from slopewise.reports.wording import UNKNOWN, plain
+from slopewise.reports.wording import UNKNOWN, loss_change, plain, steps_done
 from slopewise.text import duration
 
 _ORDER = ("JOB", "STATE", "TIME", "LOSS", "STEPS", "CPU", "REASON")
@@ -30,8 +30,8 @@ def _columns(jobs: Sequence[JobAnswer]) -> Iterator[Column[JobAnswer]]:
     yield named("JOB", jobs, lambda job: job.name)
     yield sized("STATE", jobs, lambda job: Text(plain(job.state), style=STATE_STYLES.get(job.state, "")))
     yield sized("TIME", jobs, _time, "right")
-    yield sized("LOSS", jobs, _loss)
-    yield sized("STEPS", jobs, _steps, "right")
+    yield sized("LOSS", jobs, lambda job: Text(loss_change(job.loss_first, job.loss_last)))
+    yield sized("STEPS", jobs, lambda job: Text(steps_done(job.steps, job.steps_planned)), "right")
     yield sized("CPU", jobs, lambda job: Text((job.status or {}).get("cpu", UNKNOWN)), "right")
     yield Column("REASON", _MIN_REASON_WIDTH, lambda job: one_line(job.reason), fills=True)
 
@@ -41,18 +41,6 @@ def _time(job: JobAnswer) -> Text:
         return Text(UNKNOWN)
     until = time.time() if job.finished_at_seconds is None else job.finished_at_seconds
     return Text(duration(max(0.0, until - job.started_at_seconds)))
-
-
-def _loss(job: JobAnswer) -> Text:
-    if job.loss_first is None or job.loss_last is None:
-        return Text(UNKNOWN)
-    return Text(f"{job.loss_first:.3g} → {job.loss_last:.3g}")
-
-
-def _steps(job: JobAnswer) -> Text:
-    if job.steps is None:
-        return Text(UNKNOWN)
-    return Text(f"{job.steps:.0f}" if job.steps_planned is None else f"{job.steps:.0f} of {job.steps_planned:.0f}")
 
 
 def as_json(jobs: Sequence[JobAnswer]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from rich import text as rich_text
 
-from slopewise.adapters.local.job_record import CUT_OFF, STOPPED_AT_TARGET, JobRecord
+from slopewise.adapters.local.job_record import CUT_OFF, SUCCEEDED, JobRecord
 from slopewise.config.training_policy import Mode
 from slopewise.local.brought import brought, sentence_of_all
 from slopewise.local.session import Session
@@ -19,10 +19,8 @@ from slopewise.local.tally import JobTally
 from slopewise.reports.columns import Column, named, sized
 from slopewise.reports.live_table import STATE_STYLES
 from slopewise.reports.report import Report, Section, Table, Text
-from slopewise.reports.wording import UNKNOWN, counted, of_bound, plain
+from slopewise.reports.wording import UNKNOWN, counted, loss_change, of_bound, plain, steps_done
 from slopewise.text import duration, equal_messages
-
-_SUCCEEDED = ("finished", STOPPED_AT_TARGET)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +122,7 @@ def result_of(record: JobRecord, tally: JobTally, start_seconds: float, *, was_s
         qoe_seconds=record.spec.objectives.qoe_seconds,
         pace_seconds=tally.pace_seconds,
         deadline_seconds=deadline,
-        deadline_met=None if deadline is None else state in _SUCCEEDED and jct is not None and jct <= deadline,
+        deadline_met=None if deadline is None else state in SUCCEEDED and jct is not None and jct <= deadline,
         fair_seconds=None if (gained := brought(record, tally)) is None else round(gained.fair, 3),
         note="; ".join(note for note in (_note(record, state), _no_loss(tally)) if note),
     )
@@ -183,10 +181,10 @@ def _columns(jobs: Sequence[LocalJobResult]) -> Iterator[Column[LocalJobResult]]
         yield sized("TIME / GOAL", jobs, lambda job: rich_text.Text(of_bound(job.pace_seconds, job.qoe_seconds)))
     if any(job.deadline_seconds is not None for job in jobs):
         yield sized("DEADLINE", jobs, _deadline)
-    yield sized("LOSS", jobs, _loss)
+    yield sized("LOSS", jobs, lambda job: rich_text.Text(loss_change(job.loss_first, job.loss_last)))
     yield sized("CPU S", jobs, lambda job: rich_text.Text(_known(job.cpu_seconds, "{:.1f}".format)), "right")
     yield sized("CHANGES", jobs, lambda job: rich_text.Text(str(job.resizes)), "right")
-    yield sized("STEPS", jobs, _steps, "right")
+    yield sized("STEPS", jobs, lambda job: rich_text.Text(steps_done(job.steps, job.steps_planned)), "right")
 
 
 def _known(value: float | None, written: Any) -> str:
@@ -199,18 +197,6 @@ def _deadline(job: LocalJobResult) -> rich_text.Text:
     return rich_text.Text(
         f"{of_bound(job.jct_seconds, job.deadline_seconds)} {'met' if job.deadline_met else 'missed'}"
     )
-
-
-def _loss(job: LocalJobResult) -> rich_text.Text:
-    if job.loss_first is None or job.loss_last is None:
-        return rich_text.Text("none reported")
-    return rich_text.Text(f"{job.loss_first:.3g} → {job.loss_last:.3g}")
-
-
-def _steps(job: LocalJobResult) -> rich_text.Text:
-    if job.steps is None:
-        return rich_text.Text(UNKNOWN)
-    return rich_text.Text(str(job.steps) if job.steps_planned is None else f"{job.steps} of {job.steps_planned}")
 
 
 def _summary(result: LocalResult) -> str:

@@ -82,6 +82,18 @@ def of_bound(value: float | None, bound: float | None) -> str:
     return f"{known} of {bound * factor:.{digits}f} {unit}"
 
 
+def loss_change(first: float | None, last: float | None) -> str:
+    """`2.31 → 0.412`; a dash where no loss was reported."""
+    return UNKNOWN if first is None or last is None else f"{first:.3g} → {last:.3g}"
+
+
+def steps_done(steps: float | None, planned: float | None) -> str:
+    """`600 of 1000`; `600` without a plan, and a dash where no step was reported."""
+    if steps is None:
+        return UNKNOWN
+    return f"{steps:.0f}" if planned is None else f"{steps:.0f} of {planned:.0f}"
+
+
 def ratio(value: float | None) -> str:
     """`×0.82`; an unknown ratio is a dash."""
     return UNKNOWN if value is None else f"×{value:.2f}"

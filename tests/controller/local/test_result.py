@@ -53,7 +53,7 @@ def test_what_was_asked_of_a_job_is_beside_what_became_of_it() -> None:
     served = replace(JOB, qoe_seconds=0.15, pace_seconds=0.112, loss_first=None, loss_last=None)
     late = replace(JOB, name="late", deadline_seconds=60.0, deadline_met=False)
     text = " ".join(printed(replace(RESULT, jobs=(served, late)), 120).split())
-    assert "none reported 800 of 1000 112 of 150 ms –" in text
+    assert "– 800 of 1000 112 of 150 ms –" in text
     assert "– 65.0 of 60.0 s missed" in text
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 import psutil
 
-from slopewise.adapters.local.job_record import CANCELLED, JobRecord
+from slopewise.adapters.local.job_record import CANCELLED, SUCCEEDED, JobRecord
 from slopewise.config.jobs_file import Queueing
 from slopewise.errors import ActuationError
 from slopewise.model import Usage
@@ -32,7 +32,6 @@ LEAST_BYTES = 256 * 2**20
 LOOK_SECONDS = 1.0
 """Between two looks at the memory of the jobs, which read all of their processes."""
 
-_OVER = frozenset({"finished", "stopped at target"})
 _LOST = {"failed": "has failed", "ended": "has ended, and how is not known", CANCELLED: "was cancelled"}
 
 
@@ -77,7 +76,7 @@ def turn(jobs: Iterable[Queued], max_running: int | None, available_bytes: float
         after = job.queueing.after
         before = [each for each in listed if each is not job and _is_named(each, after)] if after else []
         lost = [each for each in before if each.state in _LOST]
-        left = [each.name for each in before if each.state not in _OVER]
+        left = [each.name for each in before if each.state not in SUCCEEDED]
         if lost:
             never[job.name] = f"not started: {lost[0].name}, after which it comes, {_LOST[lost[0].state]}"
         elif left:

@@ -20,6 +20,8 @@ restart before it ends the move, and other moves wait for that."""
 STOPPED_AT_TARGET = "stopped at target"
 """State of a job that has reached its target and was stopped, as its owner asked (`atTarget: stop`)."""
 
+SUCCEEDED = frozenset({"finished", STOPPED_AT_TARGET})
+
 CUT_OFF = "was cut off when the machine was restarted"
 """Last output of a job that ran then."""
 
