@@ -12,6 +12,10 @@ if [ -z "${STAGES_FAILED:-}" ]; then
     trap 'rm -f "$STAGES_FAILED"' EXIT
 fi
 
+# Ctrl-C ends all stages, once what runs beside them has ended: after a command that handles it itself, as pytest does,
+# bash would go on with the next stage.
+trap 'wait; exit 130' INT
+
 wanted() {
     local each
     [ "${#stages_wanted[@]}" -eq 0 ] && return 0
