@@ -1,23 +1,70 @@
-"""What a session has brought: the time of each job that has ended beside what fair sharing would have taken.
+"""Jobs beside fair sharing, in everyday words: when one that runs will end, and what one that has ended has taken.
 
-The estimate is from the virtual sharing that the policy `marginal` keeps, as of the pass before the job's end. Its
-error is how much it could change with the work that the other jobs have left, which is not known. A job that reports no
-loss has none: what it waits for, beside CPU, is not known.
+The estimates are from the virtual sharing that the policy `marginal` keeps; that of a job that has ended is as of the
+pass before. Its error is how much it could change with the work that the other jobs have left, which is not known. A
+job that reports no loss has none: what it waits for, beside CPU, is not known.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from slopewise.adapters.local.job_record import SUCCEEDED, JobRecord
 from slopewise.allocation import capacity_cores
 from slopewise.local.tally import JobTally
-from slopewise.model import PassReport
+from slopewise.model import Job, PassReport
+from slopewise.policies.marginal import DUE, FIRST, OBJECTIVE, WAITS
 from slopewise.policies.marginal.fair_ends import fair_end
 from slopewise.reports.wording import counted
 from slopewise.text import duration
+
+_SERVED = {
+    FIRST: "comes first",
+    DUE: "runs now, so as not to end later than under fair sharing",
+    OBJECTIVE: "has what its objective or deadline needs",
+}
+SECONDS_WITHIN = 600.0
+"""Times of day that are nearer have seconds."""
+
+
+def outlook(job: Job, report: PassReport) -> str:
+    """What a running job does, and when it is expected to end; empty where its policy has said no end, or it is past.
+
+    Worked example: `waits for xgb, back in about 20s; ends about 14:02, under fair sharing 14:05`.
+    """
+    if report.decisions is None or report.snapshot is None:
+        return ""
+    jobs, now = report.decisions.memory.jobs, report.snapshot.taken_at_seconds
+    known = jobs[job.uid]
+    ends, turn = known.ends, _SERVED.get(known.job_class or "")
+    if ends is None or ends.at_seconds <= now:
+        return ""
+    if known.job_class == WAITS:
+        beside = (each for each in report.snapshot.jobs if each.node == job.node and not each.state.ended)
+        served = ((jobs[each.uid].ends, each.name) for each in beside if jobs[each.uid].job_class in _SERVED)
+        before = sorted((end.at_seconds, name) for end, name in served if end is not None)
+        turn = _waits([name for _, name in before], ends.at_seconds - ends.earliest_seconds)
+    if turn is None:
+        return ""
+    times = [ends.at_seconds] if ends.fair_seconds is None else [ends.at_seconds, ends.fair_seconds]
+    at, *fair = _times_of_day(times, now)
+    return f"{turn}; ends about {at}{f', under fair sharing {fair[0]}' if fair else ''}"
+
+
+def _waits(before: list[str], seconds: float) -> str:
+    """`before`: the jobs that it waits for, the one that ends first in front."""
+    names = f" for {before[0]}{f' and {len(before) - 1} more' if before[1:] else ''}" if before else ""
+    return f"waits{names}{f', back in about {duration(seconds)}' if seconds >= 1 else ''}"
+
+
+def _times_of_day(times: list[float], now: float) -> list[str]:
+    """In the time of this machine, with the day where one of them is 20 hours away or more."""
+    away = max(abs(each - now) for each in times)
+    shown = "%H:%M:%S" if away < SECONDS_WITHIN else "%H:%M" if away < 72_000 else "%a %d %b %H:%M"
+    return [time.strftime(shown, time.localtime(each)) for each in times]
 
 
 class Brought(NamedTuple):

@@ -11,13 +11,17 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from slopewise.adapters.local.session_requests import JobAnswer
-from slopewise.reports.columns import Column, fitting, named, one_line, sized, table_of
+from slopewise.reports.columns import Column, fitting, named, sized, table_of
 from slopewise.reports.live_table import STATE_STYLES
 from slopewise.reports.wording import UNKNOWN, loss_change, plain, steps_done
-from slopewise.text import duration
+from slopewise.text import bounded, duration
 
 _ORDER = ("JOB", "STATE", "TIME", "LOSS", "STEPS", "CPU", "REASON")
-_MIN_REASON_WIDTH = 20
+_MIN_REASON_WIDTH = 36
+"""Two lines of it hold what a job waits for and when it ends."""
+
+MAX_REASON = 240
+"""Characters; `--output json` has all of them."""
 
 
 def jobs_table(jobs: Sequence[JobAnswer], width: int) -> RenderableType:
@@ -30,10 +34,12 @@ def _columns(jobs: Sequence[JobAnswer]) -> Iterator[Column[JobAnswer]]:
     yield named("JOB", jobs, lambda job: job.name)
     yield sized("STATE", jobs, lambda job: Text(plain(job.state), style=STATE_STYLES.get(job.state, "")))
     yield sized("TIME", jobs, _time, "right")
+    yield Column(
+        "REASON", _MIN_REASON_WIDTH, lambda job: Text(bounded(plain(job.reason), MAX_REASON)), fills=True, wraps=True
+    )
     yield sized("LOSS", jobs, lambda job: Text(loss_change(job.loss_first, job.loss_last)))
     yield sized("STEPS", jobs, lambda job: Text(steps_done(job.steps, job.steps_planned)), "right")
     yield sized("CPU", jobs, lambda job: Text((job.status or {}).get("cpu", UNKNOWN)), "right")
-    yield Column("REASON", _MIN_REASON_WIDTH, lambda job: one_line(job.reason), fills=True)
 
 
 def _time(job: JobAnswer) -> Text:

@@ -21,8 +21,9 @@ from rich.live import Live
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.allocation import allotted_cores
 from slopewise.estimators.step_cost import oversubscribed
+from slopewise.local.brought import outlook
 from slopewise.local.session import Session
-from slopewise.model import CpuControl, Job, JobMemory, PassReport
+from slopewise.model import CpuControl, Job, JobMemory, PassReport, Resize, Stop
 from slopewise.reports.live_table import LiveHeader, LiveRow, live_table, plain_progress_line
 from slopewise.reports.wording import of_bound, plain
 from slopewise.telemetry.log_lines import configure_logging
@@ -147,11 +148,23 @@ def _row(
         cpu_cores_used=known.growth.cpu_cores if known.growth else None,
         cpu_allotted_millicores_now=now,
         cpu_wanted_millicores=wanted,
-        reason=job.warnings[0] if job.evaluation is None and job.warnings else report.by_job[job.uid].message,
+        reason=_reason(job, report, session),
         pace_seconds=_pace_seconds(job, known),
         objective_seconds=objective,
         note=oversubscribed(job, known) or "",
     )
+
+
+def _reason(job: Job, report: PassReport, session: Session) -> str:
+    """In everyday words where the policy's order is carried out and its end is known."""
+    if job.evaluation is None and job.warnings:
+        return job.warnings[0]
+    here = report.by_job[job.uid]
+    outcome = here.outcome(Resize)
+    ordered = session.spec.mode == "Auto" and not session.plan.dry_run and not here.results.events
+    failed = outcome is not None and outcome.result != "applied"
+    words = outlook(job, report) if ordered and not failed and not here.message_of(Stop) else ""
+    return words or here.message
 
 
 def _pace_seconds(job: Job, known: JobMemory) -> float | None:
@@ -179,6 +192,9 @@ MAX_LINE = 300
 _DETAILS = ("status", "node", "by", "mode")
 _NOT_SHOWN = frozenset({"cpu is given by"})
 """The command prints it itself."""
+
+_UNNAMED = frozenset({"job warning raised", "job compared"})
+"""Their reasons say it all."""
 
 _ONLY_NODE = "local"
 
@@ -232,7 +248,7 @@ class _ShortLines:
         subject = f"{str(job).removeprefix(self._prefix)}{more}: " if job else ""
         reason = event.get("warning") or event.get("reason") or _last_line(event.get("last_output_lines"))
         details = [f"{key} {event[key]}" for key in _DETAILS if event.get(key) not in (None, _ONLY_NODE)]
-        event_text = ", ".join([*([] if what == "job warning raised" else [what]), *details])
+        event_text = ", ".join([*([] if what in _UNNAMED else [what]), *details])
         return f"{subject}{event_text}{': ' if event_text and reason else ''}{reason}"
 
 

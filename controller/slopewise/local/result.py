@@ -169,7 +169,7 @@ def report_of(result: LocalResult) -> Report:
     return Report("slopewise run --local", [Section("", [table, *notes, Text(_summary(result))])])
 
 
-_ORDER = ("JOB", "STATE", "TIME", "LOSS", "STEPS", "TIME / GOAL", "DEADLINE", "CPU S", "CHANGES")
+_ORDER = ("JOB", "STATE", "TIME", "FAIR SHARING", "LOSS", "STEPS", "TIME / GOAL", "DEADLINE", "CPU S", "CHANGES")
 
 
 def _columns(jobs: Sequence[LocalJobResult]) -> Iterator[Column[LocalJobResult]]:
@@ -181,6 +181,8 @@ def _columns(jobs: Sequence[LocalJobResult]) -> Iterator[Column[LocalJobResult]]
         yield sized("TIME / GOAL", jobs, lambda job: rich_text.Text(of_bound(job.pace_seconds, job.qoe_seconds)))
     if any(job.deadline_seconds is not None for job in jobs):
         yield sized("DEADLINE", jobs, _deadline)
+    if any(job.fair_seconds is not None for job in jobs):
+        yield sized("FAIR SHARING", jobs, lambda job: rich_text.Text(_known(job.fair_seconds, duration)), "right")
     yield sized("LOSS", jobs, lambda job: rich_text.Text(loss_change(job.loss_first, job.loss_last)))
     yield sized("CPU S", jobs, lambda job: rich_text.Text(_known(job.cpu_seconds, "{:.1f}".format)), "right")
     yield sized("CHANGES", jobs, lambda job: rich_text.Text(str(job.resizes)), "right")

@@ -19,17 +19,26 @@ from slopewise.text import unknown_name
 NAMESPACE = "local"
 """Of all jobs of a machine."""
 
+MAX_JOBS = 10
+"""Jobs of which `status` says what they do; `slopewise jobs` has all."""
+
+_TROUBLES = ("no loss", "failed", "ended")
+
 
 def status_lines(session: SessionAnswer, jobs: Sequence[JobAnswer]) -> list[str]:
     """Who decides, what the jobs do, what the session has brought, and what somebody should look at."""
     states = Counter(job.state for job in jobs)
     listed = ", ".join(f"{count} {state}" for state, count in states.items()) or "none"
-    troubles = [f"{job.name}: {job.reason}" for job in jobs if job.state in ("no loss", "failed", "ended")]
+    troubles = [f"{job.name}: {job.reason}" for job in jobs if job.state in _TROUBLES]
+    going_on = [job for job in jobs if job.finished_at_seconds is None and job.state not in _TROUBLES and job.reason]
+    more = len(going_on) - MAX_JOBS
     lines = [
         f"session: {session.holder} (process {session.pid}), {session.way}",
         f"policy: {session.policy}, mode {session.mode}; {session.passes} passes",
         *([f"held, nothing is changed: {session.held}"] if session.held else []),
         f"jobs: {listed}",
+        *(f"{job.name}: {job.reason}" for job in going_on[:MAX_JOBS]),
+        *([f"{more} more: slopewise jobs"] if more > 0 else []),
         *([f"brought: {session.brought}"] if session.brought else []),
         *troubles,
     ]
@@ -44,7 +53,12 @@ def status_json(session: SessionAnswer, jobs: Sequence[JobAnswer]) -> dict[str, 
 def explained(name: str) -> Explanation:
     """One job; UsageError where there is none of this name."""
     (job,) = _named(session_and_jobs()[1], name, "explain")
-    return explain(f"{NAMESPACE}/{job.name}", status_of(job), _lines(job))
+    status = status_of(job)
+    decided = (job.status or {}).get("reason")
+    if job.finished_at_seconds is not None or decided in (None, job.reason):
+        return explain(f"{NAMESPACE}/{job.name}", status, _lines(job))
+    in_full = status.model_copy(update={"reason": decided})
+    return explain(f"{NAMESPACE}/{job.name}", in_full, _lines(job), next_step=job.reason)
 
 
 def history(name: str | None) -> list[Line]:

@@ -24,7 +24,7 @@ LOSSES_KEPT = 120
 
 MIN_ROWS = 3
 _STATES = {"NoLoss": "no loss"}
-_ENDED = frozenset({"finished", "failed", "stopped"})
+_ENDED = frozenset({"finished", "stopped at target", "failed", "cancelled", "ended", "stopped"})
 
 
 Sort = Literal["growth", "cpu", "name"]
@@ -160,7 +160,7 @@ class LocalWatch:
         session, jobs = session_and_jobs()
         self._losses.note({job.name: job.loss_last for job in jobs})
         states = ", ".join(f"{count} {state}" for state, count in Counter(job.state for job in jobs).items()) or "none"
-        heading = f"{datetime.now(UTC):%H:%M:%SZ}  {session.policy}, mode {session.mode}; jobs: {states}"
+        heading = f"{datetime.now(UTC).astimezone():%H:%M:%S}  {session.policy}, mode {session.mode}; jobs: {states}"
         return View([self._row(job) for job in jobs], (heading,), session.held)
 
     def _row(self, job: JobAnswer) -> LiveRow:

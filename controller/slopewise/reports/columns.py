@@ -33,7 +33,9 @@ class Column(Generic[R]):
     fills: bool = False
     """It takes the remaining width, and `width` at least."""
     is_name: bool = False
-    """It may go on in the next line, and is never cut."""
+    """It may have half of the width, or its own."""
+    wraps: bool = False
+    """It may go on in the next line, and is never cut, like a name."""
 
 
 def sized(
@@ -84,9 +86,10 @@ def table_of(columns: Sequence[Column[R]], rows: Iterable[R]) -> Table:
     """The rows; what is too long ends with an ellipsis, unless it is a name."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for each in columns:
-        cut: Literal["fold", "ellipsis"] = "fold" if each.is_name else "ellipsis"
+        wraps = each.is_name or each.wraps
+        cut: Literal["fold", "ellipsis"] = "fold" if wraps else "ellipsis"
         heading = each.heading.strip()
-        table.add_column(heading, no_wrap=not each.is_name, overflow=cut, justify=each.justify, width=each.width)
+        table.add_column(heading, no_wrap=not wraps, overflow=cut, justify=each.justify, width=each.width)
     for row in rows:
         table.add_row(*(each.cell(row) for each in columns))
     return table

@@ -36,7 +36,7 @@ _SPARKS = "▁▂▃▅▇"
 _SPARK_WIDTH = 12
 # With names of 20 letters the other columns take 82; a reason needs at least 28 letters.
 _MIN_WIDTH_FOR_REASONS = 110
-_MIN_REASON_WIDTH = 20
+_MIN_REASON_WIDTH, _NARROW_REASON_WIDTH = 20, 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,18 +169,18 @@ def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]
     yield Column(
         _USED, 5, lambda row: Text(UNKNOWN if row.cpu_cores_used is None else f"{row.cpu_cores_used:.2f}"), "right"
     )
-    if not wide and _meanings(rows):
-        yield sized(_LONG_CLASS, rows, _class_and_meaning, instead_of=_SHORT_CLASS)
+    reason = Column("REASON", _MIN_REASON_WIDTH if wide else _NARROW_REASON_WIDTH, _note_and_reason, fills=True)
+    if not wide:
+        yield sized(_LONG_CLASS, rows, _class_and_meaning, instead_of=_SHORT_CLASS) if _meanings(rows) else reason
     if learning:
         yield Column("GROWTH", 7, lambda row: Text(_figure(row.growth)), "right")
         yield Column("", _SPARK_WIDTH, lambda row: Text(sparkline(row.loss_history), style="cyan"))
     if wide:
-        yield Column(
-            "REASON",
-            _MIN_REASON_WIDTH,
-            lambda row: one_line("; ".join(filter(None, (row.note, row.reason)))),
-            fills=True,
-        )
+        yield reason
+
+
+def _note_and_reason(row: LiveRow) -> Text:
+    return one_line("; ".join(filter(None, (row.note, row.reason))))
 
 
 def _class_and_meaning(row: LiveRow) -> Text:

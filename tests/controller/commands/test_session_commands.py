@@ -144,6 +144,17 @@ class TestJobs:
         assert "\x1b" not in lines[2]
         assert "\u202e" not in lines[2]
 
+    def test_at_80_columns_what_a_job_waits_for_and_when_it_ends_goes_on_in_the_next_line(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COLUMNS", "80")
+        reason = "waits for xgb, back in about 20s; ends about 14:02, under fair sharing 14:05"
+        with answering(with_jobs(replace(TRAINS, reason=reason))):
+            text = slopewise("jobs").stdout
+        assert max(map(len, text.splitlines())) <= 80
+        rows = [line[text.index("REASON") :].strip() for line in text.splitlines()[1:]]
+        assert " ".join(rows) == reason
+
     def test_json_has_every_key_of_each_job_and_a_study_is_chosen(self) -> None:
         with answering(with_jobs(TRAINS, FAILED)):
             (found,) = json.loads(slopewise("jobs", "--study", "nets", "-o", "json").stdout)
@@ -192,6 +203,7 @@ class TestTheOthers:
             counted = json.loads(slopewise("status", "--local", "-o", "json").stdout)
         assert "policy: marginal, mode Auto; 3 passes" in status
         assert "jobs: 1 training, 1 failed" in status
+        assert "train: first: its end is near" in status
         assert "brought: 1 job took 3s" in status
         assert "bad: ended with status 3" in status
         assert "training on" not in explained
@@ -200,6 +212,21 @@ class TestTheOthers:
         assert [(line["workload"], line["change"]) for line in history] == [("train", "requests 1 to 500m")]
         assert (wrong.returncode, "did you mean 'train'?" in wrong.stderr) == (2, True)
         assert counted["jobs"] == {"training": 1, "failed": 1}
+
+    def test_explain_has_the_policys_reason_in_full_and_what_comes_next_in_everyday_words(self) -> None:
+        status = {"state": "Training", "reason": "waits: 2 in order, its end is 20 core-s away"}
+        job = replace(TRAINS, reason="waits for xgb; ends about 14:02", status=status)
+        with answering(with_jobs(job)):
+            text = words(slopewise("explain", "train", "--local").stdout)
+        assert "decision waits: 2 in order, its end is 20 core-s away" in text
+        assert "next waits for xgb; ends about 14:02" in text
+
+    def test_status_says_of_ten_jobs_what_they_do_and_counts_the_others(self) -> None:
+        jobs = [JobAnswer(f"job-{number}", "waiting", reason="waits for a place") for number in range(12)]
+        with answering(with_jobs(*jobs)):
+            lines = slopewise("status", "--local").stdout.splitlines()
+        assert lines.count("job-9: waits for a place") == 1
+        assert (sum("waits for" in line for line in lines), "2 more: slopewise jobs" in lines) == (10, True)
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

@@ -57,6 +57,14 @@ def test_what_was_asked_of_a_job_is_beside_what_became_of_it() -> None:
     assert "– 65.0 of 60.0 s missed" in text
 
 
+def test_the_time_under_fair_sharing_stands_beside_that_of_each_job_where_one_is_known() -> None:
+    compared = replace(RESULT, jobs=(replace(JOB, fair_seconds=84.0), replace(JOB, name="other")))
+    rows = [" ".join(line.split()) for line in printed(compared, 80).splitlines()]
+    assert rows[0].startswith("JOB STATE TIME FAIR SHARING LOSS")
+    assert "finished 1m05s 1m24s" in rows[1]
+    assert "FAIR SHARING" not in printed(RESULT, 80)
+
+
 def test_a_job_that_failed_says_why_below_and_a_mode_that_changes_nothing_is_named() -> None:
     bad = replace(JOB, name="bad", state="failed", exit_status=1, note="ended with status 1: ValueError: x")
     text = printed(replace(RESULT, mode="Recommend", jobs=(bad,)), 200)

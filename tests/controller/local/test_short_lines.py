@@ -62,6 +62,7 @@ def test_events_name_their_job_first_and_trouble_is_marked() -> None:
         log = structlog.get_logger("slopewise")
         log.info("job started", name="a", node="local")
         log.info("job ended", name="a", status=1, last_output_lines="Traceback\nValueError: no")
+        log.info("job compared", name="b", reason="took 32s; under fair sharing about 41s")
         log.info("job ended", name="b", status=0, last_output_lines="")
         log.warning("job warning raised", job="local/a", warning="reports no loss")
         log.warning("job warning raised", job="local/a", warning="its port refuses", others=["local/b", "local/c"])
@@ -70,6 +71,7 @@ def test_events_name_their_job_first_and_trouble_is_marked() -> None:
     assert lines == [
         "a: job started",
         "a: job ended, status 1: ValueError: no",
+        "b: took 32s; under fair sharing about 41s",
         "b: job ended, status 0",
         "warning: a: reports no loss",
         "warning: a and 2 more: its port refuses",

@@ -69,6 +69,12 @@ def test_the_largest_come_first_and_what_has_ended_last(sort: str, order: list[s
     assert [row.name for row in ordered(rows, sort)] == order  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("state", ["finished", "stopped at target", "failed", "cancelled", "ended", "stopped"])
+def test_a_job_of_this_machine_that_has_ended_comes_last_however_it_ended(state: str) -> None:
+    rows = [a_row("a", 9.0, 9000, state), a_row("b", 0.1, 500)]
+    assert [row.name for row in ordered(rows, "growth")] == ["b", "a"]
+
+
 def test_growth_that_is_no_number_spoils_no_order() -> None:
     rows = [a_row("a", math.nan), a_row("b", math.inf), a_row("c", 0.5)]
     assert [row.name for row in ordered(rows, "growth")] == ["c", "a", "b"]

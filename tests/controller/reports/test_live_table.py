@@ -61,6 +61,12 @@ def test_a_long_reason_is_cut_and_a_narrow_terminal_gets_none() -> None:
     assert ("because" in narrow, "2.00 → 0.50" in narrow, len(narrow.splitlines())) == (False, True, 3)
 
 
+def test_where_classes_are_words_a_narrow_terminal_has_the_reason_before_growth_and_curve() -> None:
+    row = replace(ROW, job_class="waits", reason="waits for xgb, back in about 20s")
+    narrow = printed(live_table([row], HEADER), width=80)
+    assert ("waits for xgb, back in" in narrow, "GROWTH" in narrow, len(narrow.splitlines())) == (True, False, 3)
+
+
 @pytest.mark.parametrize("width", [60, 70, 80, 100, 110, 140])
 def test_however_narrow_the_terminal_job_names_are_whole_and_rows_are_one_line(width: int) -> None:
     rows = [replace(ROW, name="digits-deep-sigmoid", state="finished"), replace(ROW, name="a")]
