@@ -6,7 +6,7 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import Panel
 
 from grafana.panels import Query, lines, number
-from grafana.selectors import CONVERGED, OF_CLUSTER, namespaces, per_job
+from grafana.selectors import CONVERGED, OF_CLUSTER, namespaces, newest, per_job
 
 _CORES = "suffix: cores"
 _CORE_HOURS = "suffix: core-h"
@@ -48,7 +48,15 @@ def brought() -> list[Builder[Panel]]:
             f"How much sooner will jobs end, all together? {_SAVED_TEXT} Below 0: later.",
             "s",
             saved_seconds("expected"),
-            width=6,
+            width=4,
+        ),
+        number(
+            "Time saved by jobs that have ended",
+            "On one machine: how much less time have the jobs of the session taken, all together, than under fair "
+            "sharing? Of jobs that reported a loss under the policy marginal in mode Auto. A cluster has no such sum.",
+            "s",
+            newest("slopewise_saved_seconds"),
+            width=4,
         ),
         number(
             "Jobs that end later than under fair sharing",
@@ -58,7 +66,7 @@ def brought() -> list[Builder[Panel]]:
             f"count({per_job('slopewise_job_saved_seconds', MOST)} < 0) or vector(0)",
             amber_from=1,
             red_from=5,
-            width=6,
+            width=4,
         ),
         lines(
             "CPU freed, by class",

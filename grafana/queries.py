@@ -21,7 +21,6 @@ NOT_SHOWN: Mapping[str, str] = {
     "slopewise_suspended_jobs": _OF_AN_ALERT,
     "slopewise_oldest_suspended_seconds": _OF_AN_ALERT,
     "slopewise_node_departures_total": _OF_AN_ALERT,
-    "slopewise_saved_seconds": "of a session on one machine, where `slopewise jobs` shows it",
     "slopewise_moves_max_per_node_hour": "a setting, which an alert compares with the moves",
     "slopewise_moves_max_concurrent": "a setting, which an alert compares with the moves",
     "slopewise_outage": "the event Outage and the condition Ready say it in words",
