@@ -84,6 +84,11 @@ class MachineCpu:
         self._stat = stat
         self._monotonic_seconds = monotonic_seconds
 
+    @property
+    def cores(self) -> int:
+        """How many they are."""
+        return len(self._names)
+
     def count(self) -> CpuCount | None:
         """The counters now; None where the kernel does not show them."""
         with suppress(OSError, ValueError, IndexError):
@@ -106,7 +111,7 @@ class MachineCpu:
         if before is None or after is None or after.at_seconds <= before.at_seconds:
             return None
         elapsed = after.at_seconds - before.at_seconds
-        if after.counted_seconds - before.counted_seconds < _COUNTED_RATIO * elapsed * len(self._names):
+        if after.counted_seconds - before.counted_seconds < _COUNTED_RATIO * elapsed * self.cores:
             return None
         ours = after.ours_seconds - before.ours_seconds
         others = max(0.0, after.busy_seconds - before.busy_seconds - ours)
