@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from support import waiting
+from support.waiting import eventually
 
 from slopewise.adapters.local.limiters.choose import own_cgroups
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, PrometheusServer
@@ -131,11 +131,6 @@ def running(
         assert not thread.is_alive()
 
 
-def eventually(condition: Callable[[], object], seconds: float = 180.0) -> None:
-    """Wait until `condition` holds; fails when it never does."""
-    assert waiting.eventually(condition, seconds), "it never came to that"
-
-
 def after_passes(session: Session, condition: Callable[[], object]) -> None:
     """Wait until `condition` holds, with a pass each second: what a window of four shows is not missed."""
 
@@ -145,7 +140,7 @@ def after_passes(session: Session, condition: Callable[[], object]) -> None:
             time.sleep(1.0)
         return bool(condition())
 
-    eventually(holds)
+    assert eventually(holds)
 
 
 def observed(session: Session) -> list[PassReport]:

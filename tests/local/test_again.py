@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 import pytest
-from local.conftest import eventually, jobs_file, start_python, tiny, tiny_trainings
-from support.waiting import runs
+from local.conftest import jobs_file, start_python, tiny, tiny_trainings
+from support.waiting import eventually, runs
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]
 
@@ -67,13 +67,13 @@ def test_a_killed_controllers_jobs_are_taken_over_by_the_same_command_and_none_r
 ) -> None:
     jobs = jobs_file(tmp_path, tiny("runs", 601), tiny("done", 0.3), tiny("gone", 602), tiny("later", 603, arrive=12))
     with controller(jobs, "--actuator", actuator) as first:
-        eventually(lambda: len(trainings("601")) == 1 and len(trainings("602")) == 1)
-        eventually(lambda: "done: job ended" in first.said)
+        assert eventually(lambda: len(trainings("601")) == 1 and len(trainings("602")) == 1)
+        assert eventually(lambda: "done: job ended" in first.said)
         first.kill()
     (running,), (gone,) = trainings("601"), trainings("602")
     gone.kill()
     with controller(jobs, "--actuator", actuator, "-o", "json") as second:
-        eventually(lambda: len(trainings("603")) == 1)
+        assert eventually(lambda: len(trainings("603")) == 1)
         assert [each.pid for each in trainings("601")] == [running.pid]
         assert trainings("602") == []
         if actuator == "auto" and os.geteuid() == 0:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from local.conftest import (
-    eventually,
     jobs_file,
     leaked_cgroups,
     leaked_folders,
@@ -25,6 +24,7 @@ from local.conftest import (
 from support.command_line import slopewise
 from support.own_policy import a_file, deciding
 from support.terminals import on_a_terminal
+from support.waiting import eventually
 
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, PrometheusServer
 from slopewise.adapters.prometheus.reader import PrometheusReader
@@ -208,7 +208,7 @@ def test_run_local_under_nohup_outlives_its_terminal_and_prints_short_lines_and_
         "run", "--local", "--jobs", str(jobs), "--port", "0",
         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
     )  # fmt: skip
-    eventually(tiny_trainings)
+    assert eventually(tiny_trainings)
     process.send_signal(signal.SIGHUP)
     code, out, err = finish(process)
     assert code == 1, err
@@ -277,7 +277,7 @@ def test_stopped_at_any_moment_it_leaves_nothing_behind(
 ) -> None:
     process = start("demo", "--jobs", str(jobs_file(tmp_path, tiny("a", 600), tiny("b", 600))))
     if after_seconds is None:  # it trains
-        eventually(tiny_trainings)
+        assert eventually(tiny_trainings)
         after_seconds = 1.0
     time.sleep(after_seconds * random.uniform(0.8, 1.2))
     process.send_signal(number)
@@ -293,7 +293,7 @@ def test_stopped_at_any_moment_it_leaves_nothing_behind(
 def test_a_second_ctrl_c_does_not_disturb_the_tidying_up(tmp_path: Path) -> None:
     jobs = jobs_file(tmp_path, tiny("a", 600), tiny("b", 600))
     process = start("demo", "--jobs", str(jobs))
-    eventually(lambda: len(tiny_trainings()) >= 2)
+    assert eventually(lambda: len(tiny_trainings()) >= 2)
     for _ in range(3):
         process.send_signal(signal.SIGINT)
         time.sleep(0.05)
@@ -317,7 +317,7 @@ def test_what_a_killed_controller_left_the_next_start_cleans_up_and_users_comman
     before = leaked_cgroups(), leaked_folders()
     jobs = jobs_file(tmp_path, tiny("a", 600), tiny("b", 600))
     process = start("demo", "--jobs", str(jobs), "--actuator", actuator)
-    eventually(lambda: len(tiny_trainings()) >= 2)
+    assert eventually(lambda: len(tiny_trainings()) >= 2)
     time.sleep(2)
     process.kill()
     finish(process)
@@ -336,4 +336,4 @@ def test_what_a_killed_controller_left_the_next_start_cleans_up_and_users_comman
         for each in left:
             if each.is_running():
                 os.kill(each.pid, signal.SIGKILL)
-        eventually(lambda: not tiny_trainings())
+        assert eventually(lambda: not tiny_trainings())

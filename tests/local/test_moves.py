@@ -15,7 +15,6 @@ import pytest
 from local.conftest import (
     INTERVAL_SECONDS,
     a_policy,
-    eventually,
     leaked_cgroups,
     leaked_folders,
     marked_processes,
@@ -26,6 +25,7 @@ from local.conftest import (
 )
 from local.test_nodes import affinity, nodes
 from support.policies import shift
+from support.waiting import eventually
 
 from slopewise.adapters.local.crash_journal import clean_up_after_killed, default_state_dir
 from slopewise.adapters.local.job_processes import BUILT_IN_ENVIRONMENT
@@ -69,7 +69,7 @@ def steps_done(session: Session, name: str = "a") -> list[int]:
 
 
 def is_at_work(session: Session, steps: int = 10, name: str = "a") -> None:
-    eventually(lambda: len(steps_done(session, name)) >= steps)
+    assert eventually(lambda: len(steps_done(session, name)) >= steps)
 
 
 def move(session: Session, name: str = "a", here: str | None = None) -> Outcome[Decision]:
@@ -90,11 +90,11 @@ def test_a_moved_job_does_each_of_its_steps_once_and_is_held_to_the_other_nodes_
         workshop.limiter.set_limit("a", 50)  # squeezed, it would need 0.4 s of its grace for a step
         before = nodes(session)["a"]
         assert move(session).result == "applied"
-        eventually(lambda: nodes(session).get("a") not in (None, before))
+        assert eventually(lambda: nodes(session).get("a") not in (None, before))
         assert workshop.limiter.read("a") == UNLIMITED
         cores = {node.name: {node.cpus} for node in session.nodes}
         assert affinity(session, "a") == cores[nodes(session)["a"]]
-        eventually(session.supervisor.all_ended)
+        assert eventually(session.supervisor.all_ended)
         assert record(session).state == "finished", record(session).last_output_lines
         assert steps_done(session) == list(range(2 * STEPS_A_SECOND))
         assert (record(session).cpu_seconds or 0.0) > 1.9
@@ -111,10 +111,10 @@ def test_the_training_of_a_job_that_was_moved_twice_is_to_the_bit_that_of_one_th
         running(workshop, a_policy("fair"), job, nodes=2) as session,
     ):
         for evaluations in (10, 50):
-            eventually(partial(has_evaluated, session, evaluations))
+            assert eventually(partial(has_evaluated, session, evaluations))
             assert move(session).result == "applied"
-            eventually(lambda: nodes(session))
-        eventually(session.supervisor.all_ended)
+            assert eventually(lambda: nodes(session))
+        assert eventually(session.supervisor.all_ended)
         assert record(session).state == "finished", record(session).last_output_lines
         assert len(record(session).moves) == 2
         assert log_lines(session) == alone.communicate(timeout=180)[0].splitlines()
@@ -145,7 +145,7 @@ def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_show_what_it_has_c
             reports.append(reconcile(ports, policy, pass_settings(document)))
             return any(news.stage == "resumed" for news in reports[-1].results.events)
 
-        eventually(resumed)
+        assert eventually(resumed)
         found = [(news.stage, news.record.node, news.warning) for report in reports for news in report.results.events]
         assert found == [("begun", "node-2", False), ("resumed", "node-2", False)]
         (news,) = [news for news in reports[-1].results.events if news.stage == "resumed"]
@@ -196,6 +196,8 @@ def test_a_controller_that_is_killed_in_the_middle_of_a_move_leaves_nothing_that
     _, complaints = killed.communicate(timeout=180)
     assert killed.returncode == -signal.SIGKILL, complaints
     # A process that was about to be started holds the lock of the journal, too, until its program is loaded.
-    eventually(lambda: any("removed the folder" in message for message in clean_up_after_killed(default_state_dir())))
-    eventually(lambda: not tiny_trainings())
+    assert eventually(
+        lambda: any("removed the folder" in message for message in clean_up_after_killed(default_state_dir()))
+    )
+    assert eventually(lambda: not tiny_trainings())
     assert (leaked_cgroups(), leaked_folders()) == before

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from local.conftest import a_policy, eventually, running, states
+from local.conftest import a_policy, running, states
 from local.test_moves import OTHER_NODE, STEPS_A_SECOND, is_at_work, log, movable, move, record, steps_done
 from local.test_nodes import nodes
+from support.waiting import eventually
 
 from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
@@ -41,7 +42,7 @@ def session(shared_workshop: Workshop) -> Iterator[Session]:
 def test_a_trainer_that_ignores_sigterm_is_killed_after_its_grace_and_loses_only_what_it_had_not_saved(
     session: Session,
 ) -> None:
-    eventually(lambda: states(session)["deaf"] == "finished")
+    assert eventually(lambda: states(session)["deaf"] == "finished")
     steps = steps_done(session, "deaf")
     again = [place for place in range(1, len(steps)) if steps[place] <= steps[place - 1]]
     assert len(again) <= 1  # killed in the moment of a save, it does none twice
@@ -54,12 +55,12 @@ def test_a_trainer_that_ignores_sigterm_is_killed_after_its_grace_and_loses_only
 
 
 def test_a_trainer_that_exits_0_when_it_is_signalled_to_end_has_finished(session: Session) -> None:
-    eventually(lambda: states(session)["exits-0"] == "finished")
+    assert eventually(lambda: states(session)["exits-0"] == "finished")
     assert record(session, "exits-0").moves == []
 
 
 def test_a_trainer_that_cannot_resume_fails_after_two_tries_with_its_last_words(session: Session) -> None:
-    eventually(lambda: states(session)["cannot-resume"] == "failed")
+    assert eventually(lambda: states(session)["cannot-resume"] == "failed")
     last_words = "RuntimeError: the checkpoint makes no sense to me"
     assert record(session, "cannot-resume").last_output_lines.endswith(last_words)
     assert log(session, "cannot-resume").read_text().count(last_words) == 2
@@ -76,7 +77,7 @@ def test_a_job_that_moves_is_reported_as_moving_and_then_as_a_job_of_its_new_nod
     assert found == MoveUnderWay("long", here, there, found.since_seconds, "saving and ending")
     again = move(session, "long", here)
     assert (again.result, again.detail) == ("deferred", f"it is on its way from {here} to {there}")
-    eventually(lambda: nodes(session).get("long") == there)
+    assert eventually(lambda: nodes(session).get("long") == there)
     snapshot = session.ports.observer.observe().snapshot
     assert [each.node for each in snapshot.jobs if each.name == "long"] == [there]
     assert "long" not in [each.job_uid for each in snapshot.moving]

@@ -8,7 +8,8 @@ from textwrap import dedent
 
 import pytest
 import requests
-from local.conftest import a_policy, eventually, observed_jobs, resizes, running, states
+from local.conftest import a_policy, observed_jobs, resizes, running, states
+from support.waiting import eventually
 
 from slopewise.config.jobs_file import JobSpec
 from slopewise.local.session import Session
@@ -77,36 +78,36 @@ def output(session: Session, name: str) -> list[str]:
 
 
 def test_a_script_that_only_prints_its_loss_is_managed_to_its_end(session: Session) -> None:
-    eventually(lambda: has_a_loss(session, "plain") and has_a_loss(session, "flat"))
-    eventually(lambda: states(session)["plain"] == "finished")
+    assert eventually(lambda: has_a_loss(session, "plain") and has_a_loss(session, "flat"))
+    assert eventually(lambda: states(session)["plain"] == "finished")
     seen = observed_jobs(session, "plain")
     # The first scrape may come between the first loss and the first plan.
     assert {job.steps_planned for job in seen if job.steps_planned is not None} == {60}
     assert output(session, "plain") == [f"epoch {epoch}/60 loss={2.0 / epoch:.4f}" for epoch in range(1, 61)]
-    eventually(lambda: any(outcome.result == "applied" for outcome in resizes(session)))
+    assert eventually(lambda: any(outcome.result == "applied" for outcome in resizes(session)))
     assert value(session, 'max_over_time(training_cpu_in_effect_cores{pod="plain"}[1h])') is not None
 
 
 def test_the_process_metrics_of_a_script_are_those_of_the_run(session: Session) -> None:
-    eventually(lambda: has_a_loss(session, "flat"))
+    assert eventually(lambda: has_a_loss(session, "flat"))
     assert value(session, 'process_start_time_seconds{pod="flat"}') in {
         job.process_started_at_seconds for job in observed_jobs(session, "flat")
     }
 
 
 def test_a_pattern_finds_the_loss_of_a_program_that_is_no_python(session: Session) -> None:
-    eventually(lambda: has_a_loss(session, "rounds"))
+    assert eventually(lambda: has_a_loss(session, "rounds"))
     first = value(session, 'training_steps_total{pod="rounds"}')
     assert first is not None
-    eventually(lambda: (value(session, 'training_steps_total{pod="rounds"}') or 0) > first)
+    assert eventually(lambda: (value(session, 'training_steps_total{pod="rounds"}') or 0) > first)
 
 
 def test_a_pattern_that_begins_like_an_option_finds_its_loss(session: Session) -> None:
-    eventually(lambda: has_a_loss(session, "dash"))
+    assert eventually(lambda: has_a_loss(session, "dash"))
 
 
 def test_a_command_with_a_port_of_its_own_has_the_users_environment_with_threads_that_wait(session: Session) -> None:
-    eventually(lambda: states(session)["own"] == "finished")
+    assert eventually(lambda: states(session)["own"] == "finished")
     assert output(session, "own") == ["['OMP_WAIT_POLICY']", "7"]
 
 

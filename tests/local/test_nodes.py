@@ -6,7 +6,8 @@ import os
 
 import psutil
 import pytest
-from local.conftest import a_policy, eventually, own_prometheus, running, tiny
+from local.conftest import a_policy, own_prometheus, running, tiny
+from support.waiting import eventually
 
 from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
@@ -33,7 +34,7 @@ def affinity(session: Session, name: str) -> set[frozenset[int]]:
 def test_a_policy_places_each_arrival_and_its_processes_stay_on_their_nodes_cores(workshop: Workshop) -> None:
     jobs = [tiny("a", 60), tiny("b", 60), tiny("c", 60, arrive=1)]
     with running(workshop, a_policy("flowcon2"), *jobs, nodes=2) as session:
-        eventually(lambda: len(nodes(session)) == 3)
+        assert eventually(lambda: len(nodes(session)) == 3)
         cores = {node.name: {node.cpus} for node in session.nodes}
         assert sorted(nodes(session).values()) in (["node-1", "node-1", "node-2"], ["node-1", "node-2", "node-2"])
         for name, node in nodes(session).items():
@@ -44,7 +45,7 @@ def test_a_policy_places_each_arrival_and_its_processes_stay_on_their_nodes_core
             for each in report.results.outcomes
         }
         assert placed == nodes(session)
-        eventually(lambda: len(newest_snapshot_nodes(session)) == 3)
+        assert eventually(lambda: len(newest_snapshot_nodes(session)) == 3)
         assert newest_snapshot_nodes(session) == nodes(session)
 
 
@@ -55,7 +56,7 @@ def newest_snapshot_nodes(session: Session) -> dict[str, str]:
 
 def test_under_a_policy_that_does_not_place_the_default_scheduler_does_after_one_pass(workshop: Workshop) -> None:
     with running(workshop, a_policy("fair"), tiny("a", 60), tiny("b", 60), nodes=2) as session:
-        eventually(lambda: len(nodes(session)) == 2)
+        assert eventually(lambda: len(nodes(session)) == 2)
         assert nodes(session) == {"a": "node-1", "b": "node-2"}
         seen_waiting = [len(report.snapshot.waiting) for report in session.all_reports() if report.snapshot]
         assert max(seen_waiting) == 2
@@ -63,8 +64,8 @@ def test_under_a_policy_that_does_not_place_the_default_scheduler_does_after_one
 
 def test_an_outage_of_prometheus_does_not_keep_a_job_from_starting(workshop: Workshop) -> None:
     with running(workshop, a_policy("flowcon2"), tiny("a", 60), tiny("late", 60, arrive=6), nodes=2) as session:
-        eventually(lambda: "a" in nodes(session))
+        assert eventually(lambda: "a" in nodes(session))
         session.revive_at_seconds = float("inf")
         own_prometheus(session).kill()
-        eventually(lambda: nodes(session) == {"a": "node-1", "late": "node-2"})
+        assert eventually(lambda: nodes(session) == {"a": "node-1", "late": "node-2"})
         assert session.all_reports()[-1].held

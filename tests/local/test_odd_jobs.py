@@ -9,7 +9,6 @@ import pytest
 from local.conftest import (
     a_policy,
     after_passes,
-    eventually,
     marked_processes,
     observed,
     observed_jobs,
@@ -19,6 +18,7 @@ from local.conftest import (
     states,
     tiny,
 )
+from support.waiting import eventually
 
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings
@@ -79,18 +79,18 @@ def last_output(session: Session, name: str) -> str:
 
 
 def test_a_job_that_crashes_is_reported_with_its_last_words_and_the_others_go_on(session: Session) -> None:
-    eventually(lambda: states(session)["bad"] == "failed")
+    assert eventually(lambda: states(session)["bad"] == "failed")
     assert "the data ran out of the window" in last_output(session, "bad")
     assert states(session)["well"] == "running"
 
 
 def test_a_job_that_cannot_be_started_has_failed(session: Session) -> None:
-    eventually(lambda: states(session)["gone"] == "failed")
+    assert eventually(lambda: states(session)["gone"] == "failed")
     assert "is not an executable file" in last_output(session, "gone")
 
 
 def test_the_cpu_of_a_job_that_has_finished_is_counted(session: Session) -> None:
-    eventually(lambda: states(session)["busy"] == "finished")
+    assert eventually(lambda: states(session)["busy"] == "finished")
     assert (session.supervisor.records["busy"].cpu_seconds or 0.0) >= 0.9
 
 
@@ -154,16 +154,16 @@ def message_of(job: Job) -> str:
 
 
 def test_a_job_without_metrics_runs_to_its_end_with_the_cpu_that_it_came_with(session: Session) -> None:
-    eventually(lambda: states(session)["silent"] == "finished")
+    assert eventually(lambda: states(session)["silent"] == "finished")
     assert "reports no loss" in reasons(session, "silent")[0]
     assert "silent" not in [outcome.decision.job_uid for outcome in resizes(session)]
 
 
 def test_a_process_that_a_job_left_in_a_session_of_its_own_ends_with_the_job(session: Session) -> None:
-    eventually(lambda: states(session)["strays"] == "finished")
-    eventually(lambda: not [each for each in marked_processes() if each.cmdline()[:1] == ["sleep"]])
+    assert eventually(lambda: states(session)["strays"] == "finished")
+    assert eventually(lambda: not [each for each in marked_processes() if each.cmdline()[:1] == ["sleep"]])
 
 
 def test_a_job_of_ours_has_one_thread_whatever_the_users_environment_says(session: Session) -> None:
-    eventually(lambda: states(session)["environment"] == "finished")
+    assert eventually(lambda: states(session)["environment"] == "finished")
     assert (session.supervisor.folder / "environment.log").read_text() == "threads=1\n"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from local.conftest import a_policy, eventually, observed, running, tiny
+from local.conftest import a_policy, observed, running, tiny
 from support.panel_rows import PanelRows, all_queries, of_a_local_run
+from support.waiting import eventually
 
 from slopewise.local.workshop import Workshop
 from slopewise.model import CpuControl, Objectives
@@ -24,5 +25,5 @@ def test_every_panel_has_rows_against_the_prometheus_of_a_run_but_those_of_clust
     # Busy: jobs that use no CPU have nothing to take turns for. The panels of promises need a job that has some.
     asked = replace(tiny("a", 90, busy=True), objectives=ASKED, deadline_seconds=600)
     with running(workshop, a_policy("marginal", control=control), asked, tiny("b", 90, busy=True)) as session:
-        eventually(lambda: any(report.count("applied") for report in observed(session)))
+        assert eventually(lambda: any(report.count("applied") for report in observed(session)))
         PanelRows(session.prometheus.url, of_a_local_run(all_queries("20s"))).wait(seconds=180)

@@ -9,8 +9,9 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
-from local.conftest import a_policy, eventually, running
+from local.conftest import a_policy, running
 from support.serving import statuses_of
+from support.waiting import eventually
 
 from slopewise.config.jobs_file import JobSpec, load_jobs
 from slopewise.config.training_policy import load_training_policy
@@ -50,7 +51,7 @@ def test_the_example_is_timed_and_its_policy_judges_it_by_its_response_times(wor
     model = JobSpec("model", command, 0.0, objectives=Objectives(qoe_seconds=1e-6))
     with running(workshop, a_policy("dqoes"), model) as session:
         url = f"http://127.0.0.1:{port}"
-        eventually(lambda: answers(f"{url}/predict"))
+        assert eventually(lambda: answers(f"{url}/predict"))
         assert statuses_of(url, ["/"], clients=1) == [404]
 
         def judged() -> bool:
@@ -60,7 +61,7 @@ def test_the_example_is_timed_and_its_policy_judges_it_by_its_response_times(wor
             ]
             return any("s of 1e-06 s asked" in reason for reason in reasons)
 
-        eventually(judged)
+        assert eventually(judged)
         job = newest(session)
     assert job is not None
     assert job.responses is not None

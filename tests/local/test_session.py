@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 from local.conftest import (
     a_policy,
-    eventually,
     own_prometheus,
     resizes,
     running,
@@ -17,6 +16,7 @@ from local.conftest import (
     tiny,
 )
 from support import fake_grafana
+from support.waiting import eventually
 
 from slopewise.adapters.grafana.annotations import GrafanaAccess
 from slopewise.adapters.local.limiters.base import UNLIMITED
@@ -42,7 +42,7 @@ def session(shared_workshop: Workshop, grafana: fake_grafana.FakeGrafana) -> Ite
     annotated = GrafanaAccess(grafana.url, fake_grafana.TOKEN)
     jobs = tiny("fast", 900), tiny("slow", 900)
     with running(shared_workshop, a_policy(), *jobs, annotated=annotated) as session:
-        eventually(lambda: resizes(session))
+        assert eventually(lambda: resizes(session))
         yield session
     assert set(states(session).values()) == {"failed"}  # the tests ended them
 
@@ -57,13 +57,13 @@ def test_limits_move_in_the_cgroups(session: Session) -> None:
         changed = {outcome.decision.job_uid: outcome.decision.to_millicores for outcome in resizes(session)}
         return {uid: limiter.read(uid).limit_millicores for uid in changed} == changed
 
-    eventually(limits_are_those_of_the_last_changes)
+    assert eventually(limits_are_those_of_the_last_changes)
 
 
 def test_decisions_are_annotated_in_grafana_with_the_job_and_the_policy(
     session: Session, grafana: fake_grafana.FakeGrafana
 ) -> None:
-    eventually(lambda: grafana.annotations)
+    assert eventually(lambda: grafana.annotations)
     tags = grafana.annotations[0]["tags"]
     assert {"slopewise", "resize", "namespace:test", "policy:default"} <= set(tags)
     assert {"job:fast", "job:slow"} & set(tags)
@@ -79,11 +79,11 @@ def test_a_prometheus_that_hangs_holds_the_pass_for_seconds_and_not_for_ever(ses
     os.kill(pid, signal.SIGSTOP)
     try:
         session.loop.trigger()
-        eventually(lambda: is_held(session))
+        assert eventually(lambda: is_held(session))
     finally:
         os.kill(pid, signal.SIGCONT)
     session.loop.trigger()
-    eventually(lambda: not is_held(session))
+    assert eventually(lambda: not is_held(session))
 
 
 def test_a_killed_prometheus_holds_every_pass_and_after_three_intervals_every_job_is_restored(session: Session) -> None:
@@ -91,13 +91,13 @@ def test_a_killed_prometheus_holds_every_pass_and_after_three_intervals_every_jo
     session.revive_at_seconds = float("inf")  # not before we have looked
     own_prometheus(session).kill()
     session.loop.trigger()
-    eventually(lambda: "original resources are restored" in (session.all_reports()[-1].held or ""))
+    assert eventually(lambda: "original resources are restored" in (session.all_reports()[-1].held or ""))
     held = [report for report in session.all_reports() if report.held]
     assert [outcome for report in held for outcome in report.results.of(Resize)] == []
     assert {session.workshop.limiter.read(uid) for uid in changed} == {UNLIMITED}
     assert session.loop.is_alive()
     session.revive_at_seconds = 0.0
-    eventually(lambda: not is_held(session))
+    assert eventually(lambda: not is_held(session))
     assert states(session) == {"fast": "running", "slow": "running"}
 
 
