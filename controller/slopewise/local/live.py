@@ -135,7 +135,8 @@ def _row(
     if record.state != "running" or job is None or report is None or report.decisions is None:
         state = "starting" if record.state == "running" else record.state
         last = history[-1] if history else None
-        return LiveRow(name, state, None, last, history, None, None, None, None, "", objective_seconds=objective)
+        waits = session.supervisor.queue.waits.get(name, "") if state == "waiting" else ""
+        return LiveRow(name, state, None, last, history, None, None, None, None, waits, objective_seconds=objective)
     known = report.decisions.memory.jobs[job.uid]
     now, wanted = _cores(job, report, session.control)
     return LiveRow(

@@ -282,7 +282,6 @@ class Service:
         session, stored, status = self._session, self._stored.get(name), self._passes.statuses.get(name)
         record, tally = session.supervisor.records[name], session.tally.of(name)
         result = result_of(record, tally, session.supervisor.started_at_seconds)
-        waits = session.supervisor.queue.waits.get(name, "")
         log = (stored.log if stored else "") or str(session.supervisor.folder / record.spec.log_name)
         gained = brought(record, tally)
         process, running = record.process, record.finished_at_seconds is None
@@ -300,7 +299,7 @@ class Service:
             loss_first=tally.first_level,
             loss_last=tally.last_level,
             cpu_seconds=record.cpu_seconds,
-            reason=waits or (reason if running else result.note or (gained.sentence if gained else "")),
+            reason=reason if running else result.note or (gained.sentence if gained else ""),
             log=str(process.log_path) if process is not None else log,
             pid=process.pid if process is not None and running else None,
             fair_seconds=tally.fair_seconds,

@@ -99,14 +99,26 @@ def test_words_stand_only_where_the_policys_order_is_carried_out(
     results: Results, mode: str, dry_run: bool, reason: str
 ) -> None:
     report = a_report(results, net=NET, xgb=XGB)
+    (row,) = live_rows(a_session(report, "running", mode, dry_run=dry_run))
+    assert row.reason.startswith(reason)
+
+
+def test_a_job_in_the_queue_says_what_it_waits_for() -> None:
+    (row,) = live_rows(a_session(a_report(xgb=XGB), "waiting", "Auto"))
+    assert (row.state, row.reason) == ("waiting", "waits for a place: 2 of 2 run")
+
+
+def a_session(report: PassReport, state: str, mode: str, *, dry_run: bool = False) -> Session:
+    """One with the job `net`."""
     record = SimpleNamespace(spec=SimpleNamespace(name="net", objectives=SimpleNamespace(qoe_seconds=None)))
-    record.state = "running"
-    session: Any = SimpleNamespace(
+    record.state = state
+    queue = SimpleNamespace(waits={"net": "waits for a place: 2 of 2 run"})
+    session = SimpleNamespace(
         newest_report=lambda observed: report,
-        supervisor=SimpleNamespace(records={"net": record}),
+        supervisor=SimpleNamespace(records={"net": record}, queue=queue),
         tally=SimpleNamespace(of=lambda name: JobTally()),
         control="limits",
         spec=SimpleNamespace(mode=mode),
         plan=SimpleNamespace(dry_run=dry_run),
     )
-    assert live_rows(cast(Session, session))[0].reason.startswith(reason)
+    return cast(Session, session)
