@@ -25,11 +25,14 @@ from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.local.cleanup import EndedJob, RunOf, current_boot_id
 from slopewise.adapters.local.job_processes import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK
 from slopewise.adapters.local.job_record import JobRecord
-from slopewise.adapters.local.machine_cpu import LeftByOthers, MachineCpu, descendants
+from slopewise.adapters.local.limiters.identity import ProcessIdentity
+from slopewise.adapters.local.machine_cpu import LeftByOthers, MachineCpu, RunningJobs, descendants
 from slopewise.adapters.local.nodes import split_machine
+from slopewise.adapters.local.other_sessions import OtherSessions
 from slopewise.adapters.local.ports import DryRunActuator, FileMemory, LocalActuator, LocalObserver, forget, inherit
 from slopewise.adapters.local.prometheus_given import RUN_LABEL, GivenPrometheus, check_owner
 from slopewise.adapters.local.prometheus_server import PrometheusServer, TargetGroup
+from slopewise.adapters.local.scrape_floors import ScrapeFloors
 from slopewise.adapters.local.supervisor import Supervisor
 from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations
 from slopewise.adapters.prometheus.reader import PrometheusReader, PrometheusReading
@@ -46,7 +49,7 @@ from slopewise.local.tally import RunTally
 from slopewise.local.workshop import ClosesStack, Workshop
 from slopewise.loop import ControllerLoop, Sink
 from slopewise.model import CpuControl, PassReport, acts
-from slopewise.ports import Actuator, Ports
+from slopewise.ports import Actuator, Observer, Ports
 from slopewise.reconcile import reconcile
 from slopewise.telemetry.metrics import Telemetry
 
@@ -171,6 +174,7 @@ class Session(ClosesStack):
                 self._log.info("job compared", name=record.spec.name, reason=gained.sentence)
         if self.workshop.jobs_identity is None or record.finished_at_seconds is None:
             return
+        self.workshop.prune_logs(self.supervisor.records.values())
         with suppress(SlopewiseError):  # a full disk: a job that is over must not stop the others
             self.workshop.journal.record(
                 EndedJob(
@@ -191,11 +195,20 @@ class Session(ClosesStack):
         them, whose measurements go on.
         """
         self.supervisor.add(specs)
+        self._taken(specs, fresh=fresh)
+
+    def _taken(self, specs: Sequence[JobSpec], *, fresh: bool) -> None:
         if fresh:
             self._forgotten.extend(spec.name for spec in specs)
         for spec in specs:
             self.tally.jobs.pop(spec.name, None)
         self.prometheus.set_targets(self._targets())
+
+    def attach(self, spec: JobSpec, identity: ProcessIdentity, *, fresh: bool = True) -> None:
+        """Take in a process that runs already, as `add` takes a job; UsageError when it cannot be managed here."""
+        OtherSessions(self.workshop.state_dir, self.workshop.journal.run_id).refuse(identity.pid)
+        self.supervisor.attach(spec, identity)
+        self._taken([spec], fresh=fresh)
 
     def forget(self, names: Collection[str]) -> None:
         """Show jobs no more that have ended."""
@@ -316,6 +329,7 @@ class Session(ClosesStack):
             earlier=self.plan.earlier,
             on_end=self._note_end,
             max_running=self.plan.max_running,
+            reported=lambda name: self.tally.of(name).reported_state,
             linger_seconds=max(LINGER_SECONDS, LINGER_SCRAPES * self.plan.scrape_interval_seconds),
         )
 
@@ -358,14 +372,14 @@ class Session(ClosesStack):
             on_left_out=self.telemetry.record_left_out,
         )
 
-    def machine_cpu(self, cpus: Collection[int]) -> MachineCpu:
+    def machine_cpu(self, cpus: Collection[int], others: OtherSessions | None = None) -> MachineCpu:
         """The counters of some cores. The run's processes are this one, its descendants, and those of the jobs."""
 
         def ours() -> set[int]:
             members = (self.workshop.limiter.members(job.name) for job in self.supervisor.running())
             return {*descendants(), *(pid for of_job in members for pid in of_job)}
 
-        return MachineCpu(cpus, ours)
+        return MachineCpu(cpus, ours, sessions=tuple if others is None else others.processes)
 
     def _own_mappings(self) -> dict[str, OwnMappings]:
         """Those of jobs that have any, by name, which on one machine is the pod."""
@@ -374,9 +388,15 @@ class Session(ClosesStack):
 
     def _ports(self, folder: Path) -> Ports:
         limiter, supervisor = self.workshop.limiter, self.supervisor
-        left = LeftByOthers({each.name: self.machine_cpu(each.cpus) for each in self.nodes})
-        evaluations, scrape = [self.spec.evaluation], self.plan.scrape_interval_seconds
-        observer = LocalObserver(
+        others = OtherSessions(self.workshop.state_dir, self.workshop.journal.run_id)
+        left = LeftByOthers(
+            {each.name: self.machine_cpu(each.cpus, others if len(self.nodes) == 1 else None) for each in self.nodes},
+            lambda: RunningJobs(len(supervisor.running()), len(others.jobs)),
+        )
+        scrape, own = self.plan.scrape_interval_seconds, self._own_mappings()
+        missing = MissingEvaluations(self.reader, [self.spec.evaluation], scrape, REMEDIES, own)
+        missing.output = lambda key: supervisor.output_of(key.pod)
+        observer: Observer = LocalObserver(
             self.reader,
             limiter,
             supervisor.observed,
@@ -384,15 +404,10 @@ class Session(ClosesStack):
             lambda: [left.of(each.node) for each in self.nodes],
             supervisor.waiting,
             supervisor.moving,
-            MissingEvaluations(
-                self.reader,
-                evaluations,
-                scrape,
-                REMEDIES,
-                self._own_mappings(),
-                lambda key: supervisor.output_of(key.pod),
-            ),
+            missing,
         )
+        if self.plan.prometheus is None:
+            observer = ScrapeFloors(observer, self.reader.targets, scrape, self.control)
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate, supervisor.end_at_target)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting
         return Ports(observer, actuator, FileMemory(folder / "memory.json"), self.clock)

@@ -34,6 +34,7 @@ from slopewise.adapters.local.cleanup import (
     MadeCgroup,
     MadeFile,
     MadeFolder,
+    MovedProcesses,
     RunOf,
     StartedCommand,
     StartedProcess,
@@ -43,7 +44,7 @@ from slopewise.adapters.local.limiters.cgroup_files import RUN_PREFIX
 from slopewise.adapters.local.limiters.identity import identify
 from slopewise.errors import SlopewiseError
 
-_SUFFIX = ".journal"
+JOURNAL_SUFFIX = ".journal"
 _UNSEEN_SUFFIX = ".new"
 CRASHED_SUFFIX = ".crashed"
 """Suffix of the journal of a killed run after its cleanup, whose jobs the same command can continue."""
@@ -126,8 +127,8 @@ class Journal:
             StartedProcess(name=name, pid=pid, started_ticks=ticks, boot_id=boot_id, ours=ours, command=command)
         )
 
-    def record(self, entry: StartedProcess | EndedJob | RunOf) -> None:
-        """Record what the next start of the same jobs needs after a crash."""
+    def record(self, entry: StartedProcess | MovedProcesses | EndedJob | RunOf) -> None:
+        """Record what the next start needs after a crash."""
         self._append(entry)
 
     def make_folder(self, purpose: str) -> Path:
@@ -187,10 +188,10 @@ def clean_up_after_killed(state_dir: Path) -> list[str]:
 
 def journal_path(state_dir: Path, run_id: str) -> Path:
     """The path of a run's journal on this machine."""
-    return state_dir / f"{run_id}@{machine_mark()}{_SUFFIX}"
+    return state_dir / f"{run_id}@{machine_mark()}{JOURNAL_SUFFIX}"
 
 
-def journals(state_dir: Path, suffix: str = _SUFFIX) -> list[Path]:
+def journals(state_dir: Path, suffix: str = JOURNAL_SUFFIX) -> list[Path]:
     """The journals of this machine, oldest first; with another suffix those of crashed runs."""
     return sorted(state_dir.glob(f"*@{machine_mark()}{suffix}"))
 

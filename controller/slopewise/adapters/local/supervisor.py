@@ -23,16 +23,17 @@ import structlog
 from slopewise.adapters.local.crashed_runs import NOTHING_EARLIER, EarlierJob, EarlierRun
 from slopewise.adapters.local.job_processes import LINGER_SECONDS, LOOPBACK, JobProcesses, free_ports
 from slopewise.adapters.local.job_queue import JobQueue, again
-from slopewise.adapters.local.job_record import CANCELLED, JobRecord
+from slopewise.adapters.local.job_record import CANCELLED, NO_PORT, JobRecord
 from slopewise.adapters.local.launcher import AdoptedProcess, Launcher
 from slopewise.adapters.local.limiters.base import Limiter
+from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.move import Ending, LocalMove
 from slopewise.adapters.local.nodes import LocalNode, fewest_jobs
 from slopewise.adapters.local.ports import LocalJob
 from slopewise.adapters.local.prometheus_server import TargetGroup
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import ActuationError
-from slopewise.model import Arrival, Migrate, Move, MoveUnderWay, Outcome, OutcomeResult, PassReport, Stop
+from slopewise.model import Arrival, JobState, Migrate, Move, MoveUnderWay, Outcome, OutcomeResult, PassReport, Stop
 from slopewise.ports import Clock
 from slopewise.text import bounded, printable
 
@@ -65,6 +66,8 @@ class Supervisor:
     on_end: Callable[[JobRecord], None] = lambda _: None
     max_running: int | None = None
     """Jobs that run at the same time; None: all that have arrived."""
+    reported: Callable[[str], JobState | None] = lambda _: None
+    """The last state that a job has reported itself."""
     queue: JobQueue = field(init=False)
     records: Mapping[str, JobRecord] = field(init=False)
     started_at_seconds: float = field(init=False, default=0.0)
@@ -84,7 +87,7 @@ class Supervisor:
             self.linger_seconds,
             self.on_end,
         )
-        self.queue = JobQueue(self.limiter.usage, self.max_running)
+        self.queue = JobQueue(self.limiter.usage, self.max_running, self.reported)
         self.records = {}
         self.add(self.specs)
 
@@ -100,6 +103,12 @@ class Supervisor:
                 self._processes.check(record)
         with self._lock:
             self.records = {name: each for name, each in self.records.items() if name not in made} | made
+
+    def attach(self, spec: JobSpec, identity: ProcessIdentity) -> None:
+        """Take in a process that runs already; UsageError when it cannot be managed here."""
+        record = self._processes.attach(spec, identity)
+        with self._lock:
+            self.records = {**self.records, spec.name: record}
 
     def recall(self, records: Mapping[str, JobRecord]) -> None:
         """Take in jobs that have ended in an earlier session, before all others."""
@@ -123,7 +132,7 @@ class Supervisor:
                 "labels": {"namespace": self.namespace, "pod": name, **node},
             }
             for name, record in self.records.items()
-            if record.finished_at_seconds is None
+            if record.finished_at_seconds is None and record.port != NO_PORT
         ]
 
     def start(self) -> None:
@@ -148,7 +157,7 @@ class Supervisor:
     def _admit(self) -> bool:
         """Let the jobs arrive whose turn it is; True when one does, or can never."""
         now = self.clock.now()
-        turn = self.queue.turn(self.records, now - self.started_at_seconds)
+        turn = self.queue.turn(self.records, now, self.started_at_seconds)
         with self._lock:
             for name in turn.start:
                 self.records[name].arrived_at_seconds = now
@@ -238,8 +247,11 @@ class Supervisor:
         return Outcome(stop, "applied", f"{stop.reason}; {within}")
 
     def cancel(self, name: str) -> None:
-        """Have a job save and end, with the next `poll`, or take one that waits out of the queue."""
+        """Have a job save and end, with the next `poll`, take one that waits out, or let an attached one go."""
         record, now = self.records[name], self.clock.now()
+        if record.is_attached and record.finished_at_seconds is None:
+            record.stopped_at_target = CANCELLED
+            self._processes.end(record)
         with self._lock:
             if record.started_at_seconds is None:
                 record.stopped_at_target = CANCELLED
@@ -264,7 +276,7 @@ class Supervisor:
 
     def _go_on(self, record: JobRecord, job: EarlierJob) -> None:
         """Take over a job that runs; record the end of one that does not."""
-        command, ended, queueing = job.started.command, job.ended, record.spec.queueing
+        command, queueing = job.started.command, record.spec.queueing
         if command is None or not self.earlier.has(record.spec):
             return
         with self._lock:
@@ -277,13 +289,7 @@ class Supervisor:
             self._processes.take_over(record, AdoptedProcess(job.started, job.mark, command.log_path, members))
             return
         with self._lock:
-            record.exit_status = None if ended is None else ended.status
-            record.stopped_at_target = "" if ended is None else ended.stopped_at_target
-            record.cpu_seconds = None if ended is None else ended.cpu_seconds
-            record.status_unknown = record.exit_status is None
-            record.ended_unseen = ended is None
-            at = self.clock.now() if ended is None else ended.at_seconds
-            record.noticed_end_seconds = record.finished_at_seconds = at
+            record.end_earlier(job.ended, self.clock.now())
 
     def _is_node(self, name: str) -> bool:
         return any(name == node.name for node in self.nodes)
