@@ -19,7 +19,7 @@ import pytest
 import yaml
 from support import waiting
 
-from slopewise.adapters.local.limiters.choose import own_cgroups
+from slopewise.adapters.local.limiters.cgroup_files import own_cgroups
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, PrometheusServer
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import TrainingPolicy

@@ -20,6 +20,8 @@ from local.conftest import start_python, tiny, tiny_trainings
 from support.command_line import slopewise
 from support.waiting import eventually, runs
 
+from slopewise.adapters.local.limiters.cgroup_files import own_cgroups
+
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]
 
 FOREVER = "600.0"
@@ -211,3 +213,39 @@ def test_a_second_one_of_the_same_user_says_so_in_one_sentence(tmp_path: Path) -
         )  # fmt: skip
         sentence = f"slopewise up (process {session.process.pid}) has the jobs of this user already; "
         assert (second.returncode, second.stderr) == (1, f"slopewise: {sentence}`slopewise jobs` lists them.\n")
+
+
+@pytest.mark.cgroups
+def test_a_running_process_is_attached_found_again_after_a_kill_and_put_back(tmp_path: Path) -> None:
+    if not os.access(own_cgroups().get("cpu", "/nonexistent"), os.W_OK):
+        pytest.skip("needs the right to create cgroups")
+    process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"], start_new_session=True)
+    try:
+        before = cgroup_of(process)
+        with up(tmp_path, "--actuator", "cgroup") as first:
+            refused = slopewise("attach", str(first.process.pid))
+            assert (refused.returncode, "is this session, or has started it" in refused.stderr) == (2, True)
+            done = slopewise("attach", str(process.pid), "--name", "mine")
+            assert done.stdout == "attached: mine; it serves no metrics, and keeps its share\n", done.stderr
+            assert cgroup_of(process).name == "1-mine"
+            assert slopewise("logs", "mine").stdout.startswith("mine was attached and has no log here")
+            assert eventually(lambda: "it was attached and serves no metrics" in jobs()["mine"]["reason"])
+            first.kill()
+        with up(tmp_path, "--actuator", "cgroup") as second:
+            found = jobs()["mine"]
+            assert (found["pid"], found["finished_at_seconds"]) == (process.pid, None)
+            assert cgroup_of(process).name == "1-mine"
+            second.stop()
+            assert cgroup_of(process) == before
+        with up(tmp_path, "--actuator", "cgroup"):
+            assert cgroup_of(process).name == "1-mine"
+            assert slopewise("cancel", "mine").stdout == "cancelled: mine\n"
+            assert cgroup_of(process) == before
+            assert (states()["mine"], process.poll()) == ("cancelled", None)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def cgroup_of(process: subprocess.Popen[bytes]) -> Path:
+    return own_cgroups(process=Path(f"/proc/{process.pid}")).get("cpu", Path())

@@ -40,6 +40,17 @@ class FileTree(CgroupFiles):
         (root / "cgroup.procs").write_text(str(os.getpid()))
         return root
 
+    def of_process(self, pid: int) -> dict[str, Path]:
+        found = {}
+        for root in self.roots:
+            for procs in root.rglob("cgroup.procs"):
+                if str(pid) in procs.read_text().split():
+                    found[self.controller_of(root)] = procs.parent
+        return found
+
+    def controller_of(self, root: Path) -> str:
+        return root.name
+
     def make(self, directory: Path) -> None:
         super().make(directory)
         self._populate(directory)
@@ -54,6 +65,7 @@ class FileTree(CgroupFiles):
 
     def move(self, pid: int, directory: Path) -> None:
         hierarchy = next(root for root in self.roots if directory.is_relative_to(root))
+        self.read(directory / "cgroup.procs")  # is there
         for procs in hierarchy.rglob("cgroup.procs"):
             pids = [other for other in procs.read_text().split() if other != str(pid)]
             procs.write_text(" ".join(pids))
@@ -76,6 +88,9 @@ class UnifiedTree(FileTree):
     """cgroup v2 as plain files, with its rules: no internal processes, and controllers handed down from above."""
 
     offered = "cpu memory io pids"
+
+    def controller_of(self, root: Path) -> str:
+        return ""
 
     def plant(self, root: Path) -> Path:
         super().plant(root)

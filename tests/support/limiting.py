@@ -42,6 +42,9 @@ class FakeLimiter:
     def admit(self, job_uid: str, pid: int) -> None:
         self.allocations[job_uid] = UNLIMITED
 
+    def attach(self, job_uid: str, pid: int) -> None:
+        self.allocations[job_uid] = UNLIMITED
+
     def include(self, job_uid: str, pids: Sequence[int]) -> None:
         self.included[job_uid] = list(pids)
 

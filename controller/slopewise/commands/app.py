@@ -17,7 +17,7 @@ from slopewise.commands.doctor import doctor
 from slopewise.commands.operate import explain, freeze, history, replay, restore, status, sweep, unfreeze
 from slopewise.commands.policies import policies
 from slopewise.commands.run import run
-from slopewise.commands.service import cancel, jobs, logs, mode, submit, up
+from slopewise.commands.service import attach, cancel, jobs, logs, mode, submit, up
 from slopewise.commands.simulate import simulate
 from slopewise.commands.top import top
 from slopewise.errors import SlopewiseError
@@ -39,6 +39,7 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     run,
     up,
     submit,
+    attach,
     jobs,
     cancel,
     logs,

@@ -1,4 +1,4 @@
-"""`slopewise up`, `submit`, `jobs`, `cancel`, `logs`, `mode`: the session on this machine, and what is asked of it."""
+"""`slopewise up`, `submit`, `attach`, `jobs`, `cancel`, `logs`, `mode`: a session and what is asked of it."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ _PYTHON = re.compile(r"python[\d.]*")
 _BAD_LETTERS = re.compile(r"[^a-z0-9]+")
 _SUCCEEDED = frozenset({"finished", "stopped at target"})
 
+JobName = Annotated[str | None, typer.Option(help="Else from the command; a number is added where it is taken.")]
+Study = Annotated[str | None, typer.Option(help="Jobs that belong together.")]
+JobClass = Annotated[str | None, typer.Option("--class", help="Jobs that are alike, else those of the study.")]
+PlannedSteps = Annotated[int | None, typer.Option(help="Steps of the training, where it reports no plan.")]
 Name = Annotated[str, typer.Argument(help="The job's name.")]
 
 
@@ -80,12 +84,10 @@ def submit(
     words: Annotated[
         list[str], typer.Argument(metavar="FILE | -- COMMAND", help="A jobs file (FILE.yaml, -), or a command.")
     ],
-    name: Annotated[
-        str | None, typer.Option(help="Else from the command; a number is added where it is taken.")
-    ] = None,
-    study: Annotated[str | None, typer.Option(help="Jobs that belong together.")] = None,
-    class_: Annotated[str | None, typer.Option("--class", help="Jobs that are alike, else those of the study.")] = None,
-    planned_steps: Annotated[int | None, typer.Option(help="Steps of the training, where it reports no plan.")] = None,
+    name: JobName = None,
+    study: Study = None,
+    class_: JobClass = None,
+    planned_steps: PlannedSteps = None,
     after: Annotated[list[str] | None, typer.Option(help="A job or study before it; one option each.")] = None,
     restart: Annotated[int | None, typer.Option(help="Starts after a failure, at most.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory that must be free, such as 4Gi.")] = None,
@@ -136,6 +138,34 @@ def submit(
     _print_jobs(ended, output)
     succeeded = {job.name for job in ended if job.state in _SUCCEEDED}
     raise typer.Exit(0 if succeeded >= set(names) else 1)
+
+
+def attach(
+    pid: Annotated[int, typer.Argument(help="The process, such as a training; its children come with it.")],
+    name: JobName = None,
+    study: Study = None,
+    class_: JobClass = None,
+    planned_steps: PlannedSteps = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Give a process that runs already to the `slopewise up` of this machine.
+
+    It needs cgroups. `slopewise cancel` puts it back into its own.
+    Example: `slopewise attach 4711 --name train`.
+    """
+    from slopewise.adapters.local.attached import command_of, metrics_port
+    from slopewise.adapters.local.session_requests import Attach, asked
+
+    command, port = command_of(pid), metrics_port(pid)
+    keys = {"study": study, "class": class_, "plannedSteps": planned_steps, "port": port}
+    chosen = {key: value for key, value in keys.items() if value is not None}
+    entry = {"name": name or name_of(command), "command": command, **chosen}
+    names = asked(Attach(pid, entry, renames=name is None)).names
+    if output is OutputFormat.json:
+        print_json({"attached": names, "port": port})
+    else:
+        how = "it serves no metrics, and keeps its share" if port is None else f"metrics on port {port}"
+        print_line(f"attached: {', '.join(names)}; {how}")
 
 
 def _environment() -> dict[str, str]:
@@ -203,7 +233,7 @@ def cancel(
     everything: Annotated[bool, typer.Option("--all", help="All jobs.")] = False,
     output: Output = OutputFormat.table,
 ) -> None:
-    """End jobs: one that waits at once; one that runs gets SIGTERM and 30 s to save.
+    """End jobs: one that waits at once; one that runs gets SIGTERM and 30 s to save; an attached one runs on.
 
     Examples: `slopewise cancel train-2`; `slopewise cancel --study sweep`.
     """
@@ -227,6 +257,9 @@ def logs(
     Example: `slopewise logs train -f`.
     """
     job = _job(name)
+    if not job.log:
+        print_line(f"{name} was attached and has no log here: it writes where it was started")
+        return
     path = Path(job.log)
     with received_signals() as stop:
         try:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich import text as rich_text
 
+from slopewise.adapters.local.attached import ENDED, RUNS_ON
 from slopewise.adapters.local.job_record import CUT_OFF, STOPPED_AT_TARGET, JobRecord
 from slopewise.config.training_policy import Mode
 from slopewise.local.brought import brought, sentence_of_all
@@ -144,6 +145,8 @@ def _no_loss(tally: JobTally) -> str:
 
 
 def _note(record: JobRecord, state: str) -> str:
+    if record.last_output_lines in (ENDED, RUNS_ON):
+        return record.last_output_lines
     if state == "ended":
         if record.last_output_lines == CUT_OFF:
             return CUT_OFF

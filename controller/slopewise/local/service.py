@@ -7,9 +7,8 @@ from the stored queue alone.
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -19,18 +18,27 @@ import psutil
 import structlog
 from msgspec.structs import replace as altered
 
+from slopewise.adapters.local.attached import ENDED, attachable
+from slopewise.adapters.local.cleanup import current_boot_id
 from slopewise.adapters.local.job_record import CUT_OFF, JobRecord
-from slopewise.adapters.local.queue_file import QueueFile, StoredEnd, StoredJob
+from slopewise.adapters.local.queue_file import QueueFile, StoredEnd, StoredJob, StoredProcess
 from slopewise.adapters.local.service_socket import ServiceSocket
-from slopewise.adapters.local.session_requests import Answer, Cancel, JobAnswer, Request, SessionAnswer, SetMode, Submit
+from slopewise.adapters.local.session_requests import (
+    Answer,
+    Attach,
+    Cancel,
+    JobAnswer,
+    Request,
+    SetMode,
+    Submit,
+)
 from slopewise.config.job_entry import OWN_VARIABLES
 from slopewise.config.jobs_file import JobSpec, Queueing, expanded, read_jobs
 from slopewise.config.training_policy import Mode, TrainingPolicy
 from slopewise.errors import SlopewiseError, UsageError
-from slopewise.local.brought import brought, sentence_of_all
+from slopewise.local.answers import job_answer, session_answer
 from slopewise.local.live import live_rows
 from slopewise.local.passes import FollowedPasses, PolicyFile
-from slopewise.local.result import result_of
 from slopewise.local.session import Session
 from slopewise.text import mebibytes, nearest
 
@@ -89,6 +97,14 @@ class Service:
         """Take in a stored job that has not ended; UsageError when it cannot be used any more."""
         job = self._stored[name]
         spec = self._spec(job)
+        if job.end is None and job.process is not None:
+            identity, now = job.process.identity(), self._session.clock.now()
+            if identity is not None:
+                self._session.attach(spec, identity, fresh=False)
+            else:
+                end = StoredEnd(now, last_output_lines=ENDED, status_unknown=True, ended_unseen=True)
+                self._stored[name] = altered(job, end=end)
+            return spec
         if job.end is None and job.started and not self._session.plan.earlier.has(spec):
             job = self._stored[name] = _cut_off(job, spec, self._session.clock.now())
             spec = self._spec(job)
@@ -125,20 +141,20 @@ class Service:
         match request:
             case Submit():
                 return Answer(names=self._submit(request))
+            case Attach():
+                return Answer(names=self._attach(request))
             case Cancel():
                 return Answer(names=self._cancel(request))
             case SetMode():
                 self._set_mode(request.mode)
-        return Answer(session=self._about(), jobs=self._jobs())
+        return Answer(session=session_answer(self._session, self._holder), jobs=self._jobs())
 
     # --- taking and ending jobs --------------------------------------------------------------------------------
 
     def _submit(self, request: Submit) -> list[str]:
-        if self._file is None:
-            raise UsageError(f"`{self._holder}` has jobs of its own and takes no others; end it, and `slopewise up`.")
         document, records = request.document, self._session.supervisor.records
         if request.renames:
-            document = [{**document[0], "name": _free_name(str(document[0]["name"]), records)}]
+            document = [_renamed(document[0], records)]
         entries = [entry for _, entry in expanded(document, request.where)]
         number = 1 + max((job.number for job in self._stored.values()), default=0)
         environment = {name: value for name, value in request.environment.items() if name not in OWN_VARIABLES}
@@ -152,19 +168,42 @@ class Service:
         specs = [self._spec(job) for job in made]
         for spec in specs:
             self._check(spec, request.where)
+        self._take(made, lambda: self._session.add(specs))
+        return [job.name for job in made]
+
+    def _attach(self, request: Attach) -> list[str]:
+        for name, record in self._session.supervisor.records.items():
+            process = record.process if record.finished_at_seconds is None else None
+            if process is not None and request.pid in (process.pid, *process.members()):
+                raise UsageError(f"process {request.pid} is one of the job {name} already.")
+        identity = attachable(request.pid)
+        entry = _renamed(request.entry, self._session.supervisor.records) if request.renames else request.entry
+        number = 1 + max((job.number for job in self._stored.values()), default=0)
+        stored = StoredProcess(*identity, current_boot_id())
+        made = StoredJob(
+            number, str(entry["name"]), entry, "/", {}, self._session.clock.now(), started=True, process=stored
+        )  # fmt: skip
+        spec = self._spec(made)
+        self._check(spec, "attach")
+        self._take([made], lambda: self._session.attach(spec, identity))
+        return [made.name]
+
+    def _take(self, made: Sequence[StoredJob], take: Callable[[], None]) -> None:
+        """Store the jobs, then take them in."""
+        if self._file is None:
+            raise UsageError(f"`{self._holder}` has jobs of its own and takes no others; end it, and `slopewise up`.")
         before = self._stored
         new = {job.name: job for job in made}
         self._stored = {name: job for name, job in before.items() if name not in new} | new
         try:
             self._file.save(self._stored.values())
-            self._session.add(specs)
+            take()
         except SlopewiseError:
             self._stored = before
             self._save_at = 0.0  # with what was there before
             self._save()
             raise
-        self._passes.forget([job.name for job in made])
-        return [job.name for job in made]
+        self._passes.forget(list(new))
 
     def _check(self, spec: JobSpec, where: str) -> None:
         """UsageError when the job cannot be taken beside those that there are."""
@@ -257,60 +296,12 @@ class Service:
 
     # --- what the commands show --------------------------------------------------------------------------------
 
-    def _about(self) -> SessionAnswer:
-        session = self._session
-        newest, spec = session.newest_report(), session.document.spec
-        return SessionAnswer(
-            self._holder,
-            os.getpid(),
-            spec.policy_name,
-            spec.mode,
-            session.workshop.limiter.description,
-            session.prometheus.url,
-            session.health.port,
-            session.loop.passes,
-            (newest.held or "") if newest is not None else "",
-            session.plan.max_running,
-            sentence_of_all(session.brought()),
-        )
-
     def _jobs(self) -> list[JobAnswer]:
         rows = {row.name: row for row in live_rows(self._session)}
-        return [self._job(name, rows[name].state, rows[name].reason) for name in self._session.supervisor.records]
-
-    def _job(self, name: str, state: str, reason: str) -> JobAnswer:
-        session, stored, status = self._session, self._stored.get(name), self._passes.statuses.get(name)
-        record, tally = session.supervisor.records[name], session.tally.of(name)
-        result = result_of(record, tally, session.supervisor.started_at_seconds)
-        waits = session.supervisor.queue.waits.get(name, "")
-        log = (stored.log if stored else "") or str(session.supervisor.folder / record.spec.log_name)
-        gained = brought(record, tally)
-        process, running = record.process, record.finished_at_seconds is None
-        return JobAnswer(
-            name,
-            result.state if not running else state,
-            study=record.spec.queueing.study,
-            submitted_at_seconds=stored.submitted_at_seconds if stored else None,
-            started_at_seconds=record.started_at_seconds,
-            finished_at_seconds=record.finished_at_seconds,
-            exit_status=record.exit_status,
-            attempt=record.spec.queueing.attempt,
-            steps=tally.steps_total,
-            steps_planned=tally.steps_planned if tally.steps_planned is not None else record.spec.planned_steps,
-            loss_first=tally.first_level,
-            loss_last=tally.last_level,
-            cpu_seconds=record.cpu_seconds,
-            reason=waits or (reason if running else result.note or (gained.sentence if gained else "")),
-            log=str(process.log_path) if process is not None else log,
-            pid=process.pid if process is not None and running else None,
-            fair_seconds=tally.fair_seconds,
-            status=_status(status) if status is not None else None,
-        )
-
-
-def _status(status: Any) -> dict[str, Any]:
-    shown: dict[str, Any] = status.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"pods", "move"})
-    return shown
+        return [
+            job_answer(self._session, rows[name], self._stored.get(name), self._passes.statuses.get(name))
+            for name in self._session.supervisor.records
+        ]
 
 
 def _followed(job: StoredJob, record: JobRecord) -> StoredJob:
@@ -321,7 +312,7 @@ def _followed(job: StoredJob, record: JobRecord) -> StoredJob:
         started=record.started_at_seconds is not None,
         attempt=record.spec.queueing.attempt,
         end=end,
-        log=job.log if record.process is None else str(record.process.log_path),
+        log=job.log if record.process is None or record.is_attached else str(record.process.log_path),
         environment=job.environment if end is None else {},
     )
 
@@ -339,7 +330,8 @@ def _order_of(record: JobRecord) -> Queueing:
     return queueing if record.state == "waiting" else Queueing(study=queueing.study)
 
 
-def _free_name(name: str, taken: Mapping[str, object]) -> str:
-    """The name, with the first free number where it is taken."""
+def _renamed(entry: Mapping[str, Any], taken: Mapping[str, object]) -> dict[str, Any]:
+    """The entry, its name with the first free number where it is taken."""
+    name = str(entry["name"])
     names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
-    return next(each for each in names if each not in taken)
+    return {**entry, "name": next(each for each in names if each not in taken)}

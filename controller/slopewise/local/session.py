@@ -25,6 +25,7 @@ from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.local.cleanup import EndedJob, RunOf, current_boot_id
 from slopewise.adapters.local.job_processes import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK
 from slopewise.adapters.local.job_record import JobRecord
+from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.machine_cpu import LeftByOthers, MachineCpu, descendants
 from slopewise.adapters.local.nodes import split_machine
 from slopewise.adapters.local.ports import DryRunActuator, FileMemory, LocalActuator, LocalObserver, forget, inherit
@@ -191,11 +192,19 @@ class Session(ClosesStack):
         them, whose measurements go on.
         """
         self.supervisor.add(specs)
+        self._taken(specs, fresh=fresh)
+
+    def _taken(self, specs: Sequence[JobSpec], *, fresh: bool) -> None:
         if fresh:
             self._forgotten.extend(spec.name for spec in specs)
         for spec in specs:
             self.tally.jobs.pop(spec.name, None)
         self.prometheus.set_targets(self._targets())
+
+    def attach(self, spec: JobSpec, identity: ProcessIdentity, *, fresh: bool = True) -> None:
+        """Take in a process that runs already, as `add` takes a job; UsageError when it cannot be managed here."""
+        self.supervisor.attach(spec, identity)
+        self._taken([spec], fresh=fresh)
 
     def forget(self, names: Collection[str]) -> None:
         """Show jobs no more that have ended."""

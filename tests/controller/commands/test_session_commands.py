@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from support.answering import answering, with_jobs
 from support.command_line import slopewise
 from support.printing import words
 
-from slopewise.adapters.local.session_requests import Answer, Cancel, JobAnswer, Jobs, Request, SetMode, Submit
+from slopewise.adapters.local.session_requests import Answer, Attach, Cancel, JobAnswer, Jobs, Request, SetMode, Submit
 from slopewise.commands.service import name_of
 
 HOSTILE = "why\x1b[2J\u202e<b>[red]x"
@@ -131,6 +132,24 @@ class TestSubmit:
     )
     def test_a_command_without_a_name_is_called_by_its_script(self, command: str, name: str) -> None:
         assert name_of(command.split()) == name
+
+
+class TestAttach:
+    def test_a_process_comes_with_its_command_a_name_from_it_and_its_options(self) -> None:
+        with subprocess.Popen(["sleep", "600"]) as process:
+            with answering(taking("sleep-2")) as asked:
+                done = slopewise("attach", str(process.pid), "--class", "resnet", "--planned-steps", "9")
+                as_json = slopewise("attach", str(process.pid), "--name", "mine", "-o", "json")
+            process.kill()
+        assert done.stdout == "attached: sleep-2; it serves no metrics, and keeps its share\n"
+        assert json.loads(as_json.stdout) == {"attached": ["sleep-2"], "port": None}
+        first, second = asked
+        keys = {"name": "sleep", "command": ["sleep", "600"], "class": "resnet", "plannedSteps": 9}
+        assert first == Attach(process.pid, keys, renames=True)
+        assert second == Attach(process.pid, {"name": "mine", "command": ["sleep", "600"]})
+
+    def test_what_is_no_pid_is_refused(self) -> None:
+        assert slopewise("attach", "train").returncode == 2
 
 
 class TestJobs:

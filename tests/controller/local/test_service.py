@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,12 +11,16 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace as altered
 from support.worlds import START, FakeClock
 
+from slopewise.adapters.local.attached import ENDED, AttachedProcess
+from slopewise.adapters.local.cleanup import current_boot_id
 from slopewise.adapters.local.crashed_runs import NOTHING_EARLIER
 from slopewise.adapters.local.job_record import JobRecord
-from slopewise.adapters.local.queue_file import QueueFile, StoredEnd, StoredJob
-from slopewise.adapters.local.session_requests import Answer, Cancel, Request, Submit
+from slopewise.adapters.local.limiters.identity import ProcessIdentity, identify
+from slopewise.adapters.local.queue_file import QueueFile, StoredEnd, StoredJob, StoredProcess
+from slopewise.adapters.local.session_requests import Answer, Attach, Cancel, Request, Submit
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import TrainingPolicySpec
 from slopewise.errors import SlopewiseError, UsageError
@@ -47,6 +52,12 @@ class FakeSession:
             raise UsageError(self.refuses)
         self.records |= {spec.name: JobRecord(spec, spec.port or 20_001) for spec in specs}
         self.fresh += [spec.name for spec in specs if fresh]
+
+    def attach(self, spec: JobSpec, identity: ProcessIdentity, *, fresh: bool = True) -> None:
+        if self.refuses:
+            raise UsageError(self.refuses)
+        process = AttachedProcess(spec.name, identity, lambda: [identity.pid])
+        self.records[spec.name] = JobRecord(spec, spec.port or 0, process, START, "local", START)
 
     def recall(self, records: dict[str, JobRecord]) -> None:
         self.records = {**records, **self.records}
@@ -179,6 +190,60 @@ class TestCancel:
         assert world.ask(Cancel(everything=True)).names == ["d"]
         wrong = world.ask(Cancel(["aa"]))
         assert (wrong.exit_code, wrong.error) == (2, "there is no job 'aa'; did you mean 'a'?")
+
+
+class TestAttach:
+    @pytest.fixture(autouse=True)
+    def any_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whether one may be attached is another test's (`test_attached.py`)."""
+        monkeypatch.setattr("slopewise.local.service.attachable", identify)
+
+    def test_it_is_stored_with_its_start_time_and_attached_again_by_the_next_session(self, world: World) -> None:
+        pid = os.getpid()
+        assert world.ask(Attach(pid, entry(port=9464))).names == ["a"]
+        world.service.tick()
+        stored = world.file.load()["a"]
+        assert (stored.process, stored.started, stored.log) == (
+            StoredProcess(*identify(pid), current_boot_id()), True, "",
+        )  # fmt: skip
+        again = world.again().session.records["a"]
+        assert (again.state, again.port, again.process.pid if again.process else None) == ("running", 9464, pid)
+
+    @pytest.mark.parametrize("other", [{"started_ticks": 1}, {"boot_id": "another"}])
+    def test_the_next_session_declares_it_ended_where_its_pid_is_that_of_another(
+        self, world: World, other: dict[str, Any]
+    ) -> None:
+        world.ask(Attach(os.getpid(), entry()))
+        stored = world.file.load()["a"]
+        assert stored.process is not None
+        world.file.save([altered(stored, process=altered(stored.process, **other))])
+        record = world.again().session.records["a"]
+        assert (record.state, record.process, record.last_output_lines) == ("ended", None, ENDED)
+
+    def test_one_that_cannot_be_attached_again_says_why_and_is_asked_about_once(self, world: World) -> None:
+        world.ask(Attach(os.getpid(), entry()))
+        session = FakeSession(refuses="a running process is attached through cgroups.")
+        Service(cast(Session, session), FollowedPasses(TrainingPolicySpec), "slopewise up").take_over(world.file)
+        assert session.records["a"].last_output_lines == session.refuses
+        assert world.again().session.records["a"].process is None
+
+    def test_one_that_is_a_job_already_or_whose_name_is_taken_is_refused_and_nothing_is_stored(
+        self, world: World
+    ) -> None:
+        world.ask(Attach(os.getpid(), entry()))
+        again = world.ask(Attach(os.getpid(), entry("b")))
+        assert (again.exit_code, again.error) == (2, f"process {os.getpid()} is one of the job a already.")
+        taken = world.ask(Attach(os.getppid(), entry()))
+        assert taken.error == "attach: a is running already; cancel it, or give another name."
+        world.session.refuses = "its cgroup cannot be left."
+        assert world.ask(Attach(os.getppid(), entry(), renames=True)).error == world.session.refuses
+        assert list(world.file.load()) == ["a"]
+
+    def test_a_run_of_a_jobs_file_takes_none(self) -> None:
+        session = FakeSession()
+        service = Service(cast(Session, session), FollowedPasses(TrainingPolicySpec), "slopewise run --local")
+        answer = World(session, service, cast(Disk, None)).ask(Attach(os.getpid(), entry()))
+        assert ("takes no others" in answer.error, session.records) == (True, {})
 
 
 class TestStored:

@@ -27,6 +27,7 @@ RUN_VARIABLE = "SLOPEWISE_RUN_ID"
 GROUP_VARIABLE = "SLOPEWISE_GROUP"
 """Environment variable with the process group in which a process was started, also after it left the group."""
 
+_MOVE_ROUNDS = 100
 _KILL_TRIES = 100
 _KILL_PAUSE_SECONDS = 0.02
 _STARTING_TRIES = 50
@@ -165,6 +166,61 @@ class MadeCgroup(BaseModel):
         return f"removed {self}"
 
 
+class MovedProcess(BaseModel):
+    """One process, and the cgroups that it came from: one for each hierarchy."""
+
+    pid: int
+    started_ticks: int
+    cgroups: tuple[Path, ...]
+
+
+class MovedProcesses(BaseModel):
+    """The processes of an attached job, which were moved into cgroups of the run; the first is that which was named."""
+
+    kind: Literal["moved"] = "moved"
+    name: str
+    directories: tuple[Path, ...]
+    """Of the run: one for each hierarchy."""
+    processes: tuple[MovedProcess, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name!r} (process {self.processes[0].pid})"
+
+    def clean_up(self, run_id: str) -> str | None:
+        """Put them back before the cgroup is removed; returns a message, or None when none was left there."""
+        ours = all(directory.parent.name == f"{RUN_PREFIX}{run_id}" for directory in self.directories)
+        return f"put {self} back into its cgroup" if ours and self.put_back(CgroupFiles()) else None
+
+    def put_back(self, files: CgroupFiles) -> bool:
+        """Move all to where they came from; True when there were any.
+
+        One that was started since goes where its parent came from. What cannot go there, because the cgroup is gone,
+        stays for the removal of the run's.
+        """
+        known = {
+            each.pid: each for each in self.processes if ProcessIdentity(each.pid, each.started_ticks).exists
+        }  # fmt: skip
+        tried: set[tuple[Path, int]] = set()
+        for place, directory in enumerate(self.directories):
+            for _ in range(_MOVE_ROUNDS):
+                pids = files.pids(directory) if directory.is_dir() else []
+                left = [pid for pid in pids if (directory, pid) not in tried]
+                for pid in left:
+                    tried.add((directory, pid))
+                    with suppress(OSError):
+                        files.move(pid, self._origin(pid, known).cgroups[place])
+                if not left:
+                    break
+        return bool(tried)
+
+    def _origin(self, pid: int, known: Mapping[int, MovedProcess]) -> MovedProcess:
+        """Of a process: its own, else that of the nearest one above it, else that of the first."""
+        with suppress(psutil.Error):
+            while pid not in known and pid > 1:
+                pid = psutil.Process(pid).ppid()
+        return known.get(pid, self.processes[0])
+
+
 class MadeFolder(BaseModel):
     """A temporary folder."""
 
@@ -204,10 +260,10 @@ class MadeFile(BaseModel):
         return f"removed {self}"
 
 
-JournalEntry = StartedProcess | MadeCgroup | MadeFolder | MadeFile | EndedJob | RunOf
+JournalEntry = StartedProcess | MovedProcesses | MadeCgroup | MadeFolder | MadeFile | EndedJob | RunOf
 JOURNAL_ENTRY: TypeAdapter[JournalEntry] = TypeAdapter(Annotated[JournalEntry, Field(discriminator="kind")])
-ORDER = (StartedProcess, MadeCgroup, MadeFolder, MadeFile, EndedJob, RunOf)
-"""Processes come first because they keep cgroups busy and write into folders."""
+ORDER = (StartedProcess, MovedProcesses, MadeCgroup, MadeFolder, MadeFile, EndedJob, RunOf)
+"""Processes come first because they keep cgroups busy and write into folders; the moved go before their cgroups do."""
 
 
 def current_boot_id() -> str:

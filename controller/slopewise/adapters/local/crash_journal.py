@@ -34,6 +34,7 @@ from slopewise.adapters.local.cleanup import (
     MadeCgroup,
     MadeFile,
     MadeFolder,
+    MovedProcesses,
     RunOf,
     StartedCommand,
     StartedProcess,
@@ -126,8 +127,8 @@ class Journal:
             StartedProcess(name=name, pid=pid, started_ticks=ticks, boot_id=boot_id, ours=ours, command=command)
         )
 
-    def record(self, entry: StartedProcess | EndedJob | RunOf) -> None:
-        """Record what the next start of the same jobs needs after a crash."""
+    def record(self, entry: StartedProcess | MovedProcesses | EndedJob | RunOf) -> None:
+        """Record what the next start needs after a crash."""
         self._append(entry)
 
     def make_folder(self, purpose: str) -> Path:

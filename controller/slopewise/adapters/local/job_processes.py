@@ -21,8 +21,9 @@ from pathlib import Path
 
 import structlog
 
+from slopewise.adapters.local.attached import AttachedProcess
 from slopewise.adapters.local.cleanup import StartedCommand
-from slopewise.adapters.local.job_record import JobRecord
+from slopewise.adapters.local.job_record import NO_PORT, JobRecord
 from slopewise.adapters.local.launcher import (
     AdoptedProcess,
     Command,
@@ -32,6 +33,7 @@ from slopewise.adapters.local.launcher import (
     terminate_all,
 )
 from slopewise.adapters.local.limiters.base import UNLIMITED, Limiter
+from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.limiters.process_group import ProcessMeter
 from slopewise.adapters.local.move import MAX_STARTS, Ending, LocalMove
 from slopewise.adapters.local.nodes import LocalNode
@@ -130,6 +132,16 @@ class JobProcesses:
         counted = self.limiter.usage(name).cpu_seconds_total or 0.0
         record.earlier_cpu_seconds = max(0.0, used - counted)
         _log.info("job taken over", name=name)
+
+    def attach(self, spec: JobSpec, identity: ProcessIdentity) -> JobRecord:
+        """Take in a process that others have started; UsageError when it cannot be managed here."""
+        self.limiter.attach(spec.name, identity.pid)
+        process = AttachedProcess(spec.name, identity, partial(self.limiter.members, spec.name))
+        since, node = process.created_at_seconds, self.nodes[0].name
+        _log.info("job attached", name=spec.name)
+        return JobRecord(
+            spec, spec.port or NO_PORT, process, arrived_at_seconds=since, node=node, started_at_seconds=since
+        )
 
     def move_on(self, record: JobRecord, move: LocalMove, process: ManagedProcess) -> bool:
         """Advance a move; True once the job is on its new node, or has ended."""

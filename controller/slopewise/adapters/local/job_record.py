@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from slopewise.adapters.local.attached import NO_METRICS, AttachedProcess
+from slopewise.adapters.local.cleanup import EndedJob
 from slopewise.adapters.local.launcher import ManagedProcess
 from slopewise.adapters.local.move import RESTART_SECONDS, RESUME_SECONDS, Ending, LocalMove, MoveMade
 from slopewise.adapters.local.ports import LocalJob
@@ -22,6 +24,9 @@ STOPPED_AT_TARGET = "stopped at target"
 
 CUT_OFF = "was cut off when the machine was restarted"
 """Last output of a job that ran then."""
+
+NO_PORT = 0
+"""Of a job that serves no metrics."""
 
 CANCELLED = "cancelled"
 """State of a job that its owner has ended, or has taken out of the queue."""
@@ -67,7 +72,7 @@ class JobRecord:
     """Why it was stopped at its target, which is a success whatever its exit status; empty: it was not. `CANCELLED`:
     its owner ended it."""
     status_unknown: bool = False
-    """It was taken over from a killed controller, so its exit status is unknown."""
+    """It was taken over from a killed controller, or attached, so its exit status is unknown."""
     ended_unseen: bool = False
     """It had ended before it could be taken over."""
 
@@ -89,6 +94,11 @@ class JobRecord:
         return "waiting" if self.started_at_seconds is None else "running"
 
     @property
+    def is_attached(self) -> bool:
+        """True for a process that others have started (`attached.py`)."""
+        return isinstance(self.process, AttachedProcess)
+
+    @property
     def bound_for(self) -> str:
         """The node on which it counts: its present one, or the target of its move."""
         return self.node if self.move is None else self.move.node
@@ -96,7 +106,7 @@ class JobRecord:
     @property
     def waits_for_node(self) -> bool:
         """True when it has arrived and has no node yet."""
-        return self.arrived_at_seconds is not None and not self.node
+        return self.arrived_at_seconds is not None and not self.node and self.finished_at_seconds is None
 
     def not_moved_reason(self) -> str | None:
         """Why its running process cannot be moved; None: it can."""
@@ -117,6 +127,15 @@ class JobRecord:
             ended_at = at_seconds if self.move.ended_at_seconds is None else self.move.ended_at_seconds
             self.moves.append(MoveMade(self.move.from_node, self.node, self.move.since_seconds, ended_at, at_seconds))
             self.move = None
+
+    def end_earlier(self, ended: EndedJob | None, now_seconds: float) -> None:
+        """Record an end that an earlier controller has seen; None: none has."""
+        self.exit_status = None if ended is None else ended.status
+        self.stopped_at_target = "" if ended is None else ended.stopped_at_target
+        self.cpu_seconds = None if ended is None else ended.cpu_seconds
+        self.status_unknown = self.exit_status is None
+        self.ended_unseen = ended is None
+        self.noticed_end_seconds = self.finished_at_seconds = now_seconds if ended is None else ended.at_seconds
 
     def running(self, namespace: str, grace_seconds: float) -> LocalJob | None:
         """The job for the observer; None while it waits, moves or is being stopped, and after its end."""
@@ -159,11 +178,12 @@ class JobRecord:
             ),
             planned_steps=self.spec.planned_steps,
             workload_class=self.spec.workload_class,
+            unheard=NO_METRICS if self.port == NO_PORT else "",
         )
 
     def waiting(self, namespace: str) -> Arrival | None:
         """The job as an arrival to place; None before it arrives and once it has a node."""
-        if self.arrived_at_seconds is None or self.node:
+        if self.arrived_at_seconds is None or not self.waits_for_node:
             return None
         return Arrival(
             self.spec.name,

@@ -69,6 +69,8 @@ class LocalJob:
     planned_steps: int | None = None
     """As its owner states them; what it reports itself comes first."""
     workload_class: str = ""
+    unheard: str = ""
+    """Why it never reports a loss; empty: it may."""
 
 
 class LocalObserver:
@@ -127,11 +129,13 @@ class LocalObserver:
         if self._missing is None:
             return {}
         keys = {JobKey(local.namespace, local.name): local for local in running if local.ended is None}
+        unheard = {key: MissingEvaluation("NoTarget", local.unheard) for key, local in keys.items() if local.unheard}
         silent = (
             unreachable(key, reading.jobs.get(key, _NO_SERIES), now_seconds - local.started_at_seconds)
             for key, local in keys.items()
+            if key not in unheard
         )
-        return self._missing.of((job for job in silent if job is not None), now_seconds)
+        return {**unheard, **self._missing.of((job for job in silent if job is not None), now_seconds)}
 
     def _job(self, local: LocalJob, series: JobSeries, missing: MissingEvaluation | None) -> Job | None:
         """The job of the snapshot; None when its process ended during the observation."""

@@ -13,7 +13,9 @@ from typing import Any, get_args
 
 import msgspec
 
+from slopewise.adapters.local.cleanup import current_boot_id
 from slopewise.adapters.local.job_record import JobRecord
+from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import Mode
 from slopewise.errors import SlopewiseError
@@ -38,6 +40,19 @@ class StoredEnd(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(**{name: getattr(record, name) for name in cls.__struct_fields__})
 
 
+class StoredProcess(msgspec.Struct, frozen=True):
+    """The process of an attached job."""
+
+    pid: int
+    started_ticks: int
+    boot_id: str
+
+    def identity(self) -> ProcessIdentity | None:
+        """The same process; None: it has ended, and its pid may be that of another one."""
+        found = ProcessIdentity(self.pid, self.started_ticks)
+        return found if self.boot_id == current_boot_id() and found.exists else None
+
+
 class StoredJob(msgspec.Struct, frozen=True, omit_defaults=True):
     """One job that was given to the service."""
 
@@ -55,6 +70,8 @@ class StoredJob(msgspec.Struct, frozen=True, omit_defaults=True):
     """Its present attempt."""
     end: StoredEnd | None = None
     log: str = ""
+    process: StoredProcess | None = None
+    """Of a job that was attached."""
 
     def record(self, spec: JobSpec) -> JobRecord:
         """The record of a job that has ended."""

@@ -25,6 +25,16 @@ class Submit(msgspec.Struct, tag=True, frozen=True):
     """A name that is taken gets a number."""
 
 
+class Attach(msgspec.Struct, tag=True, frozen=True):
+    """Take a process that runs already."""
+
+    pid: int
+    entry: dict[str, Any]
+    """As a jobs file has it, with the command of the process."""
+    renames: bool = False
+    """A name that is taken gets a number."""
+
+
 class Jobs(msgspec.Struct, tag=True, frozen=True):
     """What there is."""
 
@@ -43,7 +53,7 @@ class SetMode(msgspec.Struct, tag=True, frozen=True):
     mode: str
 
 
-Request = Submit | Jobs | Cancel | SetMode
+Request = Submit | Attach | Jobs | Cancel | SetMode
 
 
 class JobAnswer(msgspec.Struct, frozen=True, omit_defaults=True):

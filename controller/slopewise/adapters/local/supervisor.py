@@ -23,9 +23,10 @@ import structlog
 from slopewise.adapters.local.crashed_runs import NOTHING_EARLIER, EarlierJob, EarlierRun
 from slopewise.adapters.local.job_processes import LINGER_SECONDS, LOOPBACK, JobProcesses, free_ports
 from slopewise.adapters.local.job_queue import JobQueue, again
-from slopewise.adapters.local.job_record import CANCELLED, JobRecord
+from slopewise.adapters.local.job_record import CANCELLED, NO_PORT, JobRecord
 from slopewise.adapters.local.launcher import AdoptedProcess, Launcher
 from slopewise.adapters.local.limiters.base import Limiter
+from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.move import Ending, LocalMove
 from slopewise.adapters.local.nodes import LocalNode, fewest_jobs
 from slopewise.adapters.local.ports import LocalJob
@@ -101,6 +102,12 @@ class Supervisor:
         with self._lock:
             self.records = {name: each for name, each in self.records.items() if name not in made} | made
 
+    def attach(self, spec: JobSpec, identity: ProcessIdentity) -> None:
+        """Take in a process that runs already; UsageError when it cannot be managed here."""
+        record = self._processes.attach(spec, identity)
+        with self._lock:
+            self.records = {**self.records, spec.name: record}
+
     def recall(self, records: Mapping[str, JobRecord]) -> None:
         """Take in jobs that have ended in an earlier session, before all others."""
         with self._lock:
@@ -123,7 +130,7 @@ class Supervisor:
                 "labels": {"namespace": self.namespace, "pod": name, **node},
             }
             for name, record in self.records.items()
-            if record.finished_at_seconds is None
+            if record.finished_at_seconds is None and record.port != NO_PORT
         ]
 
     def start(self) -> None:
@@ -238,8 +245,11 @@ class Supervisor:
         return Outcome(stop, "applied", f"{stop.reason}; {within}")
 
     def cancel(self, name: str) -> None:
-        """Have a job save and end, with the next `poll`, or take one that waits out of the queue."""
+        """Have a job save and end, with the next `poll`, take one that waits out, or let an attached one go."""
         record, now = self.records[name], self.clock.now()
+        if record.is_attached and record.finished_at_seconds is None:
+            record.stopped_at_target = CANCELLED
+            self._processes.end(record)
         with self._lock:
             if record.started_at_seconds is None:
                 record.stopped_at_target = CANCELLED
@@ -264,7 +274,7 @@ class Supervisor:
 
     def _go_on(self, record: JobRecord, job: EarlierJob) -> None:
         """Take over a job that runs; record the end of one that does not."""
-        command, ended, queueing = job.started.command, job.ended, record.spec.queueing
+        command, queueing = job.started.command, record.spec.queueing
         if command is None or not self.earlier.has(record.spec):
             return
         with self._lock:
@@ -277,13 +287,7 @@ class Supervisor:
             self._processes.take_over(record, AdoptedProcess(job.started, job.mark, command.log_path, members))
             return
         with self._lock:
-            record.exit_status = None if ended is None else ended.status
-            record.stopped_at_target = "" if ended is None else ended.stopped_at_target
-            record.cpu_seconds = None if ended is None else ended.cpu_seconds
-            record.status_unknown = record.exit_status is None
-            record.ended_unseen = ended is None
-            at = self.clock.now() if ended is None else ended.at_seconds
-            record.noticed_end_seconds = record.finished_at_seconds = at
+            record.end_earlier(job.ended, self.clock.now())
 
     def _is_node(self, name: str) -> bool:
         return any(name == node.name for node in self.nodes)

@@ -26,7 +26,7 @@ from slopewise.adapters.local.crash_journal import (
     journal_path,
     new_run_id,
 )
-from slopewise.adapters.local.limiters.choose import own_cgroups
+from slopewise.adapters.local.limiters.cgroup_files import own_cgroups
 from slopewise.adapters.local.limiters.identity import identify
 from slopewise.errors import SlopewiseError
 

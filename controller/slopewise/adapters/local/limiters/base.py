@@ -43,6 +43,13 @@ class Limiter(Protocol):
         """Admit further processes that an admitted job had started before its admission."""
         ...
 
+    def attach(self, job_uid: str, pid: int) -> None:
+        """Admit a process that runs already, with its children; its release puts them back.
+
+        UsageError when that cannot be done, and then nothing has been changed.
+        """
+        ...
+
     def read(self, job_uid: str) -> CpuAllocation:
         """What the job is allowed now, as the kernel (or the duty cycle) holds it."""
         ...

@@ -7,13 +7,22 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 RUN_PREFIX = "slopewise-"
 """Every cgroup and every temporary folder of ours starts so; nothing else is ever removed."""
+
+ASIDE = "0-controller"
+"""The cgroup of a run (v2) in which those stand that it is no limiter of."""
+
+PROC_SELF = Path("/proc/self")
+UNIFIED = ""
+"""The name under which the kernel lists the one hierarchy of cgroup v2, which holds every controller."""
 
 _REMOVAL_TRIES = 100
 _REMOVAL_PAUSE_SECONDS = 0.01
@@ -49,6 +58,10 @@ class CgroupFiles:
     def is_delegated(self, directory: Path) -> bool:
         """True when systemd or a container's runtime handed the cgroup over to the account that runs in it."""
         return any(_attribute(directory, name) == b"1" for name in ("user.delegate", "trusted.delegate"))
+
+    def of_process(self, pid: int) -> dict[str, Path]:
+        """The cgroups of a process, by controller, as far as they are seen from here."""
+        return own_cgroups(process=Path(f"/proc/{pid}"))
 
     def move(self, pid: int, directory: Path) -> None:
         """Put a process, with all its threads, into a cgroup. One that has just ended is no error."""
@@ -89,6 +102,11 @@ def _attribute(path: Path, name: str) -> bytes | None:
         return None
 
 
+def manages(directory: Path) -> bool:
+    """True for the cgroup of a job of some run, and those below it."""
+    return any(over.startswith(RUN_PREFIX) and name != ASIDE for over, name in pairwise(directory.parts))
+
+
 def is_run(directory: Path) -> bool:
     """True for a cgroup that a run of ours made: the only ones that may be removed."""
     return directory.name.startswith(RUN_PREFIX) and (directory / "cgroup.procs").is_file()
@@ -108,3 +126,45 @@ def remove_run(files: CgroupFiles, run: Path, enabled: Iterable[str] = ()) -> No
     for job in [entry for entry in run.iterdir() if entry.is_dir()]:
         files.empty_and_remove(job, run.parent)
     files.empty_and_remove(run, run.parent)
+
+
+def own_cgroups(proc_self: Path = PROC_SELF, process: Path | None = None) -> dict[str, Path]:
+    """The directory of our own cgroup for each controller of v1 that is mounted, and for `UNIFIED` (v2).
+
+    `process`: that of another one (`/proc/PID`), as far as it is seen from here.
+    """
+    mounts = _mounts(proc_self / "mountinfo")
+    found = {}
+    for line in ((process or proc_self) / "cgroup").read_text(encoding="utf-8").splitlines():
+        _, names, path = line.split(":", 2)
+        for name in names.split(","):
+            directory = _directory(path, mounts.get(name, []))
+            if directory is not None:
+                found[name] = directory
+    return found
+
+
+def _mounts(mountinfo: Path) -> dict[str, list[tuple[str, Path]]]:
+    """Per controller: (the part of the hierarchy that is mounted, where it is mounted)."""
+    mounts: dict[str, list[tuple[str, Path]]] = {}
+    for line in mountinfo.read_text(encoding="utf-8").splitlines():
+        place, _, kind = line.partition(" - ")
+        root, point = place.split()[3:5]
+        filesystem, _, options = kind.split(" ", 2)
+        names = {"cgroup": options.split(","), "cgroup2": [UNIFIED]}.get(filesystem, [])
+        for name in names:
+            mounts.setdefault(name, []).append((root, Path(_unescaped(point))))
+    return mounts
+
+
+def _directory(path: str, mounts: list[tuple[str, Path]]) -> Path | None:
+    """`path` as seen through the first mount that shows it: /docker/ab of a mount of /docker is its ab."""
+    for root, point in mounts:
+        if Path(path).is_relative_to(root) and ".." not in Path(path).parts:
+            return point / Path(path).relative_to(root)
+    return None
+
+
+def _unescaped(point: str) -> str:
+    r"""Decode the octal escapes of mountinfo, which writes a space as \040."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), point)

@@ -11,17 +11,19 @@ import os
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from slopewise.adapters.local.cleanup import MovedProcess, MovedProcesses
 from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.base import NEUTRAL_REQUEST_MILLICORES, unknown_job
-from slopewise.adapters.local.limiters.cgroup_files import RUN_PREFIX, CgroupFiles, is_run, remove_run
-from slopewise.adapters.local.limiters.process_group import ProcessMeter, ProcessUse
-from slopewise.errors import ActuationError, MissingToolError
+from slopewise.adapters.local.limiters.cgroup_files import RUN_PREFIX, CgroupFiles, is_run, manages, remove_run
+from slopewise.adapters.local.limiters.identity import ProcessIdentity, identify
+from slopewise.adapters.local.limiters.process_group import ProcessMeter, ProcessUse, process_tree
+from slopewise.errors import ActuationError, MissingToolError, UsageError
 from slopewise.model import CpuAllocation, CpuControl, Usage
 
 
@@ -30,18 +32,21 @@ class _Job:
     directories: tuple[Path, ...]
     request_millicores: int = NEUTRAL_REQUEST_MILLICORES
     meter: ProcessMeter = field(default_factory=ProcessMeter)
+    moved: MovedProcesses | None = None
+    """Of an attached job: what goes back to where it came from."""
 
 
 class CgroupLimiter(ABC):
-    """Gives CPU through cgroups. `own`: our own cgroup's directories, that of the CPU controller first."""
+    """Gives CPU through cgroups. `own`: our own cgroup's directories by controller, that of the CPU first."""
 
     controls: frozenset[CpuControl] = frozenset({"limits", "requests"})
     description: str
 
-    def __init__(self, own: Sequence[Path], journal: Journal, files: CgroupFiles | None = None) -> None:
+    def __init__(self, own: Mapping[str, Path], journal: Journal, files: CgroupFiles | None = None) -> None:
         self._files = files or CgroupFiles()
         self._journal = journal
-        self._runs = tuple(directory / f"{RUN_PREFIX}{journal.run_id}" for directory in own)
+        self._controllers = tuple(own)
+        self._runs = tuple(directory / f"{RUN_PREFIX}{journal.run_id}" for directory in own.values())
         self._enabled: tuple[str, ...] = ()
         self._jobs: dict[str, _Job] = {}
         self._numbers = count(1)
@@ -63,9 +68,7 @@ class CgroupLimiter(ABC):
 
     def admit(self, job_uid: str, pid: int) -> None:
         """Put a process into a fresh cgroup of its own, before it starts others; they follow."""
-        name = f"{next(self._numbers)}-{re.sub(r'[^A-Za-z0-9_.-]', '_', job_uid)}"
-        job = _Job(tuple(run / name for run in self._runs))
-        self._jobs[job_uid] = job
+        job = self._jobs[job_uid] = _Job(self._directories(job_uid))
         try:
             for directory in job.directories:
                 self._files.make(directory)
@@ -76,6 +79,43 @@ class CgroupLimiter(ABC):
             raise ActuationError(
                 f"{job_uid}: its process {pid} cannot be put into a cgroup of its own ({error})."
             ) from error
+
+    def attach(self, job_uid: str, pid: int) -> None:
+        """Move them into a cgroup of their own, with what they start meanwhile; recorded before the first is moved."""
+        found: dict[ProcessIdentity, tuple[Path, ...]] = {}
+        for each in process_tree(pid):
+            with suppress(ProcessLookupError, FileNotFoundError):  # a child that has just ended
+                found[identify(each)] = self._origins(each)
+        processes = tuple(MovedProcess(**who._asdict(), cgroups=origins) for who, origins in found.items())
+        if not processes or processes[0].pid != pid:
+            raise UsageError(f"process {pid} has just ended.")
+        moved = MovedProcesses(name=job_uid, directories=self._directories(job_uid), processes=processes)
+        self._journal.record(moved)
+        job = self._jobs[job_uid] = _Job(moved.directories, moved=moved)
+        try:
+            for directory in job.directories:
+                self._files.make(directory)
+            self._gather(pid, job.directories)
+            self._weigh_run()
+        except OSError as error:
+            self.release(job_uid)
+            raise UsageError(
+                f"process {pid} cannot leave its cgroup {processes[0].cgroups[0]} ({error.strerror}); "
+                "run `slopewise up` as root, or submit the command."
+            ) from error
+
+    def _gather(self, pid: int, directories: Sequence[Path]) -> None:
+        """Move a process and its children: parents first, and again until none was started outside meanwhile."""
+        done: set[int] = set()
+        while True:
+            inside = {*done, *self._files.pids(directories[-1])}
+            left = [each for each in process_tree(pid) if each not in inside]
+            if not left:
+                return
+            for each in left:
+                for directory in directories:
+                    self._files.move(each, directory)
+            done.update(left)
 
     def include(self, job_uid: str, pids: Sequence[int]) -> None:
         """Put them into the job's cgroup."""
@@ -135,6 +175,8 @@ class CgroupLimiter(ABC):
         if job is None:
             return
         with suppress(OSError):
+            if job.moved is not None:
+                job.moved.put_back(self._files)
             for run, directory in zip(self._runs, job.directories, strict=True):
                 if directory.is_dir():
                     self._files.empty_and_remove(directory, self._refuge(run))
@@ -142,6 +184,8 @@ class CgroupLimiter(ABC):
 
     def close(self) -> None:
         """Release all jobs and remove the run's cgroup; the journal reports what cannot be removed."""
+        for job_uid in [job_uid for job_uid, job in self._jobs.items() if job.moved is not None]:
+            self.release(job_uid)
         self._jobs.clear()
         for run in filter(is_run, self._runs):
             with suppress(OSError):
@@ -158,6 +202,29 @@ class CgroupLimiter(ABC):
 
     @abstractmethod
     def _read_usage(self, now: float, directories: Sequence[Path], use: ProcessUse) -> Usage: ...
+
+    def _directories(self, job_uid: str) -> tuple[Path, ...]:
+        """Of a new job."""
+        name = f"{next(self._numbers)}-{re.sub(r'[^A-Za-z0-9_.-]', '_', job_uid)}"
+        return tuple(run / name for run in self._runs)
+
+    def _origins(self, pid: int) -> tuple[Path, ...]:
+        """The cgroups of a process that is to be moved; UsageError when it could not be put back into them."""
+        cgroups = self._files.of_process(pid)
+        origins = tuple(cgroups[name] for name in self._controllers if name in cgroups)
+        if len(origins) < len(self._runs):
+            raise UsageError(
+                f"process {pid} is in a cgroup that is not seen from here; attach it where it was started."
+            )
+        for origin in origins:
+            if manages(origin):
+                raise UsageError(f"process {pid} is managed already, by the session that has the cgroup {origin}.")
+            if not os.access(origin / "cgroup.procs", os.W_OK):
+                raise UsageError(
+                    f"process {pid} could not be put back into its cgroup {origin}, which this user may not write; "
+                    "run `slopewise up` as root, or submit the command."
+                )
+        return origins
 
     def _refuge(self, run: Path) -> Path:
         """The cgroup that released processes move to."""

@@ -32,7 +32,7 @@ class CgroupV1Limiter(CgroupLimiter):
     def __init__(self, cpu: Path, cpuacct: Path, journal: Journal, files: CgroupFiles | None = None) -> None:
         """`cpu`, `cpuacct`: the directories of our own cgroup in both hierarchies; the same when co-mounted."""
         together = cpu.resolve() == cpuacct.resolve()
-        super().__init__([cpu] if together else [cpu, cpuacct], journal, files)
+        super().__init__({"cpu": cpu} if together else {"cpu": cpu, "cpuacct": cpuacct}, journal, files)
 
     def _read_allocation(self, directory: Path) -> CpuAllocation:
         quota_us = int(self._files.read(directory / "cpu.cfs_quota_us"))

@@ -25,7 +25,7 @@ import psutil
 
 from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.base import CPU_PERIOD_SECONDS
-from slopewise.adapters.local.limiters.cgroup_files import CgroupFiles
+from slopewise.adapters.local.limiters.cgroup_files import ASIDE, UNIFIED, CgroupFiles
 from slopewise.adapters.local.limiters.cgroup_jobs import CgroupLimiter
 from slopewise.adapters.local.limiters.process_group import ProcessUse
 from slopewise.errors import MissingToolError
@@ -53,9 +53,9 @@ class CgroupV2Limiter(CgroupLimiter):
 
     def __init__(self, own: Path, journal: Journal, files: CgroupFiles | None = None) -> None:
         """`own`: the directory of our own cgroup."""
-        super().__init__([own], journal, files)
+        super().__init__({UNIFIED: own}, journal, files)
         self._own, self._run = own, self._runs[0]
-        self._aside = self._run / "0-controller"
+        self._aside = self._run / ASIDE
 
     def _make_run(self) -> None:
         offered = self._files.read(self._own / "cgroup.controllers").split()

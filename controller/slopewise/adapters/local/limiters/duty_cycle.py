@@ -30,7 +30,7 @@ from slopewise.adapters.local.cleanup import RUN_VARIABLE, started_in_group
 from slopewise.adapters.local.limiters.base import UNLIMITED, unknown_job
 from slopewise.adapters.local.limiters.identity import ProcessIdentity, identify, leads_own_group
 from slopewise.adapters.local.limiters.process_group import GroupScan, ProcessMeter
-from slopewise.errors import ActuationError
+from slopewise.errors import ActuationError, UsageError
 from slopewise.model import CpuAllocation, CpuControl, Usage
 
 _MIN_FRACTION = 0.01
@@ -83,6 +83,13 @@ class DutyCycleLimiter:
 
     def include(self, job_uid: str, pids: Sequence[int]) -> None:
         """Nothing: those of the group are stopped with it, and those that left it escape."""
+
+    def attach(self, job_uid: str, pid: int) -> None:
+        """UsageError: a terminal sees that its process is stopped, and one in another's group would stop that too."""
+        raise UsageError(
+            f"a running process is attached through cgroups, and here is only {self.description}; "
+            "run `slopewise up` as root or in a delegated cgroup, or submit the command."
+        )
 
     def read(self, job_uid: str) -> CpuAllocation:
         """The limit as it was set; the request is the default."""

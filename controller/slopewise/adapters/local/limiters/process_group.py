@@ -30,6 +30,14 @@ def group_members(group: int) -> list[int]:
     return process_groups().get(group, [])
 
 
+def process_tree(pid: int) -> list[int]:
+    """A process, and all that it has started, parents first; empty: it has ended."""
+    try:
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    except psutil.NoSuchProcess:
+        return []
+
+
 def running(pids: Iterable[int]) -> list[int]:
     """Those of `pids` that still run: neither gone nor zombies that wait to be collected."""
     return [pid for pid in pids if _status(pid) not in (None, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)]

@@ -13,7 +13,7 @@ from support.cgroup_trees import FileTree, ReadOnlyTree, StartPython, UnifiedTre
 from support.pipes import piped
 
 from slopewise.adapters.local.crash_journal import Journal
-from slopewise.adapters.local.limiters.choose import own_cgroups
+from slopewise.adapters.local.limiters.cgroup_files import own_cgroups
 
 
 @pytest.fixture

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import psutil
 import pytest
 from support.cgroup_trees import FileTree, ReadOnlyTree, StartPython
 from support.pipes import piped
 from support.waiting import eventually
 
-from slopewise.adapters.local.crash_journal import Journal
+from slopewise.adapters.local.cleanup import ORDER, MadeCgroup, MovedProcesses
+from slopewise.adapters.local.crash_journal import Journal, read_journal
 from slopewise.adapters.local.limiters.base import UNLIMITED
+from slopewise.adapters.local.limiters.cgroup_files import own_cgroups
 from slopewise.adapters.local.limiters.cgroup_v1 import CgroupV1Limiter
-from slopewise.errors import ActuationError, MissingToolError
+from slopewise.errors import ActuationError, MissingToolError, UsageError
 from slopewise.model import CpuAllocation
 
+STARTS_SLEEPING_CHILD = "import subprocess, time; subprocess.Popen(['sleep', '600']); time.sleep(600)"
 BUSY = "while True: pass"
 ASLEEP = "import time; time.sleep(600)"
 STARTS_BUSY_CHILD_WHEN_TOLD = f"import subprocess, sys; input(); subprocess.run([sys.executable, '-S', '-c', {BUSY!r}])"
+
+
+class Family(NamedTuple):
+    """Two processes, by their pids."""
+
+    process: int
+    child: int
+
+
+def journal_path_of(journal: Journal) -> Path:
+    return journal._path
 
 
 @pytest.fixture
@@ -175,6 +192,124 @@ def test_without_rights_nothing_is_left_and_the_reason_is_reported(
     assert not run_directory(own, journal).exists()
 
 
+class TestAttach:
+    """A running process comes with its children, and goes back to where each came from."""
+
+    @pytest.fixture
+    def family(self, own: dict[str, Path], file_tree: FileTree, start_python: StartPython) -> Family:
+        """A process in a cgroup beside ours, with a child in one below that."""
+        process = start_python(STARTS_SLEEPING_CHILD)
+        assert eventually(lambda: len(psutil.Process(process.pid).children()) == 1)
+        (child,) = psutil.Process(process.pid).children()
+        for root in own.values():
+            for pid, place in ((process.pid, root / "theirs"), (child.pid, root / "theirs" / "below")):
+                file_tree.make(place)
+                file_tree.move(pid, place)
+        return Family(process.pid, child.pid)
+
+    def places(self, own: dict[str, Path], pid: int, tree: FileTree) -> list[str]:
+        return [str(tree.of_process(pid)[name].relative_to(root)) for name, root in own.items()]
+
+    def test_both_come_into_one_cgroup_that_can_be_limited_and_go_back_at_their_release(
+        self, limiter: CgroupV1Limiter, own: dict[str, Path], family: Family, file_tree: FileTree, journal: Journal
+    ) -> None:
+        limiter.attach("train", family.process)
+        inside = [f"slopewise-{journal.run_id}/1-train"] * 2
+        assert [self.places(own, pid, file_tree) for pid in family] == [inside, inside]
+        limiter.set_limit("train", 250)
+        assert limiter.read("train") == CpuAllocation(250, 1000)
+        limiter.release("train")
+        assert [self.places(own, pid, file_tree) for pid in family] == [["theirs"] * 2, ["theirs/below"] * 2]
+        assert not (run_directory(own, journal) / "1-train").exists()
+
+    def test_the_end_of_the_session_puts_back_too(
+        self, limiter: CgroupV1Limiter, own: dict[str, Path], family: Family, file_tree: FileTree
+    ) -> None:
+        limiter.attach("train", family.process)
+        limiter.close()
+        assert self.places(own, family.child, file_tree) == ["theirs/below"] * 2
+
+    def test_what_was_started_since_goes_where_its_parent_came_from(
+        self,
+        limiter: CgroupV1Limiter,
+        own: dict[str, Path],
+        family: Family,
+        file_tree: FileTree,
+        journal: Journal,
+        start_python: StartPython,
+    ) -> None:
+        limiter.attach("train", family.process)
+        stranger = start_python(ASLEEP).pid  # of no parent that was attached: goes where the attached one came from
+        for controller in own:
+            file_tree.move(stranger, run_directory(own, journal, controller) / "1-train")
+        limiter.release("train")
+        assert self.places(own, stranger, file_tree) == ["theirs"] * 2
+
+    def test_where_its_cgroup_is_gone_it_goes_where_released_jobs_go(
+        self, limiter: CgroupV1Limiter, own: dict[str, Path], family: Family, file_tree: FileTree
+    ) -> None:
+        limiter.attach("train", family.process)
+        for root in own.values():
+            file_tree.remove(root / "theirs" / "below")
+        limiter.release("train")
+        assert self.places(own, family.child, file_tree) == ["."] * 2
+
+    def test_one_that_a_session_manages_is_refused_and_nothing_is_moved(
+        self, limiter: CgroupV1Limiter, own: dict[str, Path], family: Family, file_tree: FileTree
+    ) -> None:
+        for root in own.values():
+            file_tree.make(root / "slopewise-other")
+            file_tree.make(root / "slopewise-other" / "1-a")
+            file_tree.move(family.child, root / "slopewise-other" / "1-a")
+        with pytest.raises(UsageError, match=f"process {family.child} is managed already"):
+            limiter.attach("train", family.process)
+        assert self.places(own, family.process, file_tree) == ["theirs"] * 2
+
+    def test_one_whose_cgroup_cannot_be_left_stays_with_all_of_its_children(
+        self, limiter: CgroupV1Limiter, own: dict[str, Path], family: Family, file_tree: Any, monkeypatch: Any
+    ) -> None:
+        move = file_tree.move
+
+        def refusing(pid: int, directory: Path) -> None:
+            if pid == family.child and "1-train" in directory.parts:
+                raise PermissionError(errno.EACCES, "Permission denied", str(directory))
+            move(pid, directory)
+
+        monkeypatch.setattr(file_tree, "move", refusing)
+        with pytest.raises(UsageError, match=r"cannot leave its cgroup .*theirs \(Permission denied\); run"):
+            limiter.attach("train", family.process)
+        assert [self.places(own, pid, file_tree) for pid in family] == [["theirs"] * 2, ["theirs/below"] * 2]
+        with pytest.raises(ActuationError, match="train: no such job"):
+            limiter.read("train")
+
+    def test_one_whose_cgroup_is_not_seen_or_may_not_be_written_is_refused(
+        self,
+        limiter: CgroupV1Limiter,
+        own: dict[str, Path],
+        family: Family,
+        start_python: StartPython,
+        monkeypatch: Any,
+    ) -> None:
+        unseen = start_python(ASLEEP).pid
+        with pytest.raises(UsageError, match=f"process {unseen} is in a cgroup that is not seen from here"):
+            limiter.attach("train", unseen)
+        monkeypatch.setattr("os.access", lambda *_: False)
+        with pytest.raises(UsageError, match=r"could not be put back into its cgroup .*theirs"):
+            limiter.attach("train", family.process)
+
+    def test_after_a_kill_the_journal_puts_back_before_the_cgroup_is_removed(
+        self, limiter: CgroupV1Limiter, own: dict[str, Path], family: Family, file_tree: FileTree, journal: Journal
+    ) -> None:
+        limiter.attach("train", family.process)
+        entries, _ = read_journal(journal_path_of(journal))
+        (moved,) = [each for each in entries if isinstance(each, MovedProcesses)]
+        assert ORDER.index(MovedProcesses) < ORDER.index(MadeCgroup)
+        assert moved.clean_up("another-run") is None
+        assert self.places(own, family.child, file_tree) != ["theirs/below"] * 2
+        assert moved.put_back(file_tree)
+        assert self.places(own, family.child, file_tree) == ["theirs/below"] * 2
+
+
 # --- the real kernel -----------------------------------------------------------------------------------------
 
 
@@ -247,6 +382,34 @@ def test_a_released_job_runs_on_and_no_cgroup_is_left(
     for controller in ("cpu", "cpuacct"):
         assert not run_directory(real_cgroups, journal, controller).exists()
         assert str(process.pid) in (real_cgroups[controller] / "cgroup.procs").read_text().split()
+
+
+@pytest.mark.cgroups
+def test_an_attached_process_comes_with_its_children_and_the_journal_of_a_kill_puts_all_back(
+    real: CgroupV1Limiter, real_cgroups: dict[str, Path], journal: Journal, start_python: StartPython
+) -> None:
+    process = start_python(STARTS_SLEEPING_CHILD)
+    assert eventually(lambda: len(psutil.Process(process.pid).children()) == 1)
+    family = [process.pid, psutil.Process(process.pid).children()[0].pid]
+    theirs = real_cgroups["cpu"] / f"slopewise-theirs-{os.getpid()}.scope"
+    theirs.mkdir()
+    try:
+        (theirs / "cgroup.procs").write_text(str(family[1]))
+        came_from = [own_cgroups(process=Path(f"/proc/{pid}")) for pid in family]
+        real.attach("train", process.pid)
+        now = [own_cgroups(process=Path(f"/proc/{pid}")) for pid in family]
+        for controller in ("cpu", "cpuacct"):
+            directory = run_directory(real_cgroups, journal, controller) / "1-train"
+            assert [each[controller] for each in now] == [directory] * 2
+        entries, _ = read_journal(journal_path_of(journal))
+        done = [each.clean_up(journal.run_id) for each in entries if isinstance(each, MovedProcesses)]
+        assert done == [f"put 'train' (process {process.pid}) back into its cgroup"]
+        assert [own_cgroups(process=Path(f"/proc/{pid}")) for pid in family] == came_from
+    finally:
+        process.kill()
+        psutil.Process(family[1]).kill()
+        assert eventually(lambda: not (theirs / "cgroup.procs").read_text())
+        theirs.rmdir()
 
 
 @pytest.mark.cgroups

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from support.cgroup_trees import ReadOnlyTree, UnifiedTree
+from support.cgroup_trees import ReadOnlyTree, StartPython, UnifiedTree
 
 from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.base import UNLIMITED
@@ -262,3 +262,22 @@ def test_a_failure_half_way_puts_everything_back(
     assert not run.exists()
     assert (own / "cgroup.procs").read_text().split() == [str(os.getpid())]
     assert (own / "cgroup.subtree_control").read_text() == ""
+
+
+def test_an_attached_process_goes_back_to_where_it_stood_and_with_the_session_to_where_all_came_from(
+    own: Path, run: Path, journal: Journal, unified_tree: UnifiedTree, start_python: StartPython
+) -> None:
+    pid = start_python("import time; time.sleep(600)").pid
+    unified_tree.move(pid, own)
+    unified_tree.delegated.append(own)
+    limiter = CgroupV2Limiter(own, journal, unified_tree)
+    limiter.prepare()
+    assert unified_tree.of_process(pid) == {"": run / "0-controller"}
+    limiter.attach("train", pid)
+    assert unified_tree.of_process(pid) == {"": run / "1-train"}
+    limiter.set_request("train", 250)
+    assert (run / "1-train" / "cpu.weight").read_text() == "25"
+    limiter.release("train")
+    assert unified_tree.of_process(pid) == {"": run / "0-controller"}
+    limiter.close()
+    assert unified_tree.of_process(pid) == {"": own}

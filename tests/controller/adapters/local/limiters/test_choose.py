@@ -9,7 +9,8 @@ import pytest
 from support.cgroup_trees import FileTree, ReadOnlyTree, UnifiedTree
 
 from slopewise.adapters.local.crash_journal import Journal
-from slopewise.adapters.local.limiters.choose import choose_limiter, own_cgroups
+from slopewise.adapters.local.limiters.cgroup_files import own_cgroups
+from slopewise.adapters.local.limiters.choose import choose_limiter
 from slopewise.errors import MissingToolError, UsageError
 
 

@@ -1,0 +1,71 @@
+"""What a session answers to `slopewise jobs` and to the commands with `--local`: itself, and each of its jobs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from slopewise.adapters.local.queue_file import StoredJob
+from slopewise.adapters.local.session_requests import JobAnswer, SessionAnswer
+from slopewise.crds.job_growth import JobGrowthStatus
+from slopewise.local.brought import brought, sentence_of_all
+from slopewise.local.result import result_of
+from slopewise.local.session import Session
+from slopewise.reports.live_table import LiveRow
+
+
+def session_answer(session: Session, holder: str) -> SessionAnswer:
+    """The session; `holder`: the command that runs it."""
+    newest, spec = session.newest_report(), session.document.spec
+    return SessionAnswer(
+        holder,
+        os.getpid(),
+        spec.policy_name,
+        spec.mode,
+        session.workshop.limiter.description,
+        session.prometheus.url,
+        session.health.port,
+        session.loop.passes,
+        (newest.held or "") if newest is not None else "",
+        session.plan.max_running,
+        sentence_of_all(session.brought()),
+    )
+
+
+def job_answer(session: Session, row: LiveRow, stored: StoredJob | None, status: JobGrowthStatus | None) -> JobAnswer:
+    """One job, as its row of the table has it; `stored`: None where the session stores none."""
+    record, tally = session.supervisor.records[row.name], session.tally.of(row.name)
+    result = result_of(record, tally, session.supervisor.started_at_seconds)
+    waits = session.supervisor.queue.waits.get(row.name, "")
+    gained = brought(record, tally)
+    process, running = record.process, record.finished_at_seconds is None
+    log = (stored.log if stored else "") or str(session.supervisor.folder / record.spec.log_name)
+    if record.is_attached or (stored is not None and stored.process is not None):
+        log = ""
+    elif process is not None:
+        log = str(process.log_path)
+    return JobAnswer(
+        row.name,
+        row.state if running else result.state,
+        study=record.spec.queueing.study,
+        submitted_at_seconds=stored.submitted_at_seconds if stored else None,
+        started_at_seconds=record.started_at_seconds,
+        finished_at_seconds=record.finished_at_seconds,
+        exit_status=record.exit_status,
+        attempt=record.spec.queueing.attempt,
+        steps=tally.steps_total,
+        steps_planned=tally.steps_planned if tally.steps_planned is not None else record.spec.planned_steps,
+        loss_first=tally.first_level,
+        loss_last=tally.last_level,
+        cpu_seconds=record.cpu_seconds,
+        reason=waits or (row.reason if running else result.note or (gained.sentence if gained else "")),
+        log=log,
+        pid=process.pid if process is not None and running else None,
+        fair_seconds=tally.fair_seconds,
+        status=None if status is None else _shown(status),
+    )
+
+
+def _shown(status: JobGrowthStatus) -> dict[str, Any]:
+    shown: dict[str, Any] = status.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"pods", "move"})
+    return shown
