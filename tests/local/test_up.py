@@ -125,23 +125,28 @@ def test_jobs_are_taken_at_any_time_and_run_in_their_order_with_their_terminals_
 
 
 def test_after_a_kill_nothing_is_forgotten_and_nothing_runs_twice(tmp_path: Path) -> None:
-    with up(tmp_path, "--max-running", "2") as first:
+    until_told = ["sh", "-c", f"while [ ! -e {tmp_path}/told ]; do sleep 0.2; done"]
+    with up(tmp_path, "--max-running", "3") as first:
         submit("--name", "runs", command=FOREVER_RUNS)
         submit("--name", "done", command=["true"])
         submit("--name", "later", "--after", "runs", command=["true"])
+        submit("--name", "told", command=until_told)
+        submit("--name", "next", "--after", "told", command=["true"])
         come_to({"done": "finished"})
         assert eventually(lambda: len(trainings()) == 1)
         first.kill()
     (running,) = trainings()
     lost = slopewise("jobs")
     assert (lost.returncode, "no session runs here; start one with `slopewise up`." in lost.stderr) == (4, True)
-    with up(tmp_path, "--max-running", "2") as second:
+    with up(tmp_path, "--max-running", "3") as second:
         come_to({"runs": "training", "done": "finished", "later": "waiting"})
         assert [each.pid for each in trainings()] == [running.pid]
         assert "runs: job taken over" in second.said
         assert "done: job started" not in second.said
         assert submit("--name", "done", command=["true"]) == ["done"]  # a name whose job has ended is free
         come_to({"done": "finished"})
+        (tmp_path / "told").touch()
+        come_to({"told": "ended", "next": "finished"})  # how it ended is not known, and what follows is started
 
 
 def test_a_stopped_session_leaves_its_jobs_to_the_next_one_and_the_mode_too(tmp_path: Path) -> None:

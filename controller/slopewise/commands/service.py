@@ -272,6 +272,9 @@ def logs(
                         return
                     job = _job(name)
         except FileNotFoundError:
+            if job.finished_at_seconds is not None and job.started_at_seconds is not None:
+                print_line(f"{name} has no log any more: those of the jobs that ended last are kept")
+                return
             print_line(f"{name} has written nothing: it is {job.state}{f', {job.reason}' if job.reason else ''}")
 
 

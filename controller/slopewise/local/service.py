@@ -40,7 +40,7 @@ from slopewise.local.answers import job_answer, session_answer
 from slopewise.local.live import live_rows
 from slopewise.local.passes import FollowedPasses, PolicyFile
 from slopewise.local.session import Session
-from slopewise.text import mebibytes, nearest
+from slopewise.text import mebibytes, nearest, unknown_name
 
 MAX_ENDED = 200
 """Jobs that are remembered after their end."""
@@ -228,6 +228,11 @@ class Service:
                 meant = nearest(name, list(records))
                 hint = f"did you mean {meant!r}?" if meant else "`slopewise jobs` lists them."
                 raise UsageError(f"there is no job {name!r}; {hint}")
+        studies = sorted({each.spec.queueing.study for each in records.values()} - {""})
+        if request.study and request.study not in studies:
+            raise UsageError(
+                unknown_name("study", request.study, studies) if studies else f"there is no study {request.study!r}."
+            )
         if request.study or request.everything:
             of_study = request.study
             names += [n for n, each in left.items() if not of_study or each.spec.queueing.study == of_study]

@@ -172,6 +172,7 @@ class Session(ClosesStack):
                 self._log.info("job compared", name=record.spec.name, reason=gained.sentence)
         if self.workshop.jobs_identity is None or record.finished_at_seconds is None:
             return
+        self.workshop.prune_logs(self.supervisor.records.values())
         with suppress(SlopewiseError):  # a full disk: a job that is over must not stop the others
             self.workshop.journal.record(
                 EndedJob(
@@ -325,6 +326,7 @@ class Session(ClosesStack):
             earlier=self.plan.earlier,
             on_end=self._note_end,
             max_running=self.plan.max_running,
+            reported=lambda name: self.tally.of(name).reported_state,
             linger_seconds=max(LINGER_SECONDS, LINGER_SCRAPES * self.plan.scrape_interval_seconds),
         )
 

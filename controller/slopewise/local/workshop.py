@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Self
 import structlog
 
 from slopewise.adapters.local.crash_journal import Journal, clean_up_after_killed, default_state_dir, new_run_id
+from slopewise.adapters.local.crashed_runs import prune_logs
+from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.launcher import Launcher
 from slopewise.adapters.local.limiters.base import Limiter
 from slopewise.adapters.local.limiters.choose import choose_limiter
@@ -98,8 +100,14 @@ class Workshop(ClosesStack):
         """Show the user one line."""
         self._announce(message)
 
+    def prune_logs(self, records: Iterable[JobRecord]) -> None:
+        """Remove old logs of jobs that have ended; `records`: of all jobs of the session."""
+        processes = (each.process for each in records if each.finished_at_seconds is None)
+        used = [process.log_path for process in processes if process is not None]
+        prune_logs(self._state_dir, self.journal.run_id, used)
+
     def users_logs(self, namespace: str) -> Path:
-        """A new folder for the output of the user's commands; no exit removes it."""
+        """A new folder for the output of the user's commands; no exit removes it, but a later run its oldest files."""
         folder = self._state_dir / "logs" / self.journal.run_id / namespace
         try:
             folder.mkdir(parents=True)

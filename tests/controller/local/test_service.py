@@ -188,6 +188,9 @@ class TestCancel:
         assert world.ask(Cancel(["a"])).names == []
         assert world.ask(Cancel(study="s")).names == ["b", "c"]
         assert world.ask(Cancel(everything=True)).names == ["d"]
+        typo = world.ask(Cancel(study="ss"))
+        assert (typo.exit_code, typo.error) == (2, "there is no study 'ss'; did you mean 's'?")
+        assert world.ask(Cancel(study="s")).names == []
         wrong = world.ask(Cancel(["aa"]))
         assert (wrong.exit_code, wrong.error) == (2, "there is no job 'aa'; did you mean 'a'?")
 

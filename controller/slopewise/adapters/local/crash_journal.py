@@ -44,7 +44,7 @@ from slopewise.adapters.local.limiters.cgroup_files import RUN_PREFIX
 from slopewise.adapters.local.limiters.identity import identify
 from slopewise.errors import SlopewiseError
 
-_SUFFIX = ".journal"
+JOURNAL_SUFFIX = ".journal"
 _UNSEEN_SUFFIX = ".new"
 CRASHED_SUFFIX = ".crashed"
 """Suffix of the journal of a killed run after its cleanup, whose jobs the same command can continue."""
@@ -188,10 +188,10 @@ def clean_up_after_killed(state_dir: Path) -> list[str]:
 
 def journal_path(state_dir: Path, run_id: str) -> Path:
     """The path of a run's journal on this machine."""
-    return state_dir / f"{run_id}@{machine_mark()}{_SUFFIX}"
+    return state_dir / f"{run_id}@{machine_mark()}{JOURNAL_SUFFIX}"
 
 
-def journals(state_dir: Path, suffix: str = _SUFFIX) -> list[Path]:
+def journals(state_dir: Path, suffix: str = JOURNAL_SUFFIX) -> list[Path]:
     """The journals of this machine, oldest first; with another suffix those of crashed runs."""
     return sorted(state_dir.glob(f"*@{machine_mark()}{suffix}"))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from pathlib import Path
 from slopewise.adapters.local.cleanup import EndedJob, JournalEntry, RunOf, StartedProcess, current_boot_id
 from slopewise.adapters.local.crash_journal import (
     CRASHED_SUFFIX,
+    JOURNAL_SUFFIX,
     MEMORY_SUFFIX,
     Journal,
     journals,
@@ -29,6 +30,10 @@ from slopewise.errors import SlopewiseError
 
 RETENTION_SECONDS = 7 * 86_400.0
 """How long a killed run whose jobs have all ended is remembered when they are not run again."""
+
+
+MAX_LOGS = 200
+"""Logs of jobs that have ended, the newest: as many as `up` remembers jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +103,26 @@ def earlier_run(state_dir: Path, jobs_identity: str) -> EarlierRun:
         jobs = _jobs(entries, run_id_of(path)) | jobs
     memory = next((kept for path in files if (kept := path.with_suffix(MEMORY_SUFFIX)).is_file()), None)
     return EarlierRun(jobs, started[0] if started else None, memory, tuple(files))
+
+
+def prune_logs(state_dir: Path, run_id: str, used: Collection[Path]) -> None:
+    """Remove the oldest logs of the user's jobs that have ended.
+
+    Never one of `used`, nor of a run other than `run_id` that has a journal: its jobs may still write, on a machine
+    that shares this folder too.
+    """
+    runs = {run_id_of(path) for suffix in (JOURNAL_SUFFIX, CRASHED_SUFFIX) for path in state_dir.glob(f"*{suffix}")}
+    ages: list[tuple[float, Path]] = []
+    for path in (state_dir / "logs").glob("*/*/*.log"):
+        if path not in used and path.parts[-3] not in runs - {run_id}:
+            with suppress(OSError):
+                ages.append((path.stat().st_mtime, path))
+    for _, path in sorted(ages)[:-MAX_LOGS]:
+        with suppress(OSError):
+            path.unlink()
+            if path.parts[-3] != run_id:
+                path.parent.rmdir()  # of a run that has no log left
+                path.parent.parent.rmdir()
 
 
 def check_not_running(state_dir: Path, jobs_identity: str, *, where: str, otherwise: str = "") -> None:

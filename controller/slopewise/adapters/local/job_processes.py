@@ -164,7 +164,7 @@ class JobProcesses:
         return True
 
     def stop_on(self, record: JobRecord, stopping: Ending, process: ManagedProcess) -> bool:
-        """Advance the end of a job that is stopped at its target; True once it has ended."""
+        """Advance the end of a job that is stopped, or of what one has left behind; True once all have ended."""
         if not stopping.is_signalled and process.has_ended():  # by itself, before the signal
             with self.lock:
                 record.stopping = None
@@ -173,7 +173,7 @@ class JobProcesses:
         if not self._has_left(record.spec.name, stopping, process):
             return False
         with self.lock:
-            record.stopped_at_target = stopping.reason
+            record.stopped_at_target = stopping.reason or record.stopped_at_target
         self.end(record)
         return True
 
@@ -205,9 +205,16 @@ class JobProcesses:
         self._begin_another(record, process, record.node)
 
     def end(self, record: JobRecord) -> None:
-        """Record the end of a job that ended by itself, end what is left in its cgroup, and release it."""
+        """Record the end of a job that ended by itself, and release it once what it has left behind has ended too.
+
+        What ignores SIGTERM is killed after the grace, for which no other job waits.
+        """
         self._let_go(record)
-        self._collect(record)
+        if record.process is None or record.process.is_over():
+            self._collect(record)
+            return
+        with self.lock:
+            record.stopping = Ending.of_the_rest(record.process, self.grace_seconds, self.clock.now())
 
     def end_all(self, records: list[JobRecord]) -> None:
         """End these running jobs within one grace."""
@@ -234,7 +241,7 @@ class JobProcesses:
         name = record.spec.name
         with self.lock:
             record.move = None
-            record.noticed_end_seconds = self.clock.now()
+            record.noticed_end_seconds = record.noticed_end_seconds or self.clock.now()
         with suppress(ActuationError):
             used = self.limiter.usage(name).cpu_seconds_total
             record.cpu_seconds = None if used is None else record.earlier_cpu_seconds + used

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 
 import psutil
 
-from slopewise.adapters.local.job_record import CANCELLED, JobRecord
+from slopewise.adapters.local.job_record import CANCELLED, CUT_OFF, JobRecord
 from slopewise.config.jobs_file import Queueing
 from slopewise.errors import ActuationError
-from slopewise.model import Usage
+from slopewise.model import JobState, Usage
 from slopewise.text import mebibytes
 
 RESTART_PAUSE_SECONDS = 10.0
@@ -32,8 +32,17 @@ LEAST_BYTES = 256 * 2**20
 LOOK_SECONDS = 1.0
 """Between two looks at the memory of the jobs, which read all of their processes."""
 
-_OVER = frozenset({"finished", "stopped at target"})
-_LOST = {"failed": "has failed", "ended": "has ended, and how is not known", CANCELLED: "was cancelled"}
+REPORT_SECONDS = 15.0
+"""How long after its end a job whose exit status is not known may be found to have reported how it ended: three
+scrapes of 5 s."""
+
+_REPORTING = "reporting"
+"""State of a job that ended less long ago."""
+
+_OVER = frozenset({"finished", "stopped at target", "ended"})
+"""Nobody but a job itself can say how it ended once its controller was killed; where it has not, it counts as over."""
+
+_LOST = {"failed": "has failed", CUT_OFF: CUT_OFF, CANCELLED: "was cancelled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +130,8 @@ class JobQueue:
     usage: Callable[[str], Usage]
     """Of a running job, by its name; ActuationError when it has just ended."""
     max_running: int | None = None
+    reported: Callable[[str], JobState | None] = lambda _: None
+    """The last state that a job, by its name, has reported itself."""
     waits: Mapping[str, str] = field(init=False, default_factory=dict)
     """Why jobs wait, as of the last turn."""
     _used: dict[str, int] = field(init=False, default_factory=dict)
@@ -128,14 +139,14 @@ class JobQueue:
     """By workload class; a job without one is a class of its own."""
     _looked_at: float = field(init=False, default=-LOOK_SECONDS)
 
-    def turn(self, records: Mapping[str, JobRecord], since_start_seconds: float) -> Turn:
-        """Whose turn it is, of these jobs, so long after the start of the run."""
+    def turn(self, records: Mapping[str, JobRecord], now_seconds: float, begun_seconds: float) -> Turn:
+        """Whose turn it is now, of these jobs of a run that began then."""
         if all(record.state != "waiting" or record.arrived_at_seconds is not None for record in records.values()):
             self.waits = {}
             return Turn((), {}, {})
         self._look(records)
         decided = turn(
-            (self._queued(record, since_start_seconds) for record in records.values()),
+            (self._queued(record, now_seconds, begun_seconds) for record in records.values()),
             self.max_running,
             float(psutil.virtual_memory().available),
         )
@@ -156,20 +167,31 @@ class JobQueue:
                 alike = _alike(record)
                 self._used[name], self._peaks[alike] = used, max(used, self._peaks.get(alike, 0))
 
-    def _queued(self, record: JobRecord, since_start_seconds: float) -> Queued:
+    def _queued(self, record: JobRecord, now_seconds: float, begun_seconds: float) -> Queued:
         queueing, name = record.spec.queueing, record.spec.name
         # One that has arrived and not begun has its place already.
         state = "running" if record.state == "waiting" and record.arrived_at_seconds is not None else record.state
+        state = self._how_it_ended(record, now_seconds) if state == "ended" else state
         # What jobs like it have used; 0 where all are started that have arrived.
         expected = 0 if self.max_running is None else max(LEAST_BYTES, self._peaks.get(_alike(record), 0))
         return Queued(
             name,
             state,
-            since_start_seconds >= record.spec.arrive_seconds,
+            now_seconds - begun_seconds >= record.spec.arrive_seconds,
             queueing,
             queueing.memory_bytes or expected,
             self._used.get(name, 0),
         )
+
+    def _how_it_ended(self, record: JobRecord, now_seconds: float) -> str:
+        """The state of one whose exit status is not known."""
+        if record.last_output_lines == CUT_OFF:
+            return CUT_OFF
+        reported = self.reported(record.spec.name)
+        if reported is not None and reported.ended:
+            return str(reported)
+        just_ended = now_seconds - (record.finished_at_seconds or 0.0) < REPORT_SECONDS
+        return _REPORTING if just_ended else "ended"
 
 
 def _alike(record: JobRecord) -> str:

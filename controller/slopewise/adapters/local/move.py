@@ -42,6 +42,15 @@ class Ending:
     _signalled: Literal["none", "the command", "all"] = field(init=False, default="none")
     _kill_at_seconds: float = field(init=False, default=math.inf)
 
+    @classmethod
+    def of_the_rest(cls, process: ManagedProcess, grace_seconds: float, now_seconds: float) -> Ending:
+        """The end of what a process that has ended by itself has left behind; it is signalled now."""
+        ending = cls(now_seconds)
+        ending._signalled, ending._kill_at_seconds = "all", now_seconds + grace_seconds
+        process.signal(signal.SIGTERM)
+        process.signal(signal.SIGCONT)
+        return ending
+
     @property
     def is_signalled(self) -> bool:
         """True once the process was sent SIGTERM."""

@@ -27,7 +27,7 @@ REQUEST_SECONDS = 2.0
 """How long a client may take to send its line, for which the session waits."""
 
 ANSWER_SECONDS = 120.0
-"""How long a client waits: a session that ends a stubborn job answers half a minute later."""
+"""How long a client waits: a session on a busy machine may load a policy, or start many jobs, before it answers."""
 
 _SOCKET, _LOCK = "socket", "lock"
 _CREDENTIALS = struct.Struct("3i")

@@ -33,7 +33,7 @@ from slopewise.adapters.local.ports import LocalJob
 from slopewise.adapters.local.prometheus_server import TargetGroup
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import ActuationError
-from slopewise.model import Arrival, Migrate, Move, MoveUnderWay, Outcome, OutcomeResult, PassReport, Stop
+from slopewise.model import Arrival, JobState, Migrate, Move, MoveUnderWay, Outcome, OutcomeResult, PassReport, Stop
 from slopewise.ports import Clock
 from slopewise.text import bounded, printable
 
@@ -66,6 +66,8 @@ class Supervisor:
     on_end: Callable[[JobRecord], None] = lambda _: None
     max_running: int | None = None
     """Jobs that run at the same time; None: all that have arrived."""
+    reported: Callable[[str], JobState | None] = lambda _: None
+    """The last state that a job has reported itself."""
     queue: JobQueue = field(init=False)
     records: Mapping[str, JobRecord] = field(init=False)
     started_at_seconds: float = field(init=False, default=0.0)
@@ -85,7 +87,7 @@ class Supervisor:
             self.linger_seconds,
             self.on_end,
         )
-        self.queue = JobQueue(self.limiter.usage, self.max_running)
+        self.queue = JobQueue(self.limiter.usage, self.max_running, self.reported)
         self.records = {}
         self.add(self.specs)
 
@@ -155,7 +157,7 @@ class Supervisor:
     def _admit(self) -> bool:
         """Let the jobs arrive whose turn it is; True when one does, or can never."""
         now = self.clock.now()
-        turn = self.queue.turn(self.records, now - self.started_at_seconds)
+        turn = self.queue.turn(self.records, now, self.started_at_seconds)
         with self._lock:
             for name in turn.start:
                 self.records[name].arrived_at_seconds = now

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from support.waiting import eventually
 
+from slopewise.adapters.local import crashed_runs
 from slopewise.adapters.local.cleanup import (
     EndedJob,
     MadeCgroup,
@@ -33,6 +34,7 @@ from slopewise.adapters.local.crashed_runs import (
     check_not_running,
     descriptions,
     earlier_run,
+    prune_logs,
     refuse_running,
 )
 from slopewise.adapters.local.launcher import AdoptedProcess, terminate_all
@@ -288,3 +290,35 @@ def test_again_starts_every_job_and_forgets_what_ran_before(
     assert (set(earlier.jobs), path.exists(), len(reported)) == (set() if again else {"a"}, not again, 1)
     assert f"a (process {sleeper.pid}" in reported[0]
     assert ("runs on beside it" if again else "is taken over") in reported[0]
+
+
+class TestLogs:
+    """Those of jobs that have ended are bounded; those that may be written to are left alone."""
+
+    def a_log(self, state_dir: Path, run: str, name: str, age_seconds: float) -> Path:
+        path = state_dir / "logs" / run / "local" / f"{name}.log"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("epoch 1")
+        os.utime(path, (1e9 - age_seconds, 1e9 - age_seconds))
+        return path
+
+    def test_the_oldest_beyond_the_bound_go_with_their_empty_folders(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(crashed_runs, "MAX_LOGS", 2)
+        old, first = self.a_log(tmp_path, "old", "a", 30), self.a_log(tmp_path, "own", "a", 20)
+        kept = [self.a_log(tmp_path, "own", "b", 10), self.a_log(tmp_path, "other", "c", 5)]
+        prune_logs(tmp_path, "own", [])
+        assert ([path.exists() for path in (old, first, *kept)]) == [False, False, True, True]
+        assert sorted(each.name for each in (tmp_path / "logs").iterdir()) == ["other", "own"]
+
+    @pytest.mark.parametrize("suffix", ["@0123456789ab.journal", "@another-machine.journal", "@0123456789ab.crashed"])
+    def test_none_that_is_used_or_is_of_a_run_with_a_journal_goes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+    ) -> None:
+        monkeypatch.setattr(crashed_runs, "MAX_LOGS", 1)
+        used, others = self.a_log(tmp_path, "own", "a", 30), self.a_log(tmp_path, "20260514-1", "a", 20)
+        (tmp_path / f"20260514-1{suffix}").touch()
+        gone, kept = self.a_log(tmp_path, "own", "b", 10), self.a_log(tmp_path, "own", "c", 5)
+        prune_logs(tmp_path, "own", [used])
+        assert [path.exists() for path in (used, others, gone, kept)] == [True, True, False, True]

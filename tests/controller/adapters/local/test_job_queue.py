@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -9,11 +10,11 @@ from support.limiting import FakeLimiter
 from support.worlds import START
 
 from slopewise.adapters.local import job_queue
-from slopewise.adapters.local.job_queue import LEAST_BYTES, JobQueue, Queued, again, turn
-from slopewise.adapters.local.job_record import JobRecord
+from slopewise.adapters.local.job_queue import LEAST_BYTES, REPORT_SECONDS, JobQueue, Queued, again, turn
+from slopewise.adapters.local.job_record import CUT_OFF, JobRecord
 from slopewise.config.jobs_file import JobSpec, Queueing
 from slopewise.errors import ActuationError
-from slopewise.model import Usage
+from slopewise.model import JobState, Usage
 
 GIB = 2**30
 
@@ -53,7 +54,7 @@ class TestAfter:
         assert decided.start == ("c",)
         assert decided.waits == {"b": "waits for the end of a"}
 
-    @pytest.mark.parametrize("ended", ["finished", "stopped at target"])
+    @pytest.mark.parametrize("ended", ["finished", "stopped at target", "ended"])
     def test_it_is_started_once_that_has_succeeded(self, ended: str) -> None:
         assert turn([a_job("a", ended), a_job("b", after=("a",))], 1, GIB).start == ("b",)
 
@@ -62,7 +63,7 @@ class TestAfter:
         [
             ("failed", "has failed"),
             ("cancelled", "was cancelled"),
-            ("ended", "has ended, and how is not known"),
+            (CUT_OFF, "was cut off when the machine was restarted"),
         ],
     )
     def test_it_is_never_started_after_one_that_has_not(self, ended: str, why: str) -> None:
@@ -144,7 +145,7 @@ class TestTheQueueOfASession:
         for record in (running, alike):
             record.spec = replace(record.spec, workload_class="resnet")
         queue = JobQueue(usage, max_running=5)
-        decided = queue.turn({each.spec.name: each for each in (running, gone, alike, other)}, 0.0)
+        decided = queue.turn({each.spec.name: each for each in (running, gone, alike, other)}, START, START)
         assert decided.waits["alike"].startswith(f"waits for memory: needs {2**60 // 2**20}Mi")
         assert queue.waits == decided.waits
 
@@ -152,9 +153,39 @@ class TestTheQueueOfASession:
         queue = JobQueue(FakeLimiter().usage, max_running=1)
         running = a_record("a")
         running.arrived_at_seconds = running.started_at_seconds = START
-        assert queue.turn({"a": running}, 0.0).start == ()
+        assert queue.turn({"a": running}, START, START).start == ()
 
     def test_a_job_of_which_nothing_is_known_is_expected_to_need_a_little(self) -> None:
         queue = JobQueue(FakeLimiter().usage, max_running=1)
-        assert queue.turn({"a": a_record("a")}, 0.0).start == ("a",)
+        assert queue.turn({"a": a_record("a")}, START, START).start == ("a",)
         assert LEAST_BYTES == 256 * 2**20
+
+
+class TestAfterAJobWhoseExitStatusIsNotKnown:
+    """One that a killed controller had started, or that was attached."""
+
+    def turn_after(
+        self, seconds: float, reported: JobState | None = None, last_output_lines: str = ""
+    ) -> tuple[tuple[str, ...], Mapping[str, str], Mapping[str, str]]:
+        """Whose turn it is, so long after its end."""
+        ended = a_record("a")
+        ended.arrived_at_seconds = ended.started_at_seconds = START
+        ended.finished_at_seconds, ended.status_unknown = START + 5, True
+        ended.last_output_lines = last_output_lines
+        queue = JobQueue(FakeLimiter().usage, max_running=1, reported=lambda _: reported)
+        records = {"a": ended, "b": a_record("b", after=("a",))}
+        decided = queue.turn(records, START + 5 + seconds, START)
+        return decided.start, decided.waits, decided.never
+
+    def test_what_it_has_reported_itself_counts_at_once(self) -> None:
+        assert self.turn_after(0.1, JobState.FINISHED) == (("b",), {}, {})
+        assert self.turn_after(0.1, JobState.FAILED)[2] == {"b": "not started: a, after which it comes, has failed"}
+
+    @pytest.mark.parametrize("reported", [None, JobState.TRAINING])
+    def test_a_report_is_waited_for_and_without_one_the_next_is_started(self, reported: JobState | None) -> None:
+        assert self.turn_after(REPORT_SECONDS - 1, reported) == ((), {"b": "waits for the end of a"}, {})
+        assert self.turn_after(REPORT_SECONDS, reported) == (("b",), {}, {})
+
+    def test_one_that_a_restart_of_the_machine_has_cut_off_has_not_finished(self) -> None:
+        never = {"b": f"not started: a, after which it comes, {CUT_OFF}"}
+        assert self.turn_after(REPORT_SECONDS, last_output_lines=CUT_OFF) == ((), {}, never)

@@ -17,7 +17,7 @@ from support.worlds import START, FakeClock, a_snapshot
 from slopewise.adapters.local.cleanup import StartedCommand, StartedProcess
 from slopewise.adapters.local.crashed_runs import EarlierJob, EarlierRun
 from slopewise.adapters.local.job_processes import GRACE_SECONDS
-from slopewise.adapters.local.job_record import SHOWN_SECONDS
+from slopewise.adapters.local.job_record import SHOWN_SECONDS, JobRecord
 from slopewise.adapters.local.launcher import Command, ManagedProcess, single_thread_environment
 from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.move import RESUME_SECONDS
@@ -610,6 +610,30 @@ def test_a_job_that_ends_by_itself_before_it_is_signalled_has_finished(tmp_path:
     world.supervisor.end_at_target(STOP)
     world.supervisor.poll()
     assert (world.supervisor.records["a"].state, world.launcher.started["a"].received) == ("finished", [])
+
+
+def test_what_a_job_has_left_behind_is_killed_after_the_grace_and_holds_up_no_other(tmp_path: Path) -> None:
+    world = a_world(tmp_path, ONE, job("a"), job("b", arrive=1.0))
+    world.supervisor.poll()
+    process, record = world.launcher.started["a"], world.supervisor.records["a"]
+    process.status, process.helpers, process.stubborn = 0, 1, True
+    world.supervisor.poll()
+    assert (record.state, process.received) == ("stopping", ["SIGTERM", "SIGCONT"])
+    world.clock.seconds += GRACE_SECONDS - 0.1
+    world.supervisor.poll()
+    assert (process.helpers, world.supervisor.records["b"].state) == (1, "running")
+    world.clock.seconds += 0.1
+    world.supervisor.poll()
+    assert (process.received[-1], process.helpers) == ("SIGKILL", 0)
+    world.supervisor.poll()
+    assert (record.state, record.finished_at_seconds) == ("finished", START)
+
+
+def test_a_job_that_has_ended_in_an_earlier_session_waits_for_no_node(tmp_path: Path) -> None:
+    world = a_world(tmp_path, ONE)
+    ended = JobRecord(job("a"), 0, arrived_at_seconds=START, finished_at_seconds=START + 5, exit_status=0)
+    world.supervisor.recall({"a": ended})
+    assert (world.waiting(), ended.waits_for_node) == ([], False)
 
 
 def test_a_job_that_moves_or_has_ended_is_not_stopped(tmp_path: Path) -> None:
