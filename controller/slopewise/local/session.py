@@ -26,8 +26,9 @@ from slopewise.adapters.local.cleanup import EndedJob, RunOf, current_boot_id
 from slopewise.adapters.local.job_processes import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.limiters.identity import ProcessIdentity
-from slopewise.adapters.local.machine_cpu import LeftByOthers, MachineCpu, descendants
+from slopewise.adapters.local.machine_cpu import LeftByOthers, MachineCpu, RunningJobs, descendants
 from slopewise.adapters.local.nodes import split_machine
+from slopewise.adapters.local.other_sessions import OtherSessions
 from slopewise.adapters.local.ports import DryRunActuator, FileMemory, LocalActuator, LocalObserver, forget, inherit
 from slopewise.adapters.local.prometheus_given import RUN_LABEL, GivenPrometheus, check_owner
 from slopewise.adapters.local.prometheus_server import PrometheusServer, TargetGroup
@@ -369,14 +370,14 @@ class Session(ClosesStack):
             on_left_out=self.telemetry.record_left_out,
         )
 
-    def machine_cpu(self, cpus: Collection[int]) -> MachineCpu:
+    def machine_cpu(self, cpus: Collection[int], others: OtherSessions | None = None) -> MachineCpu:
         """The counters of some cores. The run's processes are this one, its descendants, and those of the jobs."""
 
         def ours() -> set[int]:
             members = (self.workshop.limiter.members(job.name) for job in self.supervisor.running())
             return {*descendants(), *(pid for of_job in members for pid in of_job)}
 
-        return MachineCpu(cpus, ours)
+        return MachineCpu(cpus, ours, sessions=tuple if others is None else others.processes)
 
     def _own_mappings(self) -> dict[str, OwnMappings]:
         """Those of jobs that have any, by name, which on one machine is the pod."""
@@ -385,8 +386,14 @@ class Session(ClosesStack):
 
     def _ports(self, folder: Path) -> Ports:
         limiter, supervisor = self.workshop.limiter, self.supervisor
-        left = LeftByOthers({each.name: self.machine_cpu(each.cpus) for each in self.nodes})
-        evaluations, scrape = [self.spec.evaluation], self.plan.scrape_interval_seconds
+        others = OtherSessions(self.workshop.state_dir, self.workshop.journal.run_id)
+        left = LeftByOthers(
+            {each.name: self.machine_cpu(each.cpus, others if len(self.nodes) == 1 else None) for each in self.nodes},
+            lambda: RunningJobs(len(supervisor.running()), len(others.jobs)),
+        )
+        scrape, own = self.plan.scrape_interval_seconds, self._own_mappings()
+        missing = MissingEvaluations(self.reader, [self.spec.evaluation], scrape, REMEDIES, own)
+        missing.output = lambda key: supervisor.output_of(key.pod)
         observer = LocalObserver(
             self.reader,
             limiter,
@@ -395,14 +402,7 @@ class Session(ClosesStack):
             lambda: [left.of(each.node) for each in self.nodes],
             supervisor.waiting,
             supervisor.moving,
-            MissingEvaluations(
-                self.reader,
-                evaluations,
-                scrape,
-                REMEDIES,
-                self._own_mappings(),
-                lambda key: supervisor.output_of(key.pod),
-            ),
+            missing,
         )
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate, supervisor.end_at_target)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting

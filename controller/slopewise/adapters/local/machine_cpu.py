@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -45,6 +46,8 @@ class CpuCount:
     counted_seconds: float
     """All time that the kernel has counted, idle or not."""
     ours_seconds: float
+    sessions_seconds: float = 0.0
+    """Of the jobs of other sessions of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class OtherUse:
     """Used by other processes, and by the kernel for them."""
     stolen_cores: float
     """Given to other machines by the hypervisor while these cores had work."""
+    session_cores: float = 0.0
+    """Of `other_cores`: used by the jobs of other sessions of ours."""
 
     @property
     def away_cores(self) -> float:
@@ -77,7 +82,11 @@ class MachineCpu:
         ours: Callable[[], Iterable[int]] = descendants,
         stat: Path = _STAT,
         monotonic_seconds: Callable[[], float] = time.monotonic,
+        sessions: Callable[[], Iterable[int]] = tuple,
     ) -> None:
+        """`sessions` returns the processes of the jobs of other sessions."""
+        self._sessions = sessions
+        self._sessions_meter = ProcessMeter()
         self._names = {f"cpu{number}" for number in cpus}
         self._ours = ours
         self._meter = ProcessMeter()
@@ -95,6 +104,7 @@ class MachineCpu:
                 sum(of_cpu[_STEAL] for of_cpu in ticks) / _TICKS_PER_SECOND,
                 sum(sum(of_cpu[: _STEAL + 1]) for of_cpu in ticks) / _TICKS_PER_SECOND,
                 self._meter.read(self._ours()).cpu_seconds,
+                self._sessions_meter.read(self._sessions()).cpu_seconds,
             )
         return None
 
@@ -110,21 +120,35 @@ class MachineCpu:
             return None
         ours = after.ours_seconds - before.ours_seconds
         others = max(0.0, after.busy_seconds - before.busy_seconds - ours)
-        return OtherUse(others / elapsed, (after.stolen_seconds - before.stolen_seconds) / elapsed)
+        stolen = after.stolen_seconds - before.stolen_seconds
+        theirs = min(others, after.sessions_seconds - before.sessions_seconds)
+        return OtherUse(others / elapsed, stolen / elapsed, theirs / elapsed)
+
+
+class RunningJobs(NamedTuple):
+    """How many run now."""
+
+    own: int
+    of_others: int
+    """Of other sessions of ours."""
 
 
 class LeftByOthers:
-    """What other programs leave of each node, by their use in the last minute."""
+    """What other programs and the jobs of other sessions leave of each node, by their use in the last minute."""
 
-    def __init__(self, machines: Mapping[str, MachineCpu]) -> None:
+    def __init__(
+        self, machines: Mapping[str, MachineCpu], running: Callable[[], RunningJobs] = lambda: RunningJobs(1, 0)
+    ) -> None:
         """`machines`: the cores of each node, by its name."""
         self._machines = machines
+        self._running = running
         self._counts: dict[str, deque[CpuCount]] = {name: deque() for name in machines}
 
     def of(self, node: Node) -> Node:
         """The node with its `available_cores`; None there for the first five seconds, and where nothing is counted.
 
-        Worked example: of 2 cores others used 0.5 over the last minute: 1.5 are left.
+        Worked example: of 2 cores others used 0.5 over the last minute: 1.5 are left. Was 0.4 of that the job of
+        another session, and runs one here: 1.9 are for both, of which its even part is 0.95; it leaves 1.5.
         """
         machine, counts = self._machines[node.name], self._counts[node.name]
         now = machine.count()
@@ -135,4 +159,9 @@ class LeftByOthers:
         while len(counts) > 2 and now.at_seconds - counts[1].at_seconds >= SMOOTHED_SECONDS:
             counts.popleft()
         use = machine.use(counts[0], now) if now.at_seconds - counts[0].at_seconds >= _LEAST_SECONDS else None
-        return node if use is None else replace(node, available_cores=max(0.0, node.cpu_cores - use.away_cores))
+        if use is None:
+            return node
+        own, of_others = self._running()
+        shared = max(0.0, node.cpu_cores - use.away_cores + use.session_cores)
+        even = shared * own / (own + of_others) if of_others else 0.0
+        return replace(node, available_cores=max(even, shared - use.session_cores))

@@ -23,6 +23,9 @@ from slopewise.errors import DataSourceError, UsageError
 
 __all__ = ["PrometheusBinaries", "PrometheusServer", "TargetGroup", "find_prometheus", "free_loopback_port"]
 
+PROCESS_NAME = "prometheus"
+"""In the journal."""
+
 _PORT_ATTEMPTS = 5
 _STOP_SECONDS = 5.0
 _POLL_SECONDS = 0.05
@@ -209,7 +212,7 @@ class PrometheusServer:
     def _command(self) -> Command:
         """One thread is enough for some dozens of targets and leaves the other cores to the trainings."""
         return Command(
-            "prometheus",
+            PROCESS_NAME,
             [str(self._binaries.prometheus.absolute()), *self._flags()],
             self.log_path.absolute(),
             environment={"GOMAXPROCS": "1"},

@@ -7,12 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
 
-from slopewise.adapters.local.machine_cpu import CpuCount, LeftByOthers, MachineCpu, OtherUse
+from slopewise.adapters.local.machine_cpu import CpuCount, LeftByOthers, MachineCpu, OtherUse, RunningJobs
 from slopewise.model import Node
 
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -45,7 +45,7 @@ def test_what_others_used_is_the_busy_time_that_was_not_ours(tmp_path: Path) -> 
     cpu = machine(tmp_path)
     use = cpu.use(count(0, 100, 50), count(10, 115, 62, stolen=1.0))
     assert use is not None
-    assert astuple(use) == pytest.approx((0.3, 0.1))
+    assert astuple(use) == pytest.approx((0.3, 0.1, 0.0))
 
 
 def test_rounding_of_the_two_counts_makes_no_use_below_nothing(tmp_path: Path) -> None:
@@ -112,3 +112,31 @@ def test_what_others_leave_is_known_after_five_seconds_and_follows_their_use_of_
 def test_a_node_keeps_all_of_its_cpu_where_nothing_is_counted() -> None:
     node = Node("local", 2.0, 1)
     assert LeftByOthers({"local": CountedMachine([None])}).of(node) == node
+
+
+@pytest.mark.parametrize(
+    ("theirs", "running", "left"),
+    [
+        (1.0, RunningJobs(1, 1), 0.95),  # of the 1.9 that no program uses; they leave 0.9
+        (1.9, RunningJobs(1, 1), 0.95),
+        (0.4, RunningJobs(1, 1), 1.5),  # it does not use its part
+        (1.9, RunningJobs(1, 3), 0.475),
+        (1.9, RunningJobs(3, 1), 1.425),
+        (1.9, RunningJobs(0, 1), 0.0),
+        (1.9, RunningJobs(1, 0), 0.0),  # has just ended
+    ],
+)
+def test_sessions_share_what_other_programs_leave_as_their_jobs_would_in_one(
+    theirs: float, running: RunningJobs, left: float
+) -> None:
+    """Other programs use 0.1 of 2 cores, the jobs of another session `theirs`."""
+    counts = [replace(count(at, at * (0.1 + theirs), 0.0), sessions_seconds=at * theirs) for at in (0.0, 20.0)]
+    shared = LeftByOthers({"local": CountedMachine([*counts])}, lambda: running)
+    found = [shared.of(Node("local", 2.0, 1)).available_cores for _ in counts]
+    assert found[0] is None
+    assert found[1] == pytest.approx(left)
+
+
+def test_their_use_is_no_more_than_that_of_all_others(tmp_path: Path) -> None:
+    use = machine(tmp_path).use(count(0, 0, 0), replace(count(10, 5, 0), sessions_seconds=6.0))
+    assert use == OtherUse(0.5, 0.0, 0.5)
