@@ -32,6 +32,7 @@ from slopewise.adapters.local.other_sessions import OtherSessions
 from slopewise.adapters.local.ports import DryRunActuator, FileMemory, LocalActuator, LocalObserver, forget, inherit
 from slopewise.adapters.local.prometheus_given import RUN_LABEL, GivenPrometheus, check_owner
 from slopewise.adapters.local.prometheus_server import PrometheusServer, TargetGroup
+from slopewise.adapters.local.scrape_floors import ScrapeFloors
 from slopewise.adapters.local.supervisor import Supervisor
 from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations
 from slopewise.adapters.prometheus.reader import PrometheusReader, PrometheusReading
@@ -48,7 +49,7 @@ from slopewise.local.tally import RunTally
 from slopewise.local.workshop import ClosesStack, Workshop
 from slopewise.loop import ControllerLoop, Sink
 from slopewise.model import CpuControl, PassReport, acts
-from slopewise.ports import Actuator, Ports
+from slopewise.ports import Actuator, Observer, Ports
 from slopewise.reconcile import reconcile
 from slopewise.telemetry.metrics import Telemetry
 
@@ -394,7 +395,7 @@ class Session(ClosesStack):
         scrape, own = self.plan.scrape_interval_seconds, self._own_mappings()
         missing = MissingEvaluations(self.reader, [self.spec.evaluation], scrape, REMEDIES, own)
         missing.output = lambda key: supervisor.output_of(key.pod)
-        observer = LocalObserver(
+        observer: Observer = LocalObserver(
             self.reader,
             limiter,
             supervisor.observed,
@@ -404,6 +405,8 @@ class Session(ClosesStack):
             supervisor.moving,
             missing,
         )
+        if self.plan.prometheus is None:
+            observer = ScrapeFloors(observer, self.reader.targets, scrape, self.control)
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate, supervisor.end_at_target)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting
         return Ports(observer, actuator, FileMemory(folder / "memory.json"), self.clock)

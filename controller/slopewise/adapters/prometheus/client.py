@@ -70,6 +70,7 @@ class Target(msgspec.Struct, frozen=True):
     health: str = "unknown"
     """up, down or unknown (not scraped yet)."""
     last_error: str = msgspec.field(default="", name="lastError")
+    last_scrape_seconds: float = msgspec.field(default=0.0, name="lastScrapeDuration")
 
 
 class PrometheusHttp:

@@ -262,11 +262,12 @@ def test_what_is_scraped_is_read_without_the_labels_that_were_discovered(fake: F
         "labels": {"pod": "a"},
         "health": "down",
         "lastError": "connection refused",
+        "lastScrapeDuration": 1.5,
         "lastScrape": "2026-01-01T00:00:00Z",
     }
     fake.respond = answer({"status": "success", "data": {"activeTargets": [target], "droppedTargets": []}})
     with PrometheusReader(fake.url, {"namespace": "a"}, 1.0, [EvaluationSettings()], 4.0) as reader:
-        assert reader.targets() == [Target({"pod": "a"}, "down", "connection refused")]
+        assert reader.targets() == [Target({"pod": "a"}, "down", "connection refused", 1.5)]
     assert fake.asked == [{"state": "active"}]
 
 

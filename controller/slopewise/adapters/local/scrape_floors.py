@@ -1,0 +1,83 @@
+"""Learns how little CPU a job may have and still answer a scrape in time, from how long its scrapes take.
+
+A job that was lowered so far that its scrapes time out gets its CPU back (`feedback/rollback.py`) and would be lowered
+again. The floor that is learned here stays for the rest of its run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from slopewise.adapters.local.limiters.base import NEUTRAL_REQUEST_MILLICORES
+from slopewise.adapters.prometheus.client import Target
+from slopewise.errors import ObservationError
+from slopewise.model import AcceptedRange, CpuControl, Job, Observation
+from slopewise.ports import Observer
+
+LATE_RATIO = 0.5
+"""Of the timeout: the worst of 60 scrapes took 1.6 times the median at a floor of 0.02 core
+(`benchmarks/bench_squeezed.py`), so that with a median at half of the timeout all are in time."""
+
+SETTLED_SCRAPES = 2.0
+"""Scrapes for which a job must have had the same CPU: the last scrape was then begun with it."""
+
+
+class ScrapeFloors:
+    """An observer whose jobs accept no less CPU than their scrapes need. `observer`: sees the jobs."""
+
+    def __init__(
+        self, observer: Observer, targets: Callable[[], Sequence[Target]], timeout_seconds: float, control: CpuControl
+    ) -> None:
+        """`targets` returns those of Prometheus, which scrapes once in each `timeout_seconds`."""
+        self._observer = observer
+        self._targets = targets
+        self._timeout_seconds = timeout_seconds
+        self._control = control
+        self._had: dict[str, tuple[int, float]] = {}
+        self._floors: dict[str, AcceptedRange] = {}
+
+    def observe(self) -> Observation:
+        """As the observer has it, with the floors; ObservationError from it alone."""
+        seen = self._observer.observe()
+        snapshot = seen.snapshot
+        names = {job.name for job in snapshot.jobs}
+        self._floors = {name: floor for name, floor in self._floors.items() if name in names}
+        self._learn(self._settled(snapshot.jobs, snapshot.taken_at_seconds))
+        jobs = tuple(replace(job, accepts=self._floors.get(job.name)) for job in snapshot.jobs)
+        return replace(seen, snapshot=replace(snapshot, jobs=jobs))
+
+    def _settled(self, jobs: Sequence[Job], now_seconds: float) -> dict[str, int]:
+        """The jobs that have less than a core, or weigh less than a new one, and have for some scrapes."""
+        has = {job.name: squeezed for job in jobs if (squeezed := self._squeezed(job)) is not None}
+        former = self._had
+        self._had = {
+            name: former[name] if name in former and former[name][0] == now else (now, now_seconds)
+            for name, now in has.items()
+        }
+        settled = SETTLED_SCRAPES * self._timeout_seconds
+        return {name: has for name, (has, since) in self._had.items() if now_seconds - since >= settled}
+
+    def _squeezed(self, job: Job) -> int | None:
+        allocation = job.allocation
+        has = allocation.request_millicores if self._control == "requests" else allocation.limit_millicores
+        return has if has is not None and has < NEUTRAL_REQUEST_MILLICORES else None
+
+    def _learn(self, settled: dict[str, int]) -> None:
+        """Raise the floors of jobs whose last scrape was late."""
+        if not settled:
+            return
+        try:
+            targets = self._targets()
+        except ObservationError:  # the next pass
+            return
+        late = LATE_RATIO * self._timeout_seconds
+        for target in targets:
+            name, seconds = target.labels.get("pod", ""), target.last_scrape_seconds
+            if name in settled and seconds > late:
+                least = min(NEUTRAL_REQUEST_MILLICORES, math.ceil(settled[name] * seconds / late))
+                reason = f"its scrape took {seconds:.1f} s of {self._timeout_seconds:g} s"
+                known = self._floors.get(name, AcceptedRange(0)).min_millicores or 0
+                if least > known:
+                    self._floors[name] = AcceptedRange(least, None, reason)
