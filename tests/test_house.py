@@ -43,7 +43,7 @@ LONG_MODULES: Mapping[str, int] = {
     "controller/slopewise/crds/growth_status.py": 441,
     "controller/slopewise/estimators/growth.py": 383,
     "controller/slopewise/feedback/rollback.py": 363,
-    "controller/slopewise/local/session.py": 412,
+    "controller/slopewise/local/session.py": 413,
     "controller/slopewise/manager/policy_runner.py": 381,
     "controller/slopewise/own_policies/check.py": 406,
     "exporters/slopewise_exporter/reporter.py": 399,

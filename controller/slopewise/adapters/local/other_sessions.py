@@ -15,6 +15,7 @@ from slopewise.adapters.local.crash_journal import journals, read_journal, run_i
 from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.limiters.process_group import process_groups, process_tree
 from slopewise.adapters.local.prometheus_server import PROCESS_NAME
+from slopewise.errors import UsageError
 
 
 class OtherSessions:
@@ -34,6 +35,11 @@ class OtherSessions:
         groups = process_groups() if found else {}
         self.jobs = [_processes(each, groups) for each in found]
         return [pid for job in self.jobs for pid in job]
+
+    def refuse(self, pid: int) -> None:
+        """UsageError when a process is that of a job of theirs: it would be managed twice."""
+        if pid in self.processes():
+            raise UsageError(f"process {pid} is managed already, by another session; end that, or leave it to it.")
 
     def _running(self) -> Iterator[StartedProcess | MovedProcesses]:
         listed = [path for path in journals(self._state_dir) if run_id_of(path) != self._run_id]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from slopewise.adapters.local.cleanup import MovedProcess, MovedProcesses, Start
 from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.identity import identify
 from slopewise.adapters.local.other_sessions import OtherSessions
+from slopewise.errors import UsageError
 
 STARTS_CHILD = [sys.executable, "-S", "-c", "import subprocess; subprocess.run(['sleep', '600'])"]
 
@@ -69,6 +71,9 @@ def test_one_that_has_ended_counts_no_more_and_neither_does_a_session_that_has(
         theirs.record_process("job", process.pid, ours=False, command=command(tmp_path))
     sessions.processes()
     assert len(sessions.jobs) == 2
+    sessions.refuse(os.getpid())
+    with pytest.raises(UsageError, match=f"process {first.pid} is managed already, by another session; "):
+        sessions.refuse(first.pid)
     first.kill()
     first.wait()
     sessions.processes()
