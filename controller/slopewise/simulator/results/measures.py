@@ -59,6 +59,7 @@ MEASURES: tuple[Measure, ...] = (
     Measure("time_to_deliverable_seconds", "Mean time to the deliverable level", "s", "less"),
     Measure("worst_job_ratio", "Worst job, against fair runs", "", "less"),
     Measure("jobs_faster_ratio", "Part of jobs sooner than fair", "", "more"),
+    Measure("jobs_later_ratio", "Part of jobs 5 % later than fair runs", "", "less"),
     Measure("qoe_satisfied_ratio", "Part of response objectives met", "", "more"),
     Measure("deadlines_met_ratio", "Part of deadlines met", "", "more"),
     Measure("tardiness_seconds", "Mean lateness past deadlines", "s", "less"),
@@ -79,6 +80,9 @@ MATTERING = (
     "jct_p99_seconds", "makespan_seconds", "jobs_faster_ratio", "tardiness_seconds", "cpu_utilisation_ratio",
 )  # fmt: skip
 """What one reads first: what owners asked for, when jobs end and become good, and who pays for it."""
+
+LATE_RATIO = 0.05
+"""A job is later that takes this much more than its mean time in fair runs: 3 minutes an hour, which an owner notices."""
 
 SHOWN = 6
 """Of these, where they are not 0."""
@@ -178,6 +182,9 @@ def _of_run(run: RunOutcome, fair: RunOutcome, fair_jct_seconds: Mapping[str, fl
         "makespan_seconds": _makespan_seconds(run),
         "worst_job_ratio": _worst_job_ratio(run, fair_jct_seconds),
         "jobs_faster_ratio": _jobs_faster_ratio(run, fair),
+        "jobs_later_ratio": _mean(
+            _is_later(job, fair_jct_seconds[job.name]) for job in run.jobs if job.name in fair_jct_seconds
+        ),
         "qoe_satisfied_ratio": _mean(_satisfied(job) for job in run.jobs if job.qoe_seconds is not None),
         "deadlines_met_ratio": _mean(late == 0 for late in _lateness_seconds(run)),
         "tardiness_seconds": _mean(_lateness_seconds(run)),
@@ -237,6 +244,10 @@ def _jobs_faster_ratio(run: RunOutcome, fair: RunOutcome) -> float | None:
     base = {job.name: job.jct_seconds for job in fair.jobs}
     pairs = [(job.jct_seconds, base.get(job.name)) for job in run.jobs]
     return _mean(_is_sooner(ours, fair_seconds) for ours, fair_seconds in pairs if (ours, fair_seconds) != (None, None))
+
+
+def _is_later(job: JobOutcome, fair_seconds: float) -> bool:
+    return job.jct_seconds is None or job.jct_seconds > fair_seconds * (1 + LATE_RATIO)
 
 
 def _is_sooner(ours_seconds: float | None, fair_seconds: float | None) -> bool:

@@ -80,6 +80,12 @@ def test_a_job_is_faster_from_one_per_cent_on_and_where_it_ended_under_the_polic
     assert of(a_run(a_job("a", ends), a_job("b", 100.0)), base).values["jobs_faster_ratio"] == faster
 
 
+def test_a_job_is_later_above_five_per_cent_of_its_mean_time_in_fair_runs_and_where_it_never_ended() -> None:
+    run = a_run(a_job("same", 105.0), a_job("later", 105.1), a_job("never", None), a_job("not in fair runs", 900.0))
+    fair = dict.fromkeys(["same", "later", "never"], 100.0)
+    assert of(run, None, fair).values["jobs_later_ratio"] == pytest.approx(2 / 3)
+
+
 def test_a_response_objective_is_met_up_to_ten_per_cent_above_it_and_not_without_a_response() -> None:
     responses = (1.0, 1.1, 1.2, None)
     run = a_run(*(a_job(f"j{n}", None, qoe_seconds=1.0, response_seconds=each) for n, each in enumerate(responses)))
