@@ -1,5 +1,7 @@
 """Writes `replication/marginal-figures.md`: what the policy `marginal` gives in the simulator, beside other policies.
 
+Its long tables are in `marginal_figures/tables.md`.
+
 `python -m replication.marginal --section NAME` runs one setting over seeds that nothing was tuned on, keeps its figures
 (`marginal_figures/NAME.json`), and writes the page from all that is kept. Without `--section` it runs all of them, an
 hour on one core; with `--render` none. `--policy marginal` runs that policy alone again, and keeps the others' figures.
@@ -16,19 +18,33 @@ import typer
 from rich.console import Console
 
 from replication import marginal_published
-from replication.marginal_page import page
-from replication.marginal_runs import KEPT, Kept, load, run, save
+from replication.marginal_page import TABLES, page, tables
+from replication.marginal_runs import KEPT, WORST, Kept, load, run, save
 from replication.marginal_settings import SETTINGS, Setting
+from replication.plots import draw_trade
 
 PAGE = Path(__file__).with_name("marginal-figures.md")
 
 NAMES = [*(setting.name for setting in SETTINGS), marginal_published.NAME]
 
 
-def rendered(folder: Path = KEPT) -> str:
-    """The page from all that is kept."""
+PICTURED = ("one-node", "four-nodes-20")
+
+
+def rendered(folder: Path = KEPT) -> tuple[str, str]:
+    """The short page and the long tables, from all that is kept."""
     kept = {setting.name: found for setting in SETTINGS if (found := load(setting.name, folder)) is not None}
-    return page(SETTINGS, kept, marginal_published.load(folder))
+    return page(SETTINGS, kept), tables(SETTINGS, kept, marginal_published.load(folder))
+
+
+def write() -> None:
+    """Write the page, its picture and the tables from all that is kept."""
+    for path, text in zip((PAGE, PAGE.parent / TABLES), rendered(), strict=True):
+        path.write_text(text, encoding="utf-8")
+    panels = {
+        each.title: found for each in SETTINGS if each.name in PICTURED and (found := load(each.name)) is not None
+    }
+    draw_trade(panels, "jct_mean_seconds", WORST, PAGE.parent / "images" / "marginal-figures.svg")
 
 
 def main(
@@ -61,7 +77,7 @@ def main(
         asked = range(1, (seeds or marginal_published.SEEDS) + 1)
         err.print(f"wrote {marginal_published.save(marginal_published.run(asked, workers), asked, out)}")
     if out == KEPT:
-        PAGE.write_text(rendered(), encoding="utf-8")
+        write()
         err.print(f"wrote {PAGE.name}")
 
 

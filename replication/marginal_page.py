@@ -17,7 +17,7 @@ from replication.marginal_runs import (
     WORST,
     Kept,
 )
-from replication.marginal_settings import MARGINAL, ORACLE, TUNING_SEEDS, Aim, Setting
+from replication.marginal_settings import MARGINAL, ORACLE, POLICIES, TUNING_SEEDS, Setting
 from slopewise.reports.estimates import Estimate
 
 HEAD = """\
@@ -25,9 +25,23 @@ HEAD = """\
 
 <!-- Written by `python -m replication.marginal`. -->
 
-[The policy explained](../docs/marginal.md) says what it does.
+[The policy explained](../docs/marginal.md) says what it does. Each row is a setting in the simulator, with its
+real pass. A cell has *mean completion · time to 90 % · makespan · worst job*, means over the setting's seeds:
 
-Each section is a setting in the simulator, with its real pass. Figures are means over the seeds that the section names,
+- The first three are ratios to `fair`, run by run: below 1 is better.
+- *Worst job* is the largest ratio of a job's time to its mean time over eight fair runs; fair sharing has one as well.
+- *Italics* are above what was set out to reach.
+
+![Mean completion time and the worst job of each policy, on one node and on four](images/marginal-figures.svg)
+
+"""
+
+TABLES_HEAD = """\
+# Figures of `marginal`, all tables
+
+<!-- Written by `python -m replication.marginal`. -->
+
+[The short table](../marginal-figures.md) has each setting in a row. Here are means over the seeds that a section names,
 with 95 % intervals. Readings of the policy were compared on seeds {tuned} and above alone: no figure here is from them.
 
 - The first four figures are ratios to `fair`, run by run: below 1 is better, and an interval that holds 1 is no effect.
@@ -44,13 +58,19 @@ with 95 % intervals. Readings of the policy were compared on seeds {tuned} and a
 
 **Contention.** A job loses 1 % of its work for each further job on its node, unless a section says otherwise: that is
 assumed. The column *CPU lost* has what it comes to. On real cores, a step of two trainings on one core took 0 to 28 %
-more CPU than alone ([recorded pairs](recorded_pairs.csv)). The policy assumes none: what it counts
+more CPU than alone ([recorded pairs](../recorded_pairs.csv)). The policy assumes none: what it counts
 in CPU-seconds includes it. The sections without contention and with 5 % show what depends on it.
 
 `python -m replication.marginal --section NAME` runs one section, and keeps the figures of each seed in
 `replication/marginal_figures/NAME.json`.
 
 """
+
+TABLES = "marginal_figures/tables.md"
+"""Beside the page."""
+
+SHORT = ("jct_mean_seconds", "time_to_90_seconds", "makespan_seconds", WORST)
+"""The four figures of a cell."""
 
 COLUMNS = (
     "| policy | mean completion | makespan | time to 90 % | time to 99 % | worst job | resizes | moves | CPU lost |\n"
@@ -59,53 +79,58 @@ COLUMNS = (
 NOTHING = "–"
 
 
-def page(
+def page(settings: Sequence[Setting], kept: Mapping[str, Kept]) -> str:
+    """The short page, in Markdown: a row for each setting, with a list of those of which nothing is kept."""
+    lines = [HEAD, f"| setting | {' | '.join(POLICIES)} | `fair` |\n|---|{'---|' * len(POLICIES)}---|\n"]
+    for setting in settings:
+        if setting.name in kept:
+            lines += _short_rows(setting, kept[setting.name])
+    return "".join(lines) + _missing([each.name for each in settings if each.name not in kept])
+
+
+def _short_rows(setting: Setting, kept: Kept) -> list[str]:
+    """One row, or one for each way of `marginal` where the setting compares those."""
+    link = f"[{setting.title}]({TABLES}#{setting.name})"
+    fair = f"worst {number(Estimate(kept.of(FAIR, WORST).mean, None, None))}"
+    ways = [each for each in setting.policies if each not in POLICIES]
+    rows = [(f"{link}, {way}", [way]) for way in ways] or [(link, list(POLICIES))]
+    return [
+        f"| {title} | {' | '.join(_short(setting, kept, each) for each in shown)}{' |' * (len(POLICIES) - len(shown))} "
+        f"| {fair} |\n"
+        for title, shown in rows
+    ]
+
+
+def _short(setting: Setting, kept: Kept, policy: str) -> str:
+    if policy not in kept.policies:
+        return ""
+    fair_worst = kept.of(FAIR, WORST).mean
+    aims = dict(zip((*RATIOS, WORST), setting.aim_of(policy).figures(fair_worst), strict=True))
+    cells = []
+    for measure in SHORT:
+        figure, aim = kept.of(policy, measure), aims[measure]
+        text = number(Estimate(figure.mean, None, None))
+        cells.append(f"*{text}*" if aim is not None and _misses(figure, aim) else text)
+    return " · ".join(cells)
+
+
+def tables(
     settings: Sequence[Setting],
     kept: Mapping[str, Kept],
     published: tuple[Sequence[int], Sequence[marginal_published.Row]] | None,
 ) -> str:
-    """The whole page, in Markdown, with a list of the settings of which nothing is kept."""
-    head = HEAD.format(tuned=TUNING_SEEDS[0])
+    """The long tables, in Markdown, with a list of the settings of which nothing is kept."""
     sections = [section(each, kept[each.name], kept.get(each.baselines_of)) for each in settings if each.name in kept]
     if published is not None:
         sections.append(_published(*published))
     names = [each.name for each in settings if each.name not in kept]
     names += [marginal_published.NAME] if published is None else []
-    return head + summary(settings, kept) + _missing(names) + "\n" + "\n".join(sections)
+    return TABLES_HEAD.format(tuned=TUNING_SEEDS[0]) + _missing(names) + "\n" + "\n".join(sections)
 
 
 def _missing(names: Sequence[str]) -> str:
     """The sections that were not run."""
     return f"\nNot run yet: {', '.join(f'`{name}`' for name in names)}.\n" if names else ""
-
-
-def summary(settings: Sequence[Setting], kept: Mapping[str, Kept]) -> str:
-    """One row for each setting that something was aimed at: each figure of `marginal` with its aim."""
-    lines = [
-        "## In short\n\n",
-        "Each figure of `marginal` with its aim after the stroke; *italics* are above it.\n\n",
-        "| setting | mean completion | makespan | time to 90 % | time to 99 % | worst job |\n",
-        "|---|---|---|---|---|---|\n",
-    ]
-    for setting in settings:
-        for policy in setting.policies:
-            aim = setting.aim_of(policy)
-            if setting.name not in kept or aim == Aim():
-                continue
-            of_setting = kept[setting.name]
-            aims = aim.figures(of_setting.of(FAIR, WORST).mean)
-            figures = [of_setting.of(policy, measure) for measure in (*RATIOS, WORST)]
-            cells = (_with_aim(figure, at_most) for figure, at_most in zip(figures, aims, strict=True))
-            who = "" if policy == MARGINAL else f", {policy}"
-            lines.append(f"| [{setting.title}{who}](#{setting.name}) | {' | '.join(cells)} |\n")
-    return "".join(lines)
-
-
-def _with_aim(figure: Estimate, aim: float | None) -> str:
-    text = NOTHING if figure.mean is None else f"{figure.mean:.2f}"
-    if aim is None or figure.mean is None:
-        return text
-    return f"*{text}* / {aim:.2f}" if _misses(figure, aim) else f"{text} / {aim:.2f}"
 
 
 def section(setting: Setting, kept: Kept, baselines: Kept | None) -> str:

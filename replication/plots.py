@@ -6,7 +6,7 @@ The same figures give the same bytes: no date is written and identifiers are dra
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from matplotlib import pyplot as plt
 
 from replication.claims import AGAIN, Claim, Setting
 from replication.heat_maps import draw_grid
+from replication.marginal_runs import Kept
 from replication.run import SETTINGS, Result, Runs
 from replication.settings_grids import GRIDS
 from slopewise.reports.estimates import Estimate
@@ -117,6 +118,26 @@ def draw_sweep(result: Result, sweep: Sweep, path: Path) -> str:
     return save(figure, path)
 
 
+def draw_trade(panels: Mapping[str, Kept], completion: str, worst: str, path: Path) -> str:
+    """What each policy gains on average (to the left) and what the worst job pays (upwards); a panel a setting."""
+    figure, every = plt.subplots(1, len(panels), figsize=(9, 3.6), squeeze=False, sharey=True, layout="constrained")
+    policies = list(dict.fromkeys(policy for kept in panels.values() for policy in kept.policies))
+    for axes, (title, kept) in zip(every[0], panels.items(), strict=True):
+        axes.axvline(1, color="#bbbbbb", linewidth=0.6)
+        for policy in kept.policies:
+            x, y = (kept.of(policy, measure).mean for measure in (completion, worst))
+            place = policies.index(policy)
+            axes.plot(x, y, "os^Dv<>p*X"[place % 10], color=f"C{place % 4}", label=policy)
+        axes.set_yscale("log", base=2)
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.set_xlabel("mean completion, ratio to fair sharing")
+        axes.set_ylabel("worst job, ratio to fair sharing")
+        axes.set_title(title)
+    fullest = max((axes.get_legend_handles_labels() for axes in every[0]), key=lambda it: len(it[1]))
+    figure.legend(*fullest, frameon=False, loc="outside right")
+    return save(figure, path)
+
+
 def _with_errors(estimates: Sequence[Estimate]) -> tuple[list[float], list[float], list[float]]:
     """Means, and how far their intervals reach below and above; NaN, which is not drawn, where there is no figure."""
     means = [math.nan if each.mean is None else each.mean for each in estimates]
@@ -172,7 +193,8 @@ def _bar(axes: Any, row: int, stay: Stay, number: int) -> None:
 
 def save(figure: Any, path: Path) -> str:
     """Write a picture without a date; the name of its file."""
-    figure.tight_layout()
+    if figure.get_layout_engine() is None:
+        figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
     return path.name

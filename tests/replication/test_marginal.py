@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from replication import marginal_published
 from replication.marginal import NAMES, PAGE, main, rendered
-from replication.marginal_page import section
+from replication.marginal_page import SHORT, TABLES, section
 from replication.marginal_published import Row
 from replication.marginal_runs import LIARS_WORST, RATIOS, WORST, Kept, load, load_scenarios, run, save
 from replication.marginal_settings import FIFO, MARGINAL, OURS, SETTINGS, TUNING_SEEDS, Aim, Setting
@@ -35,7 +35,7 @@ def command(*options: str) -> tuple[int, str]:
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 class TestEverySetting:
     def test_is_on_the_page_with_all_of_its_policies_or_listed_as_not_run(self, setting: Setting) -> None:
-        kept, text = load(setting.name), PAGE.read_text(encoding="utf-8")
+        kept, text = load(setting.name), rendered()[1]
         (missing,) = re.findall(r"^Not run yet: (.*)\.$", text, re.MULTILINE) or [""]
         assert (f"`{setting.name}`" in missing) == (kept is None), AGAIN
         assert (f'<a id="{setting.name}"></a>' in text) == (kept is not None), AGAIN
@@ -62,15 +62,28 @@ def test_what_is_kept_has_enough_seeds_and_none_that_was_tuned_on(setting: Setti
     assert {len(values) for of in kept.policies.values() for values in of.values()} == {runs}
 
 
-def test_the_page_is_that_of_what_is_kept() -> None:
-    assert PAGE.read_text(encoding="utf-8") == rendered(), AGAIN
+def test_the_pages_are_those_of_what_is_kept() -> None:
+    short, long = rendered()
+    assert PAGE.read_text(encoding="utf-8") == short, AGAIN
+    assert (PAGE.parent / TABLES).read_text(encoding="utf-8") == long, AGAIN
+
+
+def test_the_short_page_is_one_screen_of_settings_each_with_four_figures_of_every_policy() -> None:
+    lines = PAGE.read_text(encoding="utf-8").splitlines()
+    assert len(lines) < 60
+    (row,) = [line for line in lines if "tables.md#four-nodes-20)" in line]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert [len(re.findall(r"\d\.\d\d", cell)) for cell in cells[1:]] == [4] * 6 + [1]
+    kept = load("four-nodes-20")
+    assert kept is not None
+    assert cells[2] == " · ".join(f"{kept.of('flowcon', each).mean:.2f}" for each in SHORT)
 
 
 def test_every_published_setting_is_beside_its_papers_policy() -> None:
     theirs = {setting.scenario for setting in OF_PAPERS.values() if not setting.name.endswith(("-causes", "-grid"))}
     assert {setting.scenario for setting in marginal_published.SETTINGS} == theirs
     kept = marginal_published.load()
-    assert (kept is None) == ("`published`" in PAGE.read_text(encoding="utf-8").partition("Not run yet: ")[2]), AGAIN
+    assert (kept is None) == ("`published`" in rendered()[1].partition("Not run yet: ")[2]), AGAIN
     if kept is None:
         return
     seeds, rows = kept

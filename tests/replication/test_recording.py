@@ -113,5 +113,5 @@ def test_trainings_that_share_a_core_reported_the_same_losses_as_alone() -> None
     assert {row["same_losses"] for row in rows} == {"yes"}
     dearer = [float(row["cpu_seconds_per_step_beside"]) / float(row["cpu_seconds_per_step_alone"]) - 1 for row in rows]
     sentence = f"took {100 * min(dearer):.0f} to {100 * max(dearer):.0f} % more CPU"
-    page = (Path(__file__).parents[2] / "replication/marginal-figures.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "replication/marginal_figures/tables.md").read_text(encoding="utf-8")
     assert sentence in " ".join(page.split())
