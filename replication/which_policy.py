@@ -109,7 +109,7 @@ BASELINES = {"fair", "kube-default", "las", "srpt-oracle"}
 
 WANTS: tuple[Want, ...] = (
     Want(
-        "trainings that become good and end sooner, and none much later than under fair sharing",
+        "trainings that become good and end sooner on average",
         "marginal",
         "a loss and planned steps; on several nodes the right to place and move jobs",
         {"flowcon-10": (DONE, SOONER, ALL_DONE, WORST), "specon-20-mixed": (DONE, SOONER, ALL_DONE, WORST)},

@@ -1,4 +1,4 @@
-"""Marginal value: CPU first to the job whose next work is worth most, while no job ends later than under fair sharing.
+"""Marginal value: CPU to the job whose next work is worth most, after those that would be later than under fair sharing.
 
 Source: ours; shortest job first, Gittins' index and virtual fair sharing are its ancestors.
 
@@ -40,7 +40,7 @@ from slopewise.policies.shared.shares import floor_ratio_parameter
 from slopewise.policies.shared.silence import Silence, without_a_loss
 from slopewise.text import duration
 
-PURPOSE = "good and done sooner, none much later than under fair sharing"
+PURPOSE = "good and done sooner on average; fair sharing gives due times"
 ACTIONS = ("resize", "place", "migrate")
 READS_POINTS = True
 DECIDES_ON = "reports"

@@ -7,7 +7,7 @@ each node, because an even spread over nodes is what fair placement aims at, and
 Worked example: on two cores three jobs have 10, 40 and 100 core-seconds left, and the last is of one thread. Each runs
 at 2/3 core; the first ends at 15 s. Then the others have a core each, and end 30 s and 90 s later.
 
-The order of one node's jobs: by index, as long as no job ends later than under fair sharing; and CPU down the order.
+The order of one node's jobs: by index, as long as no job would be late by these ends; and CPU down the order.
 
 Worked example: on one core two jobs are due in 100 s and in 300 s and have 80 and 100 core-seconds left. The first has
 a slack of 20 s, the second 300 - 180 = 120 s. With a reserve of 10 s the index decides; once the first has waited for
