@@ -70,6 +70,11 @@ never to have improved counts as called flat.
 """
 
 
+def in_first_half(name: str) -> bool:
+    """Whether the last digit of the SHA-256 of a name is even."""
+    return int(hashlib.sha256(name.encode()).hexdigest()[-1], 16) % 2 == 0
+
+
 @dataclass(frozen=True)
 class Run:
     """A recorded run up to its target, or to its end."""
@@ -83,7 +88,7 @@ class Run:
     @property
     def is_for_bounds(self) -> bool:
         """Whether the bounds were chosen on it."""
-        return int(hashlib.sha256(self.name.encode()).hexdigest()[-1], 16) % 2 == 0
+        return in_first_half(self.name)
 
     def points(self, measure: str) -> tuple[Points, Sequence[float]]:
         """Seconds and a falling loss, and the part of the workload's own length at each."""

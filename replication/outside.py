@@ -10,6 +10,9 @@ FOLDER --run` simulates them and writes `replication/synergy.md`. FOLDER has two
 
 A job comes with CPU in proportion to its GPUs, as request and as limit. Its steps are as fast as its profile says,
 straight between two measured numbers of CPUs. Where a model has no profile of so many GPUs, each is taken as one alone.
+
+`algoperf` and `taskset` simulate trainings whose losses were recorded, and write the pages of these names, which say
+what FOLDER holds (`outside_pages.py`).
 """
 
 from __future__ import annotations
@@ -25,8 +28,9 @@ import numpy as np
 import typer
 import yaml
 
-from replication import outside_runs
+from replication import outside_pages, outside_runs
 from replication.marginal_runs import save
+from replication.outside_pages import Study
 from slopewise.errors import SlopewiseError
 from slopewise.simulator.scenario.scenario import load_scenario
 
@@ -181,6 +185,36 @@ def synergy(
     except (ValueError, SlopewiseError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from error
+
+
+Folder = Annotated[Path, typer.Option(help="The folder of the files.", exists=True, file_okay=False)]
+Seeds = Annotated[int, typer.Option(min=2, help="Draws in all; of several sweeps as many of each.")]
+Workers = Annotated[int, typer.Option(min=1, help="Processes.")]
+
+
+@app.command()
+def algoperf(data: Folder, seeds: Seeds = 24, workers: Workers = 1) -> None:
+    """Simulate AlgoPerf's runs on one node and on four, and write replication/algoperf.md."""
+    _simulate_recorded(outside_pages.ALGOPERF, data, seeds, workers)
+
+
+@app.command()
+def taskset(data: Folder, seeds: Seeds = 24, workers: Workers = 1) -> None:
+    """Simulate trials of TaskSet's sweeps on one node and on four, and write replication/taskset.md."""
+    _simulate_recorded(outside_pages.TASKSET, data, seeds, workers)
+
+
+def _simulate_recorded(study: Study, data: Path, seeds: int, workers: int) -> None:
+    try:
+        sweeps = study.read(data)
+        for name, cluster in study.clusters.items():
+            found = outside_pages.run(study, sweeps, cluster, range(1, seeds // len(sweeps) + 1), workers)
+            typer.echo(f"wrote {save(outside_pages.key(study, name), found, outside_pages.KEPT)}")
+    except (OSError, KeyError, ValueError, SlopewiseError) as error:
+        typer.echo(f"--data {data}: {error}; replication/{study.name}.md says what the folder holds.", err=True)
+        raise typer.Exit(2) from error
+    kept = outside_pages.load_all(study, outside_pages.KEPT)
+    typer.echo(f"wrote {outside_pages.write(study, kept, outside_pages.HERE)}")
 
 
 def _write(out: Path, document: Mapping[str, object]) -> None:

@@ -133,8 +133,8 @@ def draw_trade(panels: Mapping[str, Kept], completion: str, worst: str, path: Pa
         axes.set_xlabel("mean completion, ratio to fair sharing")
         axes.set_ylabel("worst job, ratio to fair sharing")
         axes.set_title(title)
-    fullest = max((axes.get_legend_handles_labels() for axes in every[0]), key=lambda it: len(it[1]))
-    figure.legend(*fullest, frameon=False, loc="outside right")
+    handles, labels = max((axes.get_legend_handles_labels() for axes in every[0]), key=lambda it: len(it[1]))
+    figure.legend(handles, labels, frameon=False, loc="outside right")
     return save(figure, path)
 
 
