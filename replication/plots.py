@@ -134,7 +134,7 @@ def draw_trade(panels: Mapping[str, Kept], completion: str, worst: str, path: Pa
         axes.set_ylabel("worst job, ratio to fair sharing")
         axes.set_title(title)
     handles, labels = max((axes.get_legend_handles_labels() for axes in every[0]), key=lambda it: len(it[1]))
-    figure.legend(handles, labels, frameon=False, loc="outside right")
+    figure.legend(handles, labels, frameon=False, loc="outside right center")
     return save(figure, path)
 
 
