@@ -84,6 +84,7 @@ def test_a_job_is_later_above_five_per_cent_of_its_mean_time_in_fair_runs_and_wh
     run = a_run(a_job("same", 105.0), a_job("later", 105.1), a_job("never", None), a_job("not in fair runs", 900.0))
     fair = dict.fromkeys(["same", "later", "never"], 100.0)
     assert of(run, None, fair).values["jobs_later_ratio"] == pytest.approx(2 / 3)
+    assert of(run, None, fair).ratios_to_fair["jobs_later_ratio"] is None
 
 
 def test_a_response_objective_is_met_up_to_ten_per_cent_above_it_and_not_without_a_response() -> None:
