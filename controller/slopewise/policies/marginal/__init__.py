@@ -1,4 +1,4 @@
-"""Marginal value: CPU to the job whose next work is worth most, after those that would be later than under fair sharing.
+"""Marginal value: CPU to the job whose next work is worth most, after those that would be late by fair sharing's ends.
 
 Source: ours; shortest job first, Gittins' index and virtual fair sharing are its ancestors.
 
