@@ -90,7 +90,7 @@ MANY_FIELDS: Mapping[str, int] = {
     "controller/slopewise/manager/shared.py:SharedState": 22,
     "controller/slopewise/model/jobs.py:Job": 42,
     "controller/slopewise/model/memory.py:JobMemory": 40,
-    "controller/slopewise/simulator/world/model.py:SimJob": 29,
+    "controller/slopewise/simulator/world/model.py:SimJob": 30,
 }
 ONE_USER = {
     # Its user, growth.py, is over 350 lines without it.

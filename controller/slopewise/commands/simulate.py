@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slopewise.commands.console import announce, err, out, print_json
+from slopewise.commands.console import announce, err, out, print_json, print_unpadded
 from slopewise.commands.options import (
     LossMetric,
     MaxJobs,
@@ -25,11 +27,13 @@ from slopewise.commands.options import (
     Since,
     complete_placing_policy,
     complete_policy,
+    given,
     history_options,
     refuse,
     refuse_beside,
 )
 from slopewise.errors import UsageError
+from slopewise.reports.wording import UNKNOWN
 from slopewise.signals import orderly_stop
 
 if TYPE_CHECKING:
@@ -82,13 +86,21 @@ def simulate(
     max_jobs: MaxJobs = 20_000,
     timeout: QueryTimeout = 60.0,
     keep: Annotated[Path | None, typer.Option(help="With --from-prometheus: keep the scenario in this folder.")] = None,
+    sweep: Annotated[
+        Path | None, typer.Option(help="Instead of a scenario: a CSV file (.gz) of recorded trials of a study.")
+    ] = None,
+    trials: Annotated[int, typer.Option(min=2, help="With --sweep: trials that are drawn.")] = 32,
+    running: Annotated[int, typer.Option(min=1, help="With --sweep: trials at once, on a node of 4 cores.")] = 8,
+    seed: Annotated[int, typer.Option(min=0, help="With --sweep: of the draw.")] = 1,
+    threads: Annotated[int, typer.Option(min=1, help="With --sweep: cores that a trial can use.")] = 4,
     everything: Annotated[bool, typer.Option("--all", help="Print every figure, and not only six.")] = False,
     list_shipped: Annotated[bool, typer.Option("--list", help="List the shipped scenarios and exit.")] = False,
 ) -> None:
     """Run policies over simulated jobs, the same for each policy, and compare them with fair sharing.
 
     Examples: `slopewise simulate flowcon-10`; `slopewise simulate mine.yaml --policy flowcon --seeds 24 -o json`;
-    `slopewise simulate --from-prometheus http://prometheus:9090 --since 7d --keep history`.
+    `slopewise simulate --from-prometheus http://prometheus:9090 --since 7d --keep history`;
+    `slopewise simulate --sweep trials.csv.gz --trials 32 --running 8 --seed 3`.
     """
     from slopewise.simulator.scenario.scenario import shipped  # heavy imports only where they are needed
 
@@ -98,6 +110,13 @@ def simulate(
         refuse_beside(call, "--list", "says how to simulate; leave it or --list out")
         typer.echo("\n".join(shipped()))
         return
+    if sweep is not None:
+        others = [each for each in given(call) if each not in OF_SWEEP]
+        refuse(call, others, "is not about a sweep; leave it or --sweep out")
+        with orderly_stop(lambda _: announce("Already stopping.")):
+            _print_study(sweep, trials, running, seed, threads, output)
+        return
+    refuse(call, OF_SWEEP[:5], "is about a sweep; add --sweep FILE, or leave it out")
     from slopewise.simulator.command import SimulateOptions
 
     options = SimulateOptions(scenario or "", policy or [], seeds, workers, report, trace, placement)
@@ -126,6 +145,34 @@ def simulate(
 OF_HISTORY = (
     "--since", "--prometheus-config", "--metric", "--objective", "--namespace", "--max-jobs", "--timeout", "--keep",
 )  # fmt: skip
+
+
+OF_SWEEP = ("--sweep", "--trials", "--running", "--seed", "--threads", "--output", "-o")
+
+
+def _print_study(file: Path, trials: int, running: int, seed: int, threads: int, output: RowsFormat) -> None:
+    """The study under fair sharing, with the best favoured, and under rules that stop trials."""
+    from slopewise.reports.columns import listing_of
+    from slopewise.simulator.trials import compare, draw, read_trials
+
+    results = compare(draw(read_trials(file), trials, seed), running, threads, seed)
+    rows = [each.compared(results[0]) for each in results]
+    if output is RowsFormat.json:
+        print_json({"file": str(file), "trials": trials, "running": running, "seed": seed, "policies": rows})
+    elif output is RowsFormat.csv:
+        writer = csv.DictWriter(text := io.StringIO(), rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        typer.echo(text.getvalue(), nl=False)
+    else:
+        cells = ([_cell(value) for value in row.values()] for row in rows)
+        print_unpadded(listing_of([name.replace("_", " ").upper() for name in rows[0]], cells))
+
+
+def _cell(value: str | float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    return value if isinstance(value, str) else f"{value:.4g}"
 
 
 @contextmanager

@@ -227,6 +227,7 @@ def _read_job(entry: object, where: str, folder: Path) -> JobSpec:
             deliverable_level=job.deliverable_loss,
             weight=job.weight,
             stops_at_target=job.at_target == "stop",
+            study=job.study,
         ),
         job.deadline_seconds,
         job.migratable,

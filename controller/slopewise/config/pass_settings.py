@@ -22,7 +22,7 @@ from slopewise.errors import UsageError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW, Measuring
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.feedback.rollback import RollbackSettings
-from slopewise.model import AcceleratorControl, Bounds, CpuControl, MoveBounds
+from slopewise.model import AcceleratorControl, Bounds, CpuControl, MoveBounds, StudyControl
 from slopewise.own_policies.catalogue import build, find
 from slopewise.policies import PolicyParameters, PolicyProtocol, Setting
 
@@ -52,7 +52,7 @@ def policy_of(document: TrainingPolicy) -> PolicyProtocol:
     """
     spec, where = document.spec, f"{document.metadata.name}: spec"
     wanted, resources = spec.behaviour, spec.resources
-    setting = setting_of(wanted, wanted.evaluation_seconds, resources.control, resources.accelerators)
+    setting = setting_of(wanted, wanted.evaluation_seconds, resources.control, resources.accelerators, spec.studies)
     policy_parameters(spec.policy, where=f"{where}.policy")
     if spec.placement is not None:
         placement_parameters(spec.policy, spec.placement, where=where)
@@ -65,10 +65,14 @@ def policy_of(document: TrainingPolicy) -> PolicyProtocol:
 
 
 def setting_of(
-    behaviour: Behaviour, interval_seconds: float, control: CpuControl, accelerators: AcceleratorControl = "Ignore"
+    behaviour: Behaviour,
+    interval_seconds: float,
+    control: CpuControl,
+    accelerators: AcceleratorControl = "Ignore",
+    studies: StudyControl = "Fair",
 ) -> Setting:
     """What each policy gets of the settings."""
-    return Setting(interval_seconds, control, accelerators)
+    return Setting(interval_seconds, control, accelerators, studies)
 
 
 def build_policy(
@@ -84,6 +88,11 @@ def build_policy(
         raise UsageError(
             f"{where}.policy.name: policy {policy.name} changes no job with a GPU; use marginal or fair, or write "
             "spec.resources.accelerators: Ignore."
+        )
+    if setting.studies == "Best" and not chosen.studies:
+        raise UsageError(
+            f"{where}.policy.name: policy {policy.name} favours no trial of a study; use marginal, or write "
+            "spec.studies: Fair."
         )
     if "resize" not in chosen.actions and setting.accelerators == "Ignore":
         cpu = CpuRestored(cpu)

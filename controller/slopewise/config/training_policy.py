@@ -16,7 +16,7 @@ from slopewise.config.metric_mappings import EvaluationMapping, ResponseMapping
 from slopewise.config.quantities import CpuMillicores, cpu_quantity
 from slopewise.config.validation import Document, load_yaml, validate
 from slopewise.errors import UsageError
-from slopewise.model import AcceleratorControl, CpuControl, MemoryControl
+from slopewise.model import AcceleratorControl, CpuControl, MemoryControl, StudyControl
 from slopewise.own_policies import catalogue
 from slopewise.own_policies.loading import FAILURES, described
 from slopewise.policies import PolicyParameters
@@ -233,6 +233,9 @@ class TrainingPolicySpec(Document):
     behaviour: Behaviour = Behaviour()
     migration: Migration = Migration()
     tenancy: Tenancy = Tenancy()
+    studies: StudyControl = Field(
+        "Fair", description="Fair: trials of a study are jobs like others; Best: the one that may be best comes first"
+    )
 
     @property
     def policy_name(self) -> str:

@@ -43,7 +43,6 @@ from slopewise.model.jobs import (
     NO_OBJECTIVES,
     Absence,
     AbsentState,
-    AcceleratorControl,
     Arrival,
     ClusterSnapshot,
     Evaluation,
@@ -68,7 +67,16 @@ from slopewise.model.learning import (
     Points,
     RawPoint,
 )
-from slopewise.model.limits import BUDGET_SECONDS, Bounds, MoveBounds, Veto, acts, in_canary
+from slopewise.model.limits import (
+    BUDGET_SECONDS,
+    AcceleratorControl,
+    Bounds,
+    MoveBounds,
+    StudyControl,
+    Veto,
+    acts,
+    in_canary,
+)
 from slopewise.model.memory import (
     MEMORY_JSON,
     MOVES_KEPT,
@@ -176,6 +184,7 @@ __all__ = [
     "Standing",
     "Stop",
     "StopRecord",
+    "StudyControl",
     "TargetHits",
     "TargetStanding",
     "Unconfirmed",

@@ -22,9 +22,6 @@ from slopewise.model.freezes import NO_FREEZES, Freezes
 from slopewise.model.learning import RawPoint
 from slopewise.model.movability import Checkpoint, Movability
 
-AcceleratorControl = Literal["Ignore", "Raise", "Share"]
-"""Whether the CPU of jobs with accelerators is changed: not at all; idle CPU is given to them; or also lent by them."""
-
 Objective = Literal["min", "max"]
 
 
@@ -143,6 +140,9 @@ class Objectives:
     weight: float = 1.0
     stops_at_target: bool = False
     """Its owner asks that it is stopped at `target_level`, through its own checkpoint (`guards/at_target.py`)."""
+    study: str = ""
+    """The study of its namespace of which it is a trial, whose best may come first at its owner's word; empty: none."""
+    favours_best: bool = False
 
 
 NO_OBJECTIVES = Objectives()

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from typing import Literal
 
 from slopewise.model.containers import MemoryControl
-from slopewise.model.jobs import AcceleratorControl, JobUid
+from slopewise.model.jobs import JobUid
+
+AcceleratorControl = Literal["Ignore", "Raise", "Share"]
+"""Whether the CPU of jobs with accelerators is changed: not at all; idle CPU is given to them; or also lent by them."""
+
+StudyControl = Literal["Fair", "Best"]
+"""Whether the trials of a study are jobs like others, or the one that may be its best comes first."""
 
 BUDGET_SECONDS = 3600.0
 """The hour of `maxPerNodePerHour`."""

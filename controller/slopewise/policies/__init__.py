@@ -15,6 +15,7 @@ jobs, `place` arriving ones, `migrate` running ones (`("resize",)` where it does
 - `READS_POINTS = True`: it reads raw points (`Job.points`);
 - `IN_TURNS = True`: it serves jobs one after another, so that a cut is a wait, and lower growth in it is no regression;
 - `ACCELERATORS = True`: it changes jobs with accelerators where their owner asks for it (`shared/accelerators.py`);
+- `STUDIES = True`: it serves a study's best trial first where its owner asks for it (`marginal/studies.py`);
 - `SOFT_LIMITS = True`: its limits are ceilings of single jobs and may add up to more than the node.
 
 Code that several policies share lies in `shared/`.
@@ -38,7 +39,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from pydantic.alias_generators import to_camel
 
 from slopewise.errors import UsageError
-from slopewise.model import AcceleratorControl, ClusterSnapshot, CpuControl, Decisions, MemoryState
+from slopewise.model import AcceleratorControl, ClusterSnapshot, CpuControl, Decisions, MemoryState, StudyControl
 from slopewise.text import unknown_name
 
 
@@ -72,6 +73,8 @@ class Setting:
     control: CpuControl
     accelerators: AcceleratorControl = "Ignore"
     """Whether jobs with accelerators are changed (`shared/accelerators.py`)."""
+    studies: StudyControl = "Fair"
+    """Whom the CPU of a study goes to."""
 
 
 class PolicyProtocol(Protocol):
@@ -120,6 +123,8 @@ class PolicyFile:
     """It serves jobs one after another: a cut is a wait, judged by kills and restarts (`feedback/rollback.py`)."""
     accelerators: bool = False
     """It changes jobs with accelerators where `spec.resources.accelerators` says so."""
+    studies: bool = False
+    """It serves a study's best trial first where `spec.studies` says so."""
     soft_limits: bool = False
     """Its limits may add up to more than the node."""
     file: str | None = None
@@ -154,6 +159,7 @@ class PolicyFile:
             reads_points=bool(getattr(module, "READS_POINTS", False)),
             in_turns=bool(getattr(module, "IN_TURNS", False)),
             accelerators=bool(getattr(module, "ACCELERATORS", False)),
+            studies=bool(getattr(module, "STUDIES", False)),
             soft_limits=bool(getattr(module, "SOFT_LIMITS", False)),
             origin=origin,
             file=file,

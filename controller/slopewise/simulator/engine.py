@@ -184,7 +184,7 @@ def controller_of(
         if each.file is not None:
             catalogue.name_file(Path(each.file))  # this process may be a worker that has not loaded it yet
     choice = PolicyChoice(name=run.name, parameters=dict(run.parameters))
-    setting = setting_of(run.behaviour, run.interval_seconds, run.control, run.accelerators)
+    setting = setting_of(run.behaviour, run.interval_seconds, run.control, run.accelerators, run.studies)
     policy = build_policy(choice, _placement_choice(run.placement), setting, where=run.label)
     oracle = any(catalogue.find(each.name).simulator_only for each in choices)
     settings = pass_settings(run)

@@ -231,6 +231,17 @@ def test_no_finalizer_of_the_controller_keeps_a_namespace_from_being_deleted(
     assert "nothing else, not metadata.finalizers" in refusal(lambda: controller.create(growths(namespace), blocking))
 
 
+def test_the_controller_labels_a_jobs_memory_with_its_study_and_with_nothing_else(
+    controller: KubeApi, namespace: str, job: Json
+) -> None:
+    labelled = a_growth(job, labels={"slopewise.dev/study": "sweep", "team": "a"})
+    refused_for = refusal(lambda: controller.create(growths(namespace), labelled))
+    assert "nothing else, not metadata.labels.team" in refused_for
+
+    trial = a_growth(job, labels={"slopewise.dev/study": "sweep"})
+    assert refusal(lambda: controller.create(growths(namespace), trial)) == ""
+
+
 @pytest.mark.parametrize("wish", [{"blockOwnerDeletion": True}, {"uid": "another"}], ids=["blocks it", "another's"])
 def test_a_jobs_memory_keeps_nothing_from_being_deleted(
     controller: KubeApi, namespace: str, wish: dict[str, Any]

@@ -107,3 +107,11 @@ def test_jobs_with_gpus_are_changed_by_policies_that_know_how(policy: str, mode:
 
 def test_prometheus_has_a_quarter_of_the_interval_within_bounds() -> None:
     assert [reading_seconds(interval) for interval in (4.0, 40.0, 3600.0)] == [5.0, 10.0, 15.0]
+
+
+def test_the_best_of_a_study_is_favoured_only_by_a_policy_that_knows_how() -> None:
+    spec = {"mode": "Auto", "studies": "Best", "behaviour": {"intervalSeconds": 20}}
+    policy_of(TrainingPolicy.model_validate({"spec": spec}))
+    document = TrainingPolicy.model_validate({"spec": {**spec, "policy": {"name": "flowcon"}}})
+    with pytest.raises(UsageError, match=r"policy flowcon favours no trial of a study; use marginal, or write spec.st"):
+        policy_of(document)

@@ -8,6 +8,7 @@ is due when it would end if all jobs, also those that have ended since, shared t
 by index as long as all that are due sooner keep an interval of slack; the others after them, by when they are due. CPU
 goes down the order, to each job up to what it can use. A job that cannot end in time with any less gets what fair
 sharing would give it now, and not the node. Objectives and deadlines are served before all else (`nodes` has moves).
+Where the best trial of a study is favoured, its trials exchange their places in that order (`studies`).
 
 What is not stated elsewhere, and is our reading:
 
@@ -34,6 +35,7 @@ from slopewise.policies import PolicyParameters, Setting, parameter
 from slopewise.policies.marginal.fair_ends import Order, down, expected_ends, fair_ends, order
 from slopewise.policies.marginal.forecast import Forecast, Weights, forecasts, state_of
 from slopewise.policies.marginal.nodes import moves, places
+from slopewise.policies.marginal.studies import Studies, exchanged
 from slopewise.policies.shared.accelerators import GpuJobs, gpu_jobs
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
 from slopewise.policies.shared.shares import floor_ratio_parameter
@@ -46,6 +48,7 @@ READS_POINTS = True
 DECIDES_ON = "reports"
 IN_TURNS = True
 ACCELERATORS = True
+STUDIES = True
 
 FAVOURS: Mapping[str, Weights] = {
     "balanced": (0.45, 0.10, 0.50),
@@ -104,8 +107,9 @@ class Policy:
         weights = FAVOURS[self._parameters.favour]
         found = forecasts(snapshot, memory, claiming, states, weights, setting.interval_seconds)
         remembered, due = fair_ends(snapshot, memory, states, found)
-        decide_node = _Nodes(self._parameters, setting, snapshot, memory, found, due, gpus).decide
-        chosen: tuple[Move, ...] = (*places(snapshot, memory, found), *moves(snapshot, memory, found))
+        studies = exchanged(snapshot, memory, found, due, best=setting.studies == "Best")
+        decide_node = _Nodes(self._parameters, setting, snapshot, memory, studies, gpus).decide
+        chosen: tuple[Move, ...] = (*places(snapshot, memory, studies.found), *moves(snapshot, memory, studies.found))
         decided = decide_by_node(
             "marginal", snapshot, remembered, setting.control, decide_node, chosen, silence=silence, reserves=True
         )
@@ -120,10 +124,18 @@ class _Nodes:
     setting: Setting
     snapshot: ClusterSnapshot
     memory: MemoryState
-    found: Mapping[str, Forecast]
-    due: Mapping[str, float]
-    """Seconds from now until each job ends under fair sharing; infinite where its work is not known."""
+    studies: Studies
     gpus: GpuJobs
+
+    @property
+    def found(self) -> Mapping[str, Forecast]:
+        """Of the jobs with a loss to go by."""
+        return self.studies.found
+
+    @property
+    def due(self) -> Mapping[str, float]:
+        """Seconds from now until each job ends under fair sharing; infinite where its work is not known."""
+        return self.studies.due
 
     @property
     def _reserve_seconds(self) -> float:
@@ -151,6 +163,10 @@ class _Nodes:
             uid = each.job.uid
             served = given[uid] if uid in above or len(jobs) == 1 else None
             listed, why = _reason(each, place, ordered, due[uid], served)
+            if listed != DUE and (trial := self.studies.trials.get(uid)) is not None:
+                why = trial.why(at_floor=not served)
+            if uid in self.studies.shared:
+                why = f"{why}; {self.studies.shared[uid]}"
             verdicts[uid] = Verdict(given[uid], listed, f"{listed}: {why}{self.gpus.because(uid)}", ends=ends[uid])
         for uid, need in needs.items():
             if uid in others or uid not in above:

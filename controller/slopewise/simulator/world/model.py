@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from slopewise.config.training_policy import Behaviour, CpuBounds, EvaluationSettings, Migration
-from slopewise.model import AcceleratorControl, CpuAllocation, CpuControl
+from slopewise.model import AcceleratorControl, CpuAllocation, CpuControl, StudyControl
 from slopewise.simulator.world.accelerators import Accelerator
 from slopewise.simulator.world.threads import Threads
 
@@ -99,6 +99,8 @@ class SimJob:
     deliverable_level: float | None = None
     stops_at_target: bool = False
     weight: float = 1.0
+    study: str = ""
+    """Of which it is a trial; empty: of none."""
     spikes: tuple[Spike, ...] = ()
     """Of what is observed only: the job learns as if there were none."""
     reports: bool = True
@@ -158,6 +160,7 @@ class PolicyRun:
     interval_seconds: float = 20.0
     control: CpuControl = "requests"
     accelerators: AcceleratorControl = "Ignore"
+    studies: StudyControl = "Fair"
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     behaviour: Behaviour = field(default_factory=Behaviour)
     cpu: CpuBounds = field(default_factory=CpuBounds)

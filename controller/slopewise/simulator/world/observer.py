@@ -247,7 +247,7 @@ def objectives(job: SimJob) -> Objectives:
     target, deliverable = (
         None if level is None else job.loss_at(level) for level in (job.target_level, job.deliverable_level)
     )
-    return Objectives(job.qoe_seconds, deadline, target, deliverable, job.weight, job.stops_at_target)
+    return Objectives(job.qoe_seconds, deadline, target, deliverable, job.weight, job.stops_at_target, job.study)
 
 
 def _usage(seen: Moment, job: SimJob) -> Usage:

@@ -372,3 +372,4 @@ class ManagedPod(msgspec.Struct, frozen=True, gc=False):
     slot: str
     pod: PodRecord
     container: ContainerRecord
+    study: str = ""

@@ -23,6 +23,7 @@ from slopewise.adapters.kube.cache.records import API_VERSION, ManagedPod, Owner
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import PARAMS, Api, Json, path_of
 from slopewise.adapters.kube.state.status_writer import StatusDocument
+from slopewise.adapters.kube.workloads.annotations import STUDY_LABEL
 from slopewise.crds.growth_status import PassView, running_status
 from slopewise.crds.history import appended
 from slopewise.crds.inactive_status import Departure, absent_status, departed_status
@@ -91,6 +92,8 @@ class Slot:
     adopted: bool = False
     """The original, or the owner's CPU, was stored since this policy's last `load`, whose jobs lack it."""
     pod: PodGrowth = field(default_factory=lambda: PodGrowth(slot="0"))
+    study: str = ""
+    """Of which it is a trial when the object is created; empty: of none."""
 
     @property
     def is_safe(self) -> bool:
@@ -249,10 +252,12 @@ class GrowthDocument(StatusDocument):
         }
         # Not a controlling reference, and one that blocks no deletion: the workload is a tenant's.
         owner = {**workload, "controller": False, "blockOwnerDeletion": False}
+        study = next((slot.study for slot in self.slots.values()), "")
+        labels = {"labels": {STUDY_LABEL: study}} if study else {}
         return {
             "apiVersion": API_VERSION,
             "kind": "JobGrowth",
-            "metadata": {"name": self.name, "namespace": self.namespace, "ownerReferences": [owner]},
+            "metadata": {"name": self.name, "namespace": self.namespace, "ownerReferences": [owner], **labels},
             "spec": {"workload": workload},
         }
 

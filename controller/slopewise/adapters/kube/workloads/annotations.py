@@ -29,10 +29,16 @@ MAX_USEFUL_CPU = f"{GROUP}/max-useful-cpu"
 CONTAINER = f"{GROUP}/container"
 
 CLASS = f"{GROUP}/class"
+FAVOUR = f"{GROUP}/favour"
+
+STUDY_LABEL = f"{GROUP}/study"
+"""Label of a pod, and of its JobGrowth: the study (sweep) of its namespace of which it is a trial."""
+
+_STUDY_LABELS = (STUDY_LABEL, "katib.kubeflow.org/experiment")
 
 KNOWN = (
     DEADLINE, QOE_SECONDS, TARGET_LOSS, DELIVERABLE_LOSS, AT_TARGET, WEIGHT, MAX_USEFUL_CPU, MIGRATABLE, CHECKPOINTS,
-    CONTAINER, CLASS,
+    CONTAINER, CLASS, FAVOUR,
 )  # fmt: skip
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -70,6 +76,7 @@ def read_annotations(annotations: Mapping[str, str], started_at_seconds: float, 
         target_level=reading.value(TARGET_LOSS, _number),
         deliverable_level=reading.value(DELIVERABLE_LOSS, _number),
         weight=reading.weight(max_weight),
+        favours_best=reading.value(FAVOUR, _best) or False,
     )
     objectives = replace(objectives, stops_at_target=reading.stops_at_target(objectives))
     reading.check_deadline(objectives.deadline_at_seconds, started_at_seconds)
@@ -216,7 +223,23 @@ def _stop_or_keep(text: str) -> str:
     return text
 
 
+def _best(text: str) -> bool:
+    if text != "best":
+        raise ValueError(f'{text!r} is not "best"; leave it out where trials are jobs like others')
+    return True
+
+
 def _yes_or_no(text: str) -> bool:
     if text not in ("true", "false"):
         raise ValueError(f'{text!r} is neither "true" nor "false"')
     return text == "true"
+
+
+def study_by_label(labels: Mapping[str, str]) -> str:
+    """The study that a pod's labels name, its owner's word first; empty: none."""
+    return next((labels[label] for label in _STUDY_LABELS if labels.get(label)), "")
+
+
+def as_label(name: str) -> str:
+    """The name, if it can be the value of a label; empty: a tenant has written something else."""
+    return name if len(name) <= _MAX_VALUE and _CLASS_NAME.fullmatch(name) else ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slopewise.adapters.kube.cache.records import ContainerRecord, ManagedPod, NodeRecord, PodRecord
 from slopewise.adapters.kube.workloads.accepted_range import accepted_range
@@ -90,12 +90,14 @@ def facts_of(
     """The facts of one pod under one policy; `original`: what it had before its first resize, if any."""
     started_at_seconds = pod.created_at_seconds if pod.started_at_seconds is None else pod.started_at_seconds
     requested = read_annotations(pod.annotations, started_at_seconds, spec.tenancy.max_weight)
+    if identity.study:
+        requested = replace(requested, objectives=replace(requested.objectives, study=identity.study))
     container, unclear = trainer(pod, spec.selector.container, requested.container)
     cpu = original or container.desired
     case = Case(pod, container, node, spec.resources, cpu, scaled.cpu, scaled.memory)
     requests = [each.memory_request_bytes for each in pod.containers if each.memory_request_bytes is not None]
     return JobFacts(
-        managed=ManagedPod(identity.job_uid, identity.workload, identity.slot, pod, container),
+        managed=ManagedPod(identity.job_uid, identity.workload, identity.slot, pod, container, identity.study),
         node=node,
         original=original,
         started_at_seconds=started_at_seconds,

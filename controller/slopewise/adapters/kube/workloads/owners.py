@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 from urllib.parse import quote
 
@@ -20,6 +20,7 @@ from slopewise.adapters.kube.cache.parsing import controlling_owner
 from slopewise.adapters.kube.cache.records import ContainerRecord, ManagedPod, ObjectRecord, OwnerRef, PodRecord
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import Api, Store, path_of
+from slopewise.adapters.kube.workloads.annotations import as_label, study_by_label
 from slopewise.model import JobUid
 
 ONLY_SLOT = "0"
@@ -37,6 +38,9 @@ _PLURALS: Mapping[tuple[str, str], str] = {
 
 _EACH_RUN_COUNTS = ("batch", "CronJob")
 """Every run of a CronJob is a training of its own, with a loss that starts again."""
+
+_STUDY = ("trainer.kubeflow.org", "OptimizationJob")
+"""Its trials are the workloads: each has a loss that starts again."""
 
 _MAX_CHAIN = 5
 """Pod → Job → JobSet → TrainJob is three links; owners that own each other in a circle end here."""
@@ -61,6 +65,8 @@ class Identity:
     """The completion index (of a JobSet `<replicated job>-<job>-<index>`), `0` for a workload's only pod, or the pod's
     name where several are alike."""
     warnings: tuple[str, ...] = ()
+    study: str = ""
+    """By the label of its pod, by Katib's, or the OptimizationJob that owns it; empty: none."""
 
     @property
     def job_uid(self) -> str:
@@ -141,7 +147,7 @@ class Owners:
         left_out: dict[str, str] = {}
         workloads = self._workloads([pod for pod in pods if pod.uid not in self._identities], left_out)
         peers = _LivePeers(
-            (workloads[pod.uid][0] if pod.uid in workloads else self._identities[pod.uid].workload, pod)
+            (workloads[pod.uid].workload if pod.uid in workloads else self._identities[pod.uid].workload, pod)
             for pod in (pods if workloads else ())  # only new pods need their peers
             if pod.uid in workloads or pod.uid in self._identities
         )
@@ -153,8 +159,9 @@ class Owners:
             if identity is None:
                 if pod.uid not in workloads:
                     continue
-                workload, warnings = workloads[pod.uid]
-                identity = self._recorded(pod) or Identity(workload, peers.slot(workload, pod), warnings)
+                new = workloads[pod.uid]
+                named = self._recorded(pod) or replace(new, slot=peers.slot(new.workload, pod))
+                identity = replace(named, study=new.study)
             identities[pod.uid] = identity
             rival = found.get(identity.job_uid)
             if rival is None or _presence(pod) > _presence(rival[1]):
@@ -164,10 +171,8 @@ class Owners:
         self._identities = identities
         return Resolution(found, left_out, gated)
 
-    def _workloads(
-        self, pods: Iterable[PodRecord], left_out: dict[str, str]
-    ) -> dict[str, tuple[OwnerRef, tuple[str, ...]]]:
-        """Workload and warnings of each pod, by uid. Stops reading once the API server does not answer."""
+    def _workloads(self, pods: Iterable[PodRecord], left_out: dict[str, str]) -> dict[str, Identity]:
+        """The identity of each pod without its slot, by uid. Stops reading once the API server does not answer."""
         workloads = {}
         silent: ApiError | None = None
         for pod in pods:
@@ -178,16 +183,19 @@ class Owners:
                 silent = error if error.is_unanswered else silent
         return workloads
 
-    def _workload(self, pod: PodRecord, silent: ApiError | None) -> tuple[OwnerRef, tuple[str, ...]]:
+    def _workload(self, pod: PodRecord, silent: ApiError | None) -> Identity:
         top, link = OwnerRef("v1", "Pod", pod.name, pod.uid), pod.owner
+        study = study_by_label(pod.labels)
         for _ in range(_MAX_CHAIN):
             if link is None:
                 break
+            if (_group(link), link.kind) == _STUDY:
+                return Identity(top, "", study=study or as_label(link.name))
             owner = self._find(pod.namespace, link, silent)
             if owner.missing is not None:
-                return top, (owner.missing,) if owner.missing else ()
+                return Identity(top, "", (owner.missing,) if owner.missing else (), study)
             top, link = link, owner.owner
-        return top, ()
+        return Identity(top, "", study=study)
 
     def _find(self, namespace: str, link: OwnerRef, silent: ApiError | None) -> _Owner:
         kind = (_group(link), link.kind)
@@ -319,7 +327,7 @@ class WatchedJobIndex:
         known = self._known.get(job_uid)
         if known is not None and known.pod is pod:
             return known
-        return ManagedPod(job_uid, identity.workload, identity.slot, pod, self._trainer(identity, pod))
+        return ManagedPod(job_uid, identity.workload, identity.slot, pod, self._trainer(identity, pod), identity.study)
 
     def _newest(self, job_uid: str) -> tuple[Identity, PodRecord] | None:
         """The pod as the store has it now; not another pod of the same name."""

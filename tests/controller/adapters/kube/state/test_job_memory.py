@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 from structlog.testing import capture_logs
 from support.api_server import ApiServer, Drop, refusal
 from support.growths import GROWTHS, Pods, Replica, a_workload
@@ -376,3 +377,16 @@ def test_memory_is_not_changed_while_its_original_could_not_be_stored(
     assert (outcome.result, actuator.sized) == ("failed", [])
     assert "could not be stored" in outcome.detail
     assert memory.original_memory(uid) is None
+
+
+def test_the_object_of_a_trial_carries_its_study(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
+    trial, other = pods.add("trial"), pods.add("other")
+    pods.by_job[trial] = structs.replace(pods.by_job[trial], study="sweep")
+    memory.save(MemoryState({trial: changed(), other: changed()}))
+    bodies = {
+        request.body["metadata"]["name"]: request.body["metadata"]
+        for request in server.requests
+        if request.method == "POST"
+    }
+    assert bodies["trial"]["labels"] == {"slopewise.dev/study": "sweep"}
+    assert "labels" not in bodies["other"]

@@ -94,6 +94,7 @@ def test_a_deadline_is_a_moment_or_a_duration_from_the_start(deadline: str, seco
         ("class", "team b/resnet", "'team b/resnet' is not a name; write letters, digits,"),
         ("class", "x" * 64, "is 64 characters long"),
         ("max_useful_cpu", "two", "is not a CPU quantity; write millicores as 250m or cores as 0.25"),
+        ("favour", "worst", "'worst' is not \"best\"; leave it out where trials are jobs like others"),
         ("migratable", "yes", 'is neither "true" nor "false"'),
         ("container", "x" * 4000, "is 4000 characters long"),
     ],
@@ -148,3 +149,8 @@ def test_whatever_tenants_write_promises_stay_within_bounds(annotations: dict[st
     asked = read_annotations(annotations, STARTED, 10.0)
     assert 0 < asked.objectives.weight <= 10.0
     assert asked.objectives.qoe_seconds is None or asked.objectives.qoe_seconds > 0
+
+
+def test_the_owner_of_a_trial_asks_for_the_best_of_its_study() -> None:
+    assert read(favour="best").objectives.favours_best
+    assert not read(favour="all").objectives.favours_best

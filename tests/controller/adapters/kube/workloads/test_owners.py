@@ -210,3 +210,31 @@ def test_after_a_restart_a_pod_goes_by_the_name_that_was_recorded() -> None:
         lambda pod: recorded if pod.uid == "uid-a" else None,
     )
     assert uids(resolve(a_pod("a", owner=JOB), owners=owners)) == {"job-1:a": "a"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "study"),
+    [
+        ({"slopewise.dev/study": "mine", "katib.kubeflow.org/experiment": "theirs"}, "mine"),
+        ({"katib.kubeflow.org/experiment": "theirs"}, "theirs"),
+        ({"slopewise.dev/study": ""}, ""),
+    ],
+)
+def test_a_trial_is_known_by_its_labels(labels: dict[str, str], study: str) -> None:
+    ((identity, _),) = resolve(a_pod("p", labels=labels)).pods.values()
+    assert identity.study == study
+
+
+@pytest.mark.parametrize(("name", "study"), [("tune", "tune"), ("no label: \n", ""), ("x" * 64, "")])
+def test_an_optimization_job_is_a_study_and_its_train_jobs_are_the_workloads(name: str, study: str) -> None:
+    owner = reference(owned_by("OptimizationJob", name, "opt-1", TRAINJOB.api_version))
+    api = FakeOwnersApi({TRAINJOB_PATH: {"uid": "tj-1", "ownerReferences": [owner]}})
+    ((identity, _),) = resolve(a_pod("p", owner=TRAINJOB), owners=resolver(api)).pods.values()
+    assert (identity.workload.uid, identity.study, identity.warnings) == ("tj-1", study, ())
+
+
+def test_after_a_restart_a_recorded_pod_is_still_a_trial() -> None:
+    recorded = Identity(OwnerRef("batch/v1", "Job", "train", "job-1"), "a")
+    owners = Owners(FakeStore((an_object("train", "job-1"),)), FakeOwnersApi(), lambda _: recorded)  # type: ignore[arg-type]
+    ((identity, _),) = resolve(a_pod("a", owner=JOB, labels={"slopewise.dev/study": "s"}), owners=owners).pods.values()
+    assert (identity.slot, identity.study) == ("a", "s")
