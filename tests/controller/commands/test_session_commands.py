@@ -153,7 +153,10 @@ class TestAttach:
 
 
 class TestJobs:
-    def test_the_table_has_a_row_for_each_and_foreign_text_drives_no_terminal(self) -> None:
+    def test_the_table_has_a_row_for_each_and_foreign_text_drives_no_terminal(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COLUMNS", "120")
         with answering(with_jobs(TRAINS, FAILED)):
             lines = slopewise("jobs").stdout.splitlines()
         assert words(lines[0]) == "JOB STATE TIME LOSS STEPS CPU REASON"
