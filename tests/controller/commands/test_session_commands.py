@@ -15,6 +15,7 @@ from support.command_line import slopewise
 from support.printing import words
 
 from slopewise.adapters.local.session_requests import Answer, Attach, Cancel, JobAnswer, Jobs, Request, SetMode, Submit
+from slopewise.commands import console
 from slopewise.commands.service import name_of
 
 HOSTILE = "why\x1b[2J\u202e<b>[red]x"
@@ -36,7 +37,8 @@ FAILED = JobAnswer("bad", "failed", finished_at_seconds=1e9, exit_status=3, reas
 @pytest.fixture(autouse=True)
 def own_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv("COLUMNS", "120")
+    # Not COLUMNS: where a test has set it while the console was first imported, its width stays that.
+    monkeypatch.setattr(console.out, "_width", 120)
 
 
 def taking(*names: str) -> Callable[[Request], Answer]:
@@ -153,10 +155,7 @@ class TestAttach:
 
 
 class TestJobs:
-    def test_the_table_has_a_row_for_each_and_foreign_text_drives_no_terminal(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("COLUMNS", "120")
+    def test_the_table_has_a_row_for_each_and_foreign_text_drives_no_terminal(self) -> None:
         with answering(with_jobs(TRAINS, FAILED)):
             lines = slopewise("jobs").stdout.splitlines()
         assert words(lines[0]) == "JOB STATE TIME LOSS STEPS CPU REASON"
@@ -169,7 +168,7 @@ class TestJobs:
     def test_at_80_columns_what_a_job_waits_for_and_when_it_ends_goes_on_in_the_next_line(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setattr(console.out, "_width", 80)
         reason = "waits for xgb, back in about 20s; ends about 14:02, under fair sharing 14:05"
         with answering(with_jobs(replace(TRAINS, reason=reason))):
             text = slopewise("jobs").stdout
