@@ -226,7 +226,8 @@ class TestOrder:
 
     def test_a_plan_that_is_a_lie_does_not_spoil_the_end_that_is_expected_of_another(self) -> None:
         jobs = [a_forecast("lie", total=1e9), a_forecast("a", total=60.0)]
-        ends = expected_ends(jobs, {"lie": 2e9, "a": 130.0}, {"lie": 1.0, "a": 1.0}, 1.0, START)["a"]
+        due = {"lie": 2e9, "a": 130.0}
+        ends = expected_ends(jobs, due, due, {"lie": 1.0, "a": 1.0}, 1.0, START)["a"]
         assert (ends.at_seconds - START, ends.earliest_seconds - START) == (120.0, 60.0)
         assert (ends.latest_seconds - START, (ends.fair_seconds or 0.0) - START) == (130.0, 130.0)
 

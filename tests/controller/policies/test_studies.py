@@ -87,6 +87,29 @@ class TestOrder:
         studies = studies_of([a_trial("a"), a_trial("b")], {"a": 0.5, "b": 0.5}, done={"a": 30.0, "b": 60.0})
         assert in_order(studies) == ["b", "a"]
 
+    def test_trials_each_of_which_is_behind_another_one_keep_an_order_and_chances(self) -> None:
+        """b is behind a after 20 steps, c behind b after 40, a behind c after 20; and no curve may fall any more."""
+        curves = {
+            "a": curve_of(1.0, 0.5, 0.5), "b": curve_of(1.0, 0.6, 0.6, 0.1, 0.1), "c": curve_of(1.0, *(0.4,) * 5),
+        }  # fmt: skip
+        jobs = [a_trial(uid) for uid in curves]
+        found = {uid: replace(each, kappa=50.0) for uid, each in claims(jobs).items()}
+        due = dict.fromkeys(curves, 100.0)
+        studies = exchanged(a_snapshot(jobs, at=START), MemoryState(curves), found, due, best=True)
+        assert math.fsum(each.chance for each in studies.trials.values()) == pytest.approx(1.0)
+        assert studies.trials[in_order(studies)[0]].best
+
+    @pytest.mark.parametrize("silent", ["b", "ab"])
+    def test_where_larger_is_better_a_trial_without_an_evaluation_now_keeps_its_place(self, silent: str) -> None:
+        jobs = [a_trial(uid, objective="max") for uid in ("a", "b")]
+        jobs = [replace(job, evaluation=None) if job.uid in silent else job for job in jobs]
+        memory = {
+            uid: curve_of(0.1, best).altered(first_level=0.1, best_level=best) for uid, best in (("a", 0.3), ("b", 0.9))
+        }
+        due = dict.fromkeys(memory, 100.0)
+        studies = exchanged(a_snapshot(jobs, at=START), MemoryState(memory), claims(jobs), due, best=True)
+        assert in_order(studies) == ["b", "a"]
+
     def test_studies_of_two_namespaces_are_two(self) -> None:
         jobs = [a_trial("a"), replace(a_trial("b"), namespace="other")]
         studies = studies_of(jobs, {"a": 0.9, "b": 0.1})
@@ -137,7 +160,8 @@ class TestReasons:
         assert [round(100 * each / math.fsum(beyond)) for each in beyond] == [73, 23, 3]
 
     def test_of_a_node_each_trial_has_its_sentence(self) -> None:
-        jobs = [replace(a_trial(uid), steps_total=500.0, steps_planned=1000.0) for uid in ("a", "b", "c")]
+        plans = {"a": 1000.0, "b": 1000.0, "c": 2000.0}
+        jobs = [replace(a_trial(uid), steps_total=500.0, steps_planned=plan) for uid, plan in plans.items()]
         memory = {
             "a": flat(0.69).altered(first_level=0.70, best_level=0.69),
             "b": flat(0.5).altered(first_level=0.70, best_level=0.50),
@@ -148,12 +172,17 @@ class TestReasons:
         assert decided.reasons["a"].startswith("waits: floor: ")
         assert "less than 0.1 % to be best, flat for 490 steps, weight" in decided.reasons["a"]
         assert "% to be best" in decided.reasons["c"]
+        fair = decisions(jobs, memory, studies="Fair").memory.jobs
+        for uid, each in decided.memory.jobs.items():
+            assert each.ends is not None
+            assert (its_own := fair[uid].ends) is not None
+            assert each.ends.fair_seconds == its_own.fair_seconds, "what was saved is measured by it"
         cores = {uid: each.wanted_cores or 0.0 for uid, each in decided.memory.jobs.items()}
         assert cores["b"] > 10 * cores["a"] > 0
 
 
 def flat(level: float) -> JobMemory:
-    """500 of 1,000 steps, of 0.1 core-seconds each; the loss fell within the first 20."""
+    """500 of its steps, of 0.1 core-seconds each; the loss fell within the first 20."""
     steps = np.linspace(10.0, 500.0, 50)
     pairs = np.stack([steps, np.where(steps < 20, 0.7, level)], axis=1).astype(np.float32)
     points = Points(
@@ -163,8 +192,10 @@ def flat(level: float) -> JobMemory:
     return JobMemory(points=points)
 
 
-def decisions(jobs: Sequence[Job], memory: Mapping[str, JobMemory]) -> Decisions:
-    policy = marginal.Policy(marginal.Parameters(), Setting(20.0, "requests", studies="Best"))
+def decisions(
+    jobs: Sequence[Job], memory: Mapping[str, JobMemory], studies: Literal["Fair", "Best"] = "Best"
+) -> Decisions:
+    policy = marginal.Policy(marginal.Parameters(), Setting(20.0, "requests", studies=studies))
     return policy.decide(a_snapshot(jobs, [a_node("n1", 2.0)], at=START), MemoryState(dict(memory)))
 
 

@@ -152,7 +152,7 @@ class _Nodes:
         others = [uid for uid in cores if uid not in self.found]
         given = down(self._turns(jobs, ordered, others), floors, cores, total)
         given = self.gpus.with_idle(given, total)
-        ends = expected_ends(ordered.jobs, due, cores, total, self.snapshot.taken_at_seconds)
+        ends = expected_ends(ordered.jobs, due, self.studies.fair, cores, total, self.snapshot.taken_at_seconds)
         above = {uid for uid in given if given[uid] > 1.01 * floors[uid]}
         not_finite = f"{WAITS}: its loss is not finite, so it keeps the least"
         verdicts = {

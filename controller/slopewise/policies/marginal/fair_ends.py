@@ -29,6 +29,8 @@ from slopewise.estimators.speed import useful_cores
 from slopewise.model import DEPARTED_KEPT, ClusterSnapshot, Departed, Ends, MemoryState
 from slopewise.policies.marginal.forecast import Forecast, State, state_of
 
+Seconds = Mapping[str, float]
+
 
 def fair_share(
     left: Sequence[float], cores: Sequence[float], capacity: float, span: float = math.inf
@@ -200,7 +202,7 @@ def down(
 
 
 def expected_ends(
-    jobs: Sequence[Forecast], due: Mapping[str, float], cores: Mapping[str, float], capacity: float, now_seconds: float
+    jobs: Sequence[Forecast], due: Seconds, fair: Seconds, cores: Mapping[str, float], capacity: float, now: float
 ) -> dict[str, Ends]:
     """When each job ends if its node goes down this order; at the earliest, served alone; at the latest, when due.
 
@@ -214,7 +216,7 @@ def expected_ends(
         before = math.fsum([min(other, left) for other in lefts[:place]])
         expected = max(alone, (before + left) / capacity)
         latest = max(expected, due[uid]) if due[uid] < math.inf else expected
-        fair = round(now_seconds + due[uid], 1) if due[uid] < math.inf else None
-        at, earliest, latest = (round(now_seconds + seconds, 1) for seconds in (expected, alone, latest))
-        found[uid] = Ends(at, earliest, latest, fair)
+        by_fair = round(now + fair[uid], 1) if fair[uid] < math.inf else None
+        at, earliest, latest = (round(now + seconds, 1) for seconds in (expected, alone, latest))
+        found[uid] = Ends(at, earliest, latest, by_fair)
     return found

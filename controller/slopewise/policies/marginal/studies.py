@@ -63,6 +63,7 @@ class Studies:
 
     found: Mapping[str, Forecast]
     due: Mapping[str, float]
+    fair: Mapping[str, float]  # the due times before the exchange
     trials: Mapping[str, Trial]
     """By uid, of the studies whose best is favoured."""
     shared: Mapping[str, str]
@@ -85,8 +86,8 @@ def exchanged(
     asked = {(job.namespace, job.objectives.study) for job in snapshot.jobs if job.objectives.favours_best}
     favoured = {key: jobs for key, jobs in members.items() if best or key in asked}
     if not favoured:
-        return Studies(found, due, {}, {})
-    found, due, trials, shared = dict(found), dict(due), dict[str, Trial](), dict[str, str]()
+        return Studies(found, due, due, {}, {})
+    fair, found, due, trials, shared = due, dict(found), dict(due), dict[str, Trial](), dict[str, str]()
     on_node = snapshot.jobs_by_node()
     for jobs in favoured.values():
         claims = [found[job.uid] for job in jobs if job.uid in found]
@@ -99,7 +100,7 @@ def exchanged(
                 here = [each for each in ranks if each.job.node == node]
                 alone = {job.uid for job in on_node[node]} <= {job.uid for job in jobs}
                 _exchange(here, found, due, alone=alone)
-    return Studies(found, due, trials, shared)
+    return Studies(found, due, fair, trials, shared)
 
 
 def incomparable(trials: Iterable[Job]) -> str:
@@ -125,7 +126,11 @@ def _exchange(ranks: Sequence[Forecast], found: dict[str, Forecast], due: dict[s
 
 def _ranked(claims: Sequence[Forecast], memory: MemoryState) -> tuple[list[Forecast], dict[str, Trial]]:
     """The trials, the one that comes first at the beginning, and what is said of each."""
-    curves = [_Curve.of(each.job, memory.jobs[each.job.uid]) for each in claims]
+    known = [memory.jobs[each.job.uid] for each in claims]
+    said = {now.objective for each in claims if (now := each.job.evaluation) is not None}
+    rose = any((had.best_level or 0.0) > (had.first_level or 0.0) for had in known)  # where none has a loss just now
+    sign = -1.0 if "max" in said or (rose and not said) else 1.0
+    curves = [_Curve.of(each.job, had, sign) for each, had in zip(claims, known, strict=True)]
     behind_of_most, behind = _behind(curves)
     places = {each.job.uid: place for place, each in enumerate(claims)}
     young = {each.job.uid for each in claims if each.done < HARDLY_BEGUN * each.total}
@@ -140,7 +145,8 @@ def _ranked(claims: Sequence[Forecast], memory: MemoryState) -> tuple[list[Forec
     begun = [places[each.job.uid] for each in ranks if each.job.uid not in young]
     falls = [_further_fall(claims[place], curves[place]) for place in begun]
     spread = max([1e-9, *falls, *(LEAST_NOISE * abs(curves[place].loss) for place in begun[:1])])
-    deviations = [0.0] * len(young) + sorted(behind[place] / spread for place in begun)
+    least = min((behind[place] for place in begun), default=0.0)  # above 0 where each is behind another one
+    deviations = [0.0] * len(young) + sorted((behind[place] - least) / spread for place in begun)
     shares = [normal_beyond(each) for each in deviations]
     whole = math.fsum(shares)
     best = claims[begun[0]].job.uid if begun else None
@@ -160,10 +166,9 @@ class _Curve:
     lowest: Floats
 
     @classmethod
-    def of(cls, job: Job, known: JobMemory) -> _Curve:
+    def of(cls, job: Job, known: JobMemory, sign: float) -> _Curve:
         """By its points, or else its evaluation alone."""
         evaluation, points = job.evaluation, known.points
-        sign = -1.0 if evaluation is not None and evaluation.objective == "max" else 1.0
         if points is not None and points.count:
             pairs = raw_points.unpacked(points).astype(np.float64)
             return cls(points.unit, pairs[:, 0], np.minimum.accumulate(sign * pairs[:, 1]))
