@@ -109,7 +109,7 @@ class Slot:
 
     def meet(self, managed: ManagedPod) -> bool:
         """Record the current pod of this slot; True when it has changed."""
-        pod, container = managed.pod, managed.container.name
+        pod, container, self.study = managed.pod, managed.container.name, managed.study
         node = "" if pod.ended else pod.node or ""
         known = self.pod
         if (known.uid, known.node, known.container) == (pod.uid, node, container):
@@ -252,7 +252,7 @@ class GrowthDocument(StatusDocument):
         }
         # Not a controlling reference, and one that blocks no deletion: the workload is a tenant's.
         owner = {**workload, "controller": False, "blockOwnerDeletion": False}
-        study = next((slot.study for slot in self.slots.values()), "")
+        study = next((slot.study for slot in self.slots.values() if slot.study), "")
         labels = {"labels": {STUDY_LABEL: study}} if study else {}
         return {
             "apiVersion": API_VERSION,

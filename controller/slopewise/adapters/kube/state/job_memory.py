@@ -201,7 +201,7 @@ class KubeMemory:
             for slot in document.slots.values():
                 known = slot.memory
                 slot.memory = JobMemory(original=known.original, original_memory=known.original_memory)
-        slot = document.slots.setdefault(managed.slot, Slot(uid, JobMemory(), study=managed.study))
+        slot = document.slots.setdefault(managed.slot, Slot(uid, JobMemory()))
         if slot.memory.original is not None:
             slot.adopted = True
         self._slots[uid] = (document, slot)

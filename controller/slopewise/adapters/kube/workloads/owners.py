@@ -163,6 +163,8 @@ class Owners:
                 named = self._recorded(pod) or replace(new, slot=peers.slot(new.workload, pod))
                 identity = replace(named, study=new.study)
             identities[pod.uid] = identity
+            if (study := study_by_label(pod.labels)) != identity.study and study:
+                identity = replace(identity, study=study)  # unlike the workload, a label may come while it runs
             rival = found.get(identity.job_uid)
             if rival is None or _presence(pod) > _presence(rival[1]):
                 found[identity.job_uid] = (identity, pod)
@@ -185,17 +187,16 @@ class Owners:
 
     def _workload(self, pod: PodRecord, silent: ApiError | None) -> Identity:
         top, link = OwnerRef("v1", "Pod", pod.name, pod.uid), pod.owner
-        study = study_by_label(pod.labels)
         for _ in range(_MAX_CHAIN):
             if link is None:
                 break
             if (_group(link), link.kind) == _STUDY:
-                return Identity(top, "", study=study or as_label(link.name))
+                return Identity(top, "", study=as_label(link.name))
             owner = self._find(pod.namespace, link, silent)
             if owner.missing is not None:
-                return Identity(top, "", (owner.missing,) if owner.missing else (), study)
+                return Identity(top, "", (owner.missing,) if owner.missing else ())
             top, link = link, owner.owner
-        return Identity(top, "", study=study)
+        return Identity(top, "")
 
     def _find(self, namespace: str, link: OwnerRef, silent: ApiError | None) -> _Owner:
         kind = (_group(link), link.kind)

@@ -390,3 +390,17 @@ def test_the_object_of_a_trial_carries_its_study(server: ApiServer, pods: Pods, 
     }
     assert bodies["trial"]["labels"] == {"slopewise.dev/study": "sweep"}
     assert "labels" not in bodies["other"]
+
+
+def test_the_object_of_a_trial_carries_its_study_when_the_next_leader_creates_it_again(
+    server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
+) -> None:
+    trial = pods.add("trial")
+    pods.by_job[trial] = structs.replace(pods.by_job[trial], study="sweep")
+    memory.save(MemoryState({trial: changed()}))
+    again = Replica(api, pods).memory()
+    kept = again.load().jobs[trial]
+    api.delete(f"{GROWTHS}/trial")
+    again.load()
+    again.save(MemoryState({trial: kept}))
+    assert server.get(f"{GROWTHS}/trial")["metadata"]["labels"] == {"slopewise.dev/study": "sweep"}

@@ -225,6 +225,14 @@ def test_a_trial_is_known_by_its_labels(labels: dict[str, str], study: str) -> N
     assert identity.study == study
 
 
+def test_a_pod_that_is_labelled_while_it_runs_becomes_a_trial_and_keeps_its_workload() -> None:
+    owners = resolver()
+    for study in ("", "late", "", "other"):
+        labels = {"slopewise.dev/study": study} if study else {}
+        ((uid, (identity, _)),) = resolve(a_pod("p", labels=labels), owners=owners).pods.items()
+        assert (uid, identity.study) == ("uid-p:0", study)
+
+
 @pytest.mark.parametrize(("name", "study"), [("tune", "tune"), ("no label: \n", ""), ("x" * 64, "")])
 def test_an_optimization_job_is_a_study_and_its_train_jobs_are_the_workloads(name: str, study: str) -> None:
     owner = reference(owned_by("OptimizationJob", name, "opt-1", TRAINJOB.api_version))
