@@ -61,6 +61,11 @@ def best_of(losses: Sequence[Losses]) -> int:
     return min(finite, key=lambda number: losses[number][-1])
 
 
+def near(loss: float, within_ratio: float) -> float:
+    """The level that counts as this loss; above it, also where losses are negative, as log likelihoods are."""
+    return loss + within_ratio * abs(loss)
+
+
 def reached(losses: Losses, level: float) -> float | None:
     """The part of the plan after which a trial's loss is first at this level; None: never."""
     return next((at / (len(losses) - 1) for at, loss in enumerate(losses) if loss <= level), None)
@@ -84,7 +89,7 @@ class _Node:
         self.setting = setting
         self._share = share or (lambda running: self.even(len(running)))
         self._best = best_of(losses)
-        self._found_at = reached(losses[self._best], losses[self._best][-1] * (1 + setting.within_ratio)) or 0.0
+        self._found_at = reached(losses[self._best], near(losses[self._best][-1], setting.within_ratio)) or 0.0
         self.found_seconds: float | None = None
         self.now_seconds = 0.0
         self.done = [0.0] * len(losses)

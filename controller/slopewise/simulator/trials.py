@@ -49,8 +49,8 @@ class Recorded:
         return self.losses[math.floor(done_ratio * (len(self.losses) - 1) + 1e-9)]
 
     def reached(self, improvement_ratio: float) -> float | None:
-        """Where the loss is first at 1 less this; None: never."""
-        return stopping.reached(self.losses, 1.0 - improvement_ratio)
+        """Where the loss is within 1 % of its last one, whatever part is asked for: it has no scale from 1 to 0."""
+        return stopping.reached(self.losses, stopping.near(self.losses[-1], WITHIN_RATIO))
 
 
 def read_trials(path: Path) -> list[Losses]:
@@ -126,7 +126,7 @@ def instance(losses: Sequence[Losses], running: int, threads: int, seed: int) ->
             steps_planned=STEPS,
             workload_class="",
             study=STUDY,
-            target_level=each[-1] * (1 + WITHIN_RATIO) if number == best else None,
+            target_level=0.0 if number == best else None,
         )
         for number, each in enumerate(losses)
     )

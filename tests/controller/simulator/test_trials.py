@@ -92,6 +92,15 @@ class TestRules:
         found = stopping.fair([TO_HALF, FLAT], a_setting(2))
         assert list(found) == pytest.approx([80.0, 200.0, 0.5, 0])
 
+    @pytest.mark.parametrize("more", [-2.0, 3.0])
+    def test_the_best_is_found_also_where_losses_are_negative_or_above_1(self, more: float) -> None:
+        trials = [tuple(loss + more for loss in each) for each in (TO_HALF, FLAT)]
+        assert stopping.fair(trials, a_setting(2)).best_found_seconds == pytest.approx(80.0)
+        fair, ours, *_ = compare(trials, 2, 4, 1)
+        assert ours.best_found_seconds is not None
+        assert fair.best_found_seconds is not None
+        assert 0 < ours.best_found_seconds < fair.best_found_seconds
+
     def test_one_that_waits_begins_when_one_ends(self) -> None:
         assert stopping.fair([FLAT, TO_HALF], a_setting(1)).best_found_seconds == pytest.approx(140.0)
 
