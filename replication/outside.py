@@ -207,6 +207,8 @@ def taskset(data: Folder, seeds: Seeds = 24, workers: Workers = 1) -> None:
 def _simulate_recorded(study: Study, data: Path, seeds: int, workers: int) -> None:
     try:
         sweeps = study.read(data)
+        if seeds < len(sweeps):
+            raise ValueError(f"--seeds {seeds} are fewer than the {len(sweeps)} sweeps; draw each once at least")
         for name, cluster in study.clusters.items():
             found = outside_pages.run(study, sweeps, cluster, range(1, seeds // len(sweeps) + 1), workers)
             typer.echo(f"wrote {save(outside_pages.key(study, name), found, outside_pages.KEPT)}")
