@@ -80,10 +80,11 @@ def url(
         Series("process_resident_memory_bytes", LOCAL, start, 2 * HOUR, lambda _: 3 * GIB, 30),
         Series("val_loss", {**own}, time.time() - 1800, 1700, lambda _: 1.0),
     ]  # fmt: skip
-    for pod, waits in (("gpu-0", 1e9), ("silent-0", -1e9)):
-        of_pod = {**own, "pod": pod}
-        more.append(Series("training_wait_seconds_total", of_pod, start, 4 * HOUR, lambda _, waits=waits: waits))
-        more.append(Series("training_step_duration_seconds_sum", of_pod, start, 4 * HOUR, lambda at: at))
+    liar, below = {**own, "pod": "gpu-0"}, {**own, "pod": "silent-0"}
+    steps = "training_step_duration_seconds_sum"
+    more += [Series(steps, each, start, 4 * HOUR, lambda at: at) for each in (liar, below)]
+    more.append(Series("training_wait_seconds_total", liar, start, 4 * HOUR, lambda _: 1e9))
+    more.append(Series("training_wait_seconds_total", below, start, 4 * HOUR, lambda _: -1e9))
     up_of_pod = Series("up", own, start, 4 * HOUR, lambda _: 1.0)
     every = [*(each for job in jobs for each in job.series()), *targets(start, 20 * HOUR), *more, up_of_pod]
     with backfilled(prometheus_binaries, tmp_path_factory.mktemp("prometheus"), every) as url:
