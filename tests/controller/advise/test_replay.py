@@ -82,8 +82,9 @@ def by_need(tmp_path_factory: pytest.TempPathFactory) -> Replays:
         with_gpu("has-enough", 0.0, 1.0, 3.0, 2, gpus=2000.0),  # of a plug-in that counts shares of a GPU
         with_gpu("slow-loader", 0.6, 1.0, 3.0, 3, node="node-b"),
         with_gpu("alone", 5 / 9, 3.0, 3.0, 4, node="node-c"),
+        with_gpu("who-knows", 5 / 9, 3.0, 3.0, 5, node="node-d"),  # whose CPU is not known: it may have some idle
     ]
-    groups = groups_of(jobs, {"node-a": 6.0, "node-b": 24.0, "node-c": 24.0}, at_least_jobs=1)
+    groups = groups_of(jobs, {"node-a": 6.0, "node-b": 24.0, "node-c": 24.0}, by_need=True)
     replayer = Replayer(groups, (), at_most=10, seeds=1, by_need=True)
     replayer.run(tmp_path_factory.mktemp("by_need"), 1, Quiet())
     return replayer.replays

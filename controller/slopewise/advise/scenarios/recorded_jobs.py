@@ -174,16 +174,20 @@ def _devices(job: JobHistory) -> RecordedDevices | None:
     return RecordedDevices(used, limit, job.wait_ratio, cpu_is_full(job, throttled))
 
 
-def groups_of(jobs: Iterable[RecordedJob], node_cores: Mapping[str, float], *, at_least_jobs: int = 2) -> list[Group]:
-    """The groups of jobs that shared a node; `node_cores` of the nodes that are known."""
+def groups_of(jobs: Iterable[RecordedJob], node_cores: Mapping[str, float], *, by_need: bool = False) -> list[Group]:
+    """The groups of jobs that shared a node; `node_cores` of the nodes that are known.
+
+    `by_need`: jobs alone as well, and known nodes alone: what lies idle on another is not known.
+    """
     by_node: dict[str, list[RecordedJob]] = {}
     for job in jobs:
-        by_node.setdefault(job.node, []).append(job)
+        if job.node in node_cores or not by_need:
+            by_node.setdefault(job.node, []).append(job)
     found = []
     for node, of_node in sorted(by_node.items()):
         of_node.sort(key=lambda job: (job.from_seconds, job.name))
         cores = node_cores.get(node) or most_used_cores(of_node)
-        found += [Group(node, cores, tuple(chain)) for chain in _chains(of_node) if len(chain) >= at_least_jobs]
+        found += [Group(node, cores, tuple(chain)) for chain in _chains(of_node) if by_need or len(chain) > 1]
     return found
 
 
