@@ -208,13 +208,20 @@ def _simulate_recorded(study: Study, data: Path, seeds: int, workers: int) -> No
     try:
         sweeps = study.read(data)
         for name, cluster in study.clusters.items():
-            found = outside_pages.run(study, sweeps, cluster, range(1, seeds // len(sweeps) + 1), workers)
+            found = outside_pages.run(study, sweeps, cluster, _draws(seeds, len(sweeps)), workers)
             typer.echo(f"wrote {save(outside_pages.key(study, name), found, outside_pages.KEPT)}")
     except (OSError, KeyError, ValueError, SlopewiseError) as error:
         typer.echo(f"--data {data}: {error}; replication/{study.name}.md says what the folder holds.", err=True)
         raise typer.Exit(2) from error
     kept = outside_pages.load_all(study, outside_pages.KEPT)
     typer.echo(f"wrote {outside_pages.write(study, kept, outside_pages.HERE)}")
+
+
+def _draws(seeds: int, sweeps: int) -> range:
+    """The seeds of each sweep; ValueError where there is none."""
+    if seeds < sweeps:
+        raise ValueError(f"--seeds {seeds} is fewer than the {sweeps} sweeps; draw each once at least")
+    return range(1, seeds // sweeps + 1)
 
 
 def _write(out: Path, document: Mapping[str, object]) -> None:

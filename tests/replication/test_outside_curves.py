@@ -135,6 +135,18 @@ def test_a_folder_without_the_tables_is_refused_in_one_sentence(tmp_path: Path) 
         assert f"replication/{study}.md says what the folder holds." in " ".join(result.output.split())
 
 
+def test_fewer_draws_than_sweeps_are_refused_before_what_is_kept_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outside_pages, "KEPT", tmp_path / "kept")
+    for name in "abc":
+        (tmp_path / f"{name}.csv.gz").write_bytes(sweep(*[([2, 1], [2, 1])] * 20))
+    result = CliRunner().invoke(app, ["taskset", "--data", str(tmp_path), "--seeds", "2"])
+    assert result.exit_code == 2
+    assert "--seeds 2" in result.output
+    assert not (tmp_path / "kept").exists()
+
+
 def test_the_page_begins_with_the_measures_in_which_another_policy_than_the_oracle_is_better() -> None:
     even = {name: [1.0, 1.0, 1.0] for name in COLUMNS}
     policies = {

@@ -13,7 +13,7 @@ import pandas as pd
 from slopewise.adapters.prometheus.history import Period
 from slopewise.advise.actions import actions
 from slopewise.advise.findings import JobFinding, LossFinding
-from slopewise.advise.replay import MEASURES, NOTHING, PolicyReplay, Replays
+from slopewise.advise.replay import NOTHING, PolicyReplay, Replays
 from slopewise.reports.wording import counted, no_formula, plain
 from slopewise.signals import Interrupted
 
@@ -205,9 +205,9 @@ class Advice:
         return f"Name their metric with --metric; there are {', '.join(plain(name) for name in self.loss_names[:5])}."
 
     def _on_the_replays(self) -> Iterator[str]:
-        replays = self.replays
+        replays, by_need = self.replays, self.replays_by_need
         alone = replays.groups - replays.contended
-        if replays.groups and not replays.contended:
+        if replays.groups and not replays.contended and not by_need.contended:
             yield (
                 "CPU was never short on a node: every job had all that it could use, and no policy that shares CPU "
                 "makes one end sooner."
@@ -217,7 +217,7 @@ class Advice:
                 f"In {alone} of {counted(replays.groups, 'group')} of jobs on a node CPU was not short: no policy that "
                 "shares CPU changes them."
             )
-        if not replays.groups and self.findings:
+        if not replays.groups and self.findings and not by_need.replayed:
             unknown = sum(not each.node or each.cpu_used_core_hours is None for each in self.findings)
             yield (
                 f"Whether jobs shared a node's CPU is not known: of {unknown} of {counted(len(self.findings), 'job')} "
@@ -229,11 +229,12 @@ class Advice:
             yield f"{replays.replayed} of {replays.contended} groups in which CPU was short were replayed."
         if replays.replayed == 1:
             yield "One group was replayed: its interval is that of its seeds, and says nothing about other jobs."
-        if replays.fair_error_ratio is not None:
-            yield (
-                f"Replayed under fair sharing, the median job's duration is {replays.fair_error_ratio:.0%} from the "
-                "recorded one: that is how far the model is from your cluster."
-            )
+        for of_which, error in (("", replays.fair_error_ratio), (" with GPUs", by_need.fair_error_ratio)):
+            if error is not None:
+                yield (
+                    f"Replayed{of_which} under fair sharing, the median job's duration is {error:.0%} from the "
+                    "recorded one: that is how far the model is from your cluster."
+                )
 
 
 def amount(value: float) -> str:
@@ -269,7 +270,7 @@ def _replays_json(replays: Replays) -> dict[str, Any]:
 
 
 def _policy_json(replay: PolicyReplay) -> dict[str, Any]:
-    ratios = {name: {**replay.ratios[name].as_json(), "verdict": replay.verdict(name)} for name in MEASURES}
+    ratios = {name: {**replay.ratios[name].as_json(), "verdict": replay.verdict(name)} for name in replay.ratios}
     return {
         "ratio_to_fair": ratios,
         "worst_job_ratio": replay.worst_job.as_json(),

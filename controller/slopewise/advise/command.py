@@ -81,7 +81,7 @@ def run_advise(options: AdviseOptions, console: Console) -> Advice:
     if stopped is None:
         stopped = _replay(replayer, options.workers or _cores(), console)
     by_need = Replayer(
-        groups_of(gathered.jobs, node_cores, at_least_jobs=1),
+        groups_of(gathered.jobs, node_cores, by_need=True),
         (),
         at_most=options.groups,
         seeds=options.seeds,

@@ -8,7 +8,7 @@ group it is the mean over its seeds.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -31,6 +31,9 @@ MEASURES: Mapping[str, str] = {
     "time_to_90_seconds": "mean time to 90 % of improvement",
     "makespan_seconds": "makespan",
 }
+
+WITHOUT_LOSS = ("jct_mean_seconds", "makespan_seconds")
+"""A job with GPUs is replayed without its loss, which no decision by need reads."""
 
 _PROMISES = frozenset({"deadline", "dqoes", "tradl"})
 """They keep deadlines, objectives and target losses, of which a history says nothing."""
@@ -149,13 +152,13 @@ class Replayer:
             contended=len(self._concerned),
             replayed=len(self._done),
             jobs=sum(len(group.jobs) for group, _ in self._done),
-            policies=tuple(_policy(label, self._done) for label in labels),
+            policies=tuple(_policy(label, self._done, WITHOUT_LOSS if self._by_need else MEASURES) for label in labels),
             fair_error_ratio=_fair_error(self._done),
             partial=len(self._done) < len(self._chosen),
         )
 
 
-def _policy(label: str, done: Sequence[tuple[Group, SweepResult]]) -> PolicyReplay:
+def _policy(label: str, done: Sequence[tuple[Group, SweepResult]], measures: Iterable[str]) -> PolicyReplay:
     jobs = {name: estimate(ratios) for _, result in done for name, ratios in _job_ratios(result, label).items()}
     every = [ratios for _, result in done for ratios in _job_ratios(result, label).values()]
     return PolicyReplay(
@@ -164,7 +167,7 @@ def _policy(label: str, done: Sequence[tuple[Group, SweepResult]]) -> PolicyRepl
             measure: _over_groups(
                 [[figures.ratios_to_fair.get(measure) for figures in result.figures[label]] for _, result in done]
             )
-            for measure in MEASURES
+            for measure in measures
         },
         worst_job=_over_groups(
             [[figures.value("worst_job_ratio") for figures in result.figures[label]] for _, result in done]

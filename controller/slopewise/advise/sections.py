@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich import text as rich_text
 
@@ -34,9 +34,6 @@ _MEANINGS = (
     "controller, the nodes and the trainings are models made of the recorded curves."
 )
 
-_WITHOUT_LOSS = {key: name for key, name in MEASURES.items() if key != "time_to_90_seconds"}
-"""A job with GPUs is replayed without its loss, which no decision by need reads."""
-
 LEGEND = (
     "× is the ratio to fair sharing of the same jobs in the simulator, ± half of its 95 % interval over groups of "
     "jobs; a job ended sooner where every replay of it did, by 1 % or more."
@@ -58,8 +55,8 @@ def report_of(advice: Advice) -> Report:
             Section("By namespace", _namespaces(advice), on="page"),
             Section("", _jobs_of_terminal(jobs), on="terminal"),
             Section("What to do", notes_of(list(actions(jobs)))),
-            Section("What policies would have brought", _replays(advice.replays, MEASURES)),
-            Section("What CPU for jobs with GPUs would have brought", _replays(advice.replays_by_need, _WITHOUT_LOSS)),
+            Section("What policies would have brought", _replays(advice.replays)),
+            Section("What CPU for jobs with GPUs would have brought", _replays(advice.replays_by_need)),
             Section("Each job", [_jobs_of_page(advice)], on="page"),
             Section("", notes_of(advice.caveats), on="terminal"),
             Section("A policy to begin with", [Text(advice.policy_text, "code")] if advice.policy_text else []),
@@ -181,14 +178,15 @@ def _found(job: JobFinding) -> rich_text.Text:
     return one_line("; ".join(job.messages) or "nothing")
 
 
-def _replays(found: Replays, measures: Mapping[str, str]) -> list[Part]:
+def _replays(found: Replays) -> list[Part]:
     """A row for each measure, then of how many jobs it would have been sooner and later."""
     replays = found.policies
     if not replays:
         return []
     rows = [
         Row(f"{name[0].upper()}{name[1:]}", tuple(_ratio_cell(each, key) for each in replays))
-        for key, name in measures.items()
+        for key, name in MEASURES.items()
+        if key in replays[0].ratios
     ]
     rows += [
         Row("Worst job", tuple(Cell("", f"×{plus_minus(each.worst_job, 2)}") for each in replays)),

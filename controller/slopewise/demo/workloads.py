@@ -113,6 +113,9 @@ RUN_SECONDS = 100.0
 LEAST_LEFT_RATIO = 0.25
 """Of the cores: busy programs give way to jobs, which get a part however many there are."""
 
+IDLE_RATIO = 0.95
+"""What a desktop or a few ticks of the clock take of an idle machine is no busy program."""
+
 FEWEST_JOBS = 3
 
 UNEVEN_ARRIVAL_SECONDS = 1.5
@@ -186,7 +189,7 @@ def fewer_jobs(
     first three run, of 88 core-seconds.
     """
     most = max(RUN_SECONDS, longest_seconds(workload, scale, jobs, cores))
-    left = max(LEAST_LEFT_RATIO * cores, min(cores, left_cores))
+    left = cores if left_cores >= IDLE_RATIO * cores else max(LEAST_LEFT_RATIO * cores, left_cores)
     counts = range(len(jobs), FEWEST_JOBS, -1)
     fitting = (count for count in counts if longest_seconds(workload, scale, jobs[:count], left) <= most)
     return list(jobs[: next(fitting, FEWEST_JOBS)])

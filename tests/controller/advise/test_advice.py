@@ -124,6 +124,18 @@ def test_replays_show_their_verdict_and_interval_and_what_was_left_out() -> None
     assert "7% from the" in shown
 
 
+def test_where_gpus_waited_for_their_cpu_no_note_says_that_nothing_was_short_or_replayed() -> None:
+    """A limit holds a loader back on a node that has CPU: alone there, or beside jobs that have all they can use."""
+    by_need = replace(replays_of("Share"), groups=1, contended=1, replayed=1, fair_error_ratio=0.3)
+    for groups in (0, 5):
+        given = advice(past(), replays=Replays(groups, 0, 0, 0), replays_by_need=by_need)
+        notes = "\n".join(given.caveats)
+        assert "nothing is replayed" not in notes
+        assert "every job had all that it could use" not in notes
+        assert "30% from the" in notes
+        assert list(given.as_json()["replays_by_need"]["policies"]) == ["Share"]
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_name_is_text_everywhere(name: str) -> None:
     pod = name.encode(errors="replace").decode()

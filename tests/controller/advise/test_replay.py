@@ -63,9 +63,11 @@ def test_of_many_groups_some_are_drawn_and_always_the_same() -> None:
     assert chosen(groups, 0) == []
 
 
-def with_gpu(pod: str, wait_ratio: float, used: float, limit: float, number: int, node: str = "node-a") -> RecordedJob:
+def with_gpu(
+    pod: str, wait_ratio: float, used: float, limit: float, number: int, node: str = "node-a", gpus: float = 1.0
+) -> RecordedJob:
     history = past(
-        pod, hours=1, loss=None, cores=used, gpus=1.0, wait_ratio=wait_ratio, limits=Resources(limit, None), node=node
+        pod, hours=1, loss=None, cores=used, gpus=gpus, wait_ratio=wait_ratio, limits=Resources(limit, None), node=node
     )
     found = recorded_job(history, number)
     assert found is not None
@@ -77,11 +79,12 @@ def by_need(tmp_path_factory: pytest.TempPathFactory) -> Replays:
     """A GPU that waits for its CPU beside one that does not; one whose loader is slow whatever the CPU; one alone."""
     jobs = [
         with_gpu("waits", 5 / 9, 3.0, 3.0, 1),
-        with_gpu("has-enough", 0.0, 1.0, 3.0, 2),
+        with_gpu("has-enough", 0.0, 1.0, 3.0, 2, gpus=2000.0),  # of a plug-in that counts shares of a GPU
         with_gpu("slow-loader", 0.6, 1.0, 3.0, 3, node="node-b"),
         with_gpu("alone", 5 / 9, 3.0, 3.0, 4, node="node-c"),
+        with_gpu("who-knows", 5 / 9, 3.0, 3.0, 5, node="node-d"),  # whose CPU is not known: it may have some idle
     ]
-    groups = groups_of(jobs, {"node-a": 6.0, "node-b": 24.0, "node-c": 24.0}, at_least_jobs=1)
+    groups = groups_of(jobs, {"node-a": 6.0, "node-b": 24.0, "node-c": 24.0}, by_need=True)
     replayer = Replayer(groups, (), at_most=10, seeds=1, by_need=True)
     replayer.run(tmp_path_factory.mktemp("by_need"), 1, Quiet())
     return replayer.replays
@@ -90,6 +93,7 @@ def by_need(tmp_path_factory: pytest.TempPathFactory) -> Replays:
 def test_of_jobs_with_gpus_those_groups_are_replayed_in_which_one_waited_for_its_cpu(by_need: Replays) -> None:
     assert (by_need.groups, by_need.contended, by_need.replayed) == (3, 2, 2)
     assert [each.policy for each in by_need.policies] == ["Raise", "Share"]
+    assert {key for each in by_need.policies for key in each.ratios} == {"jct_mean_seconds", "makespan_seconds"}
 
 
 def test_a_job_whose_gpu_waits_ends_sooner_by_idle_cpu_and_sooner_still_by_what_another_does_not_use(

@@ -67,6 +67,13 @@ def test_a_demo_that_is_short_in_any_case_measures_nothing(
     assert len(machine._seconds) == 2
 
 
+@pytest.mark.parametrize(("cores", "scale"), [(1.0, 1.0), (2.0, 3.0)])
+def test_what_runs_on_an_idle_machine_too_leaves_out_no_job_of_a_long_demo(cores: float, scale: float) -> None:
+    jobs = build_workload("trainings", scale, cores)
+    assert len(fewer_jobs("trainings", scale, jobs, cores, 0.97 * cores)) == len(jobs)
+    assert len(fewer_jobs("trainings", scale, jobs, cores, 0.6 * cores)) < len(jobs)
+
+
 @pytest.mark.parametrize("left", [2.0, 1.6, 1.3, 1.1, 0.9])
 @pytest.mark.parametrize("scale", [1.0, 3.0])
 def test_what_is_left_takes_no_longer_than_a_hundred_seconds_or_than_all_on_an_idle_machine(

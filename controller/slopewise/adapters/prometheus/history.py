@@ -119,7 +119,7 @@ class JobHistory:
     steps_total: float | None = None
     steps_planned: float | None = None
     wait_ratio: float | None = None
-    """The part of its steps' time in which they waited for their batches."""
+    """The part of its steps' time in which they waited for their batches, 0 to 1, whatever a tenant reports."""
     requests: Resources = Resources()
     limits: Resources = Resources()
     gpus: float = 0.0
@@ -309,7 +309,7 @@ class PrometheusHistory:
             gpu_use_ratio=curves[history_queries.GPU_USE],
             steps_total=numbers.get(history_queries.STEPS),
             steps_planned=numbers.get(history_queries.PLANNED),
-            wait_ratio=numbers.get(history_queries.WAITED),
+            wait_ratio=None if (waited := numbers.get(history_queries.WAITED, -1.0)) < 0 else min(1.0, waited),
             requests=Resources(numbers.get(history_queries.CPU_REQUEST), numbers.get(history_queries.MEMORY_REQUEST)),
             limits=Resources(numbers.get(history_queries.CPU_LIMIT), numbers.get(history_queries.MEMORY_LIMIT)),
             gpus=numbers.get(history_queries.GPUS, 0.0),

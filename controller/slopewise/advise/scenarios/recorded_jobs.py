@@ -69,7 +69,6 @@ class RecordedCurve:
 class RecordedDevices:
     """The GPUs of a job whose steps have timed their waits."""
 
-    count: int
     used_cores: float
     limit_cores: float
     wait_ratio: float
@@ -82,14 +81,14 @@ class RecordedDevices:
         return self.by_cpu and waits(self.wait_ratio)
 
     def settings(self) -> dict[str, object]:
-        """The accelerator of a scenario, for steps of one second; their length does not matter.
+        """The accelerator of a scenario, for steps of one second; neither their length nor how many it is matters.
 
         Worked example: 3 cores in use, and 5/9 of the time waited: 4/9 s on the device, 3 CPU-seconds of input, so that
         it can use 6.75 cores.
         """
         loader = {} if self.by_cpu else {"maxLoaderCores": round(self.used_cores, 4)}
         step, inputs = round(max(0.001, 1 - self.wait_ratio), 4), round(self.used_cores, 4)
-        return {"count": self.count, "stepSeconds": step, "inputCpuSeconds": inputs, **loader}
+        return {"count": 1, "stepSeconds": step, "inputCpuSeconds": inputs, **loader}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,19 +171,23 @@ def _devices(job: JobHistory) -> RecordedDevices | None:
     if job.gpus < 1 or job.wait_ratio is None or not limit or used < LEAST_CORES:
         return None
     throttled = float(job.throttled_ratio[:, 1].mean()) if len(job.throttled_ratio) else None
-    return RecordedDevices(round(job.gpus), used, limit, job.wait_ratio, cpu_is_full(job, throttled))
+    return RecordedDevices(used, limit, job.wait_ratio, cpu_is_full(job, throttled))
 
 
-def groups_of(jobs: Iterable[RecordedJob], node_cores: Mapping[str, float], *, at_least_jobs: int = 2) -> list[Group]:
-    """The groups of jobs that shared a node; `node_cores` of the nodes that are known."""
+def groups_of(jobs: Iterable[RecordedJob], node_cores: Mapping[str, float], *, by_need: bool = False) -> list[Group]:
+    """The groups of jobs that shared a node; `node_cores` of the nodes that are known.
+
+    `by_need`: jobs alone as well, and known nodes alone: what lies idle on another is not known.
+    """
     by_node: dict[str, list[RecordedJob]] = {}
     for job in jobs:
-        by_node.setdefault(job.node, []).append(job)
+        if job.node in node_cores or not by_need:
+            by_node.setdefault(job.node, []).append(job)
     found = []
     for node, of_node in sorted(by_node.items()):
         of_node.sort(key=lambda job: (job.from_seconds, job.name))
         cores = node_cores.get(node) or most_used_cores(of_node)
-        found += [Group(node, cores, tuple(chain)) for chain in _chains(of_node) if len(chain) >= at_least_jobs]
+        found += [Group(node, cores, tuple(chain)) for chain in _chains(of_node) if by_need or len(chain) > 1]
     return found
 
 
@@ -212,7 +215,7 @@ def write_scenario(
     """Write a scenario file. `with_devices`: with the GPUs that are known, and CPU given by limits."""
     first = min(job.from_seconds for job in jobs)
     devices = {job.name: job.devices for job in jobs if job.devices is not None} if with_devices else {}
-    on_nodes = {"accelerators": sum(each.count for each in devices.values())} if devices else {}
+    on_nodes = {"accelerators": len(devices)} if devices else {}
     largest = max(nodes.values())
     document = {
         "apiVersion": "slopewise.dev/v1alpha1",

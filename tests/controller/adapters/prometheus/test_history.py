@@ -80,6 +80,11 @@ def url(
         Series("process_resident_memory_bytes", LOCAL, start, 2 * HOUR, lambda _: 3 * GIB, 30),
         Series("val_loss", {**own}, time.time() - 1800, 1700, lambda _: 1.0),
     ]  # fmt: skip
+    liar, below = {**own, "pod": "gpu-0"}, {**own, "pod": "silent-0"}
+    steps = "training_step_duration_seconds_sum"
+    more += [Series(steps, each, start, 4 * HOUR, lambda at: at) for each in (liar, below)]
+    more.append(Series("training_wait_seconds_total", liar, start, 4 * HOUR, lambda _: 1e9))
+    more.append(Series("training_wait_seconds_total", below, start, 4 * HOUR, lambda _: -1e9))
     up_of_pod = Series("up", own, start, 4 * HOUR, lambda _: 1.0)
     every = [*(each for job in jobs for each in job.series()), *targets(start, 20 * HOUR), *more, up_of_pod]
     with backfilled(prometheus_binaries, tmp_path_factory.mktemp("prometheus"), every) as url:
@@ -133,6 +138,9 @@ class TestARealPrometheus:
     def test_how_long_its_steps_waited_for_their_batches(self, jobs: dict[str, JobHistory]) -> None:
         assert jobs["plain-0"].wait_ratio == pytest.approx(0.3, rel=0.01)
         assert jobs["gap-0"].wait_ratio is None
+
+    def test_waits_that_no_steps_can_have_are_not_believed(self, jobs: dict[str, JobHistory]) -> None:
+        assert (jobs["gpu-0"].wait_ratio, jobs["silent-0"].wait_ratio) == (1.0, None)
 
     def test_exporters_that_are_scraped_without_honouring_labels_are_understood(
         self, jobs: dict[str, JobHistory]
