@@ -13,6 +13,8 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import count as numbers
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -71,8 +73,8 @@ def read_trials(path: Path) -> list[Losses]:
 
 
 def _columns(rows: Sequence[dict[str, str]], kind: str) -> list[str]:
-    names = [name for name in (rows[0] if rows else ()) if name and name.startswith(f"{kind}_")]
-    return [f"{kind}_{number}" for number in range(len(names))] if f"{kind}_0" in names else []
+    there = frozenset(rows[0] if rows else ())
+    return list(takewhile(there.__contains__, (f"{kind}_{number}" for number in numbers())))
 
 
 def draw(trials: Sequence[Losses], count: int, seed: int) -> list[Losses]:

@@ -47,7 +47,7 @@ class TestFiles:
         assert all(map(math.isnan, second[1:]))
 
     def test_training_losses_are_read_where_there_are_no_others(self, tmp_path: Path) -> None:
-        file = a_file(tmp_path / "trials.csv", "0,3,2", header="trial,train_0,train_1")
+        file = a_file(tmp_path / "trials.csv", "0,3,2,9", header="trial,train_0,train_1,train_loss")
         assert read_trials(file) == [(3.0, 2.0)]
 
     @pytest.mark.parametrize(
