@@ -108,6 +108,7 @@ def test_what_has_started_a_session_with_jobs_is_refused_too(
         with pytest.raises(UsageError, match=r"process \d+ is managed already, by another session; "):
             OtherSessions(tmp_path, "ours").refuse(shell.pid)
     finally:
-        for each in [*psutil.Process(shell.pid).children(recursive=True), shell]:
+        family = psutil.Process(shell.pid)
+        for each in [*family.children(recursive=True), family]:
             each.kill()
         shell.wait()
