@@ -26,12 +26,15 @@ _SERVED = {
     DUE: "runs now, so as not to end later than under fair sharing",
     OBJECTIVE: "has what its objective or deadline needs",
 }
+_FAR_SECONDS = 366 * 86_400.0
+"""Ends that are further away are not said: days have no year, and of a plan of 10^18 steps no calendar has the day."""
+
 SECONDS_WITHIN = 600.0
 """Times of day that are nearer have seconds."""
 
 
 def outlook(job: Job, report: PassReport) -> str:
-    """What a running job does, and when it is expected to end; empty where its policy has said no end, or it is past.
+    """What a running job does, and when it is expected to end; empty where no end is known, or it is past, or far.
 
     Worked example: `waits for xgb, back in about 20s; ends about 14:02, under fair sharing 14:05`.
     """
@@ -40,7 +43,7 @@ def outlook(job: Job, report: PassReport) -> str:
     jobs, now = report.decisions.memory.jobs, report.snapshot.taken_at_seconds
     known = jobs[job.uid]
     ends, turn = known.ends, _SERVED.get(known.job_class or "")
-    if ends is None or ends.at_seconds <= now:
+    if ends is None or not now < ends.at_seconds < now + _FAR_SECONDS:
         return ""
     if known.job_class == WAITS:
         beside = (each for each in report.snapshot.jobs if each.node == job.node and not each.state.ended)
@@ -49,8 +52,8 @@ def outlook(job: Job, report: PassReport) -> str:
         turn = _waits([name for _, name in before], ends.at_seconds - ends.earliest_seconds)
     if turn is None:
         return ""
-    times = [ends.at_seconds] if ends.fair_seconds is None else [ends.at_seconds, ends.fair_seconds]
-    at, *fair = _times_of_day(times, now)
+    fair_ends = () if ends.fair_seconds is None or ends.fair_seconds >= now + _FAR_SECONDS else (ends.fair_seconds,)
+    at, *fair = _times_of_day([ends.at_seconds, *fair_ends], now)
     return f"{turn}; ends about {at}{f', under fair sharing {fair[0]}' if fair else ''}"
 
 

@@ -122,3 +122,11 @@ def a_session(report: PassReport, state: str, mode: str, *, dry_run: bool = Fals
         plan=SimpleNamespace(dry_run=dry_run),
     )
     return cast(Session, session)
+
+
+@pytest.mark.parametrize("seconds", [1e12, 1e18, 1e300, float("inf")])
+def test_an_end_that_no_calendar_has_is_not_said_and_ends_no_session(seconds: float) -> None:
+    """A training may report any number of planned steps."""
+    assert said(a_report(net=remembered("first", seconds))) == ""
+    shown = said(a_report(net=remembered("first", 3600.0, fair=seconds)))
+    assert shown == "comes first; ends about 14:46"

@@ -38,7 +38,7 @@ _ATTACH_ANOTHER = "give the process of a training"
 
 def attachable(pid: int) -> ProcessIdentity:
     """The process of this pid; UsageError when it may not become a job."""
-    if pid <= 0 or not psutil.pid_exists(pid):
+    if not 0 < pid <= 2**22 or not psutil.pid_exists(pid):  # the kernel has no higher one
         raise UsageError(f"there is no process {pid}; `ps -u` lists those of this user.")
     if pid == 1:
         raise UsageError(f"process 1 has started all others; {_ATTACH_ANOTHER}.")

@@ -108,17 +108,20 @@ def earlier_run(state_dir: Path, jobs_identity: str) -> EarlierRun:
 def prune_logs(state_dir: Path, run_id: str, used: Collection[Path]) -> None:
     """Remove the oldest logs of the user's jobs that have ended.
 
-    Never one of `used`, nor of a run other than `run_id` that has a journal: its jobs may still write, on a machine
-    that shares this folder too.
+    Never one of `used`, nor one that a run other than `run_id` with a journal has, or names there: its jobs may still
+    write, on a machine that shares this folder too.
     """
-    runs = {run_id_of(path) for suffix in (JOURNAL_SUFFIX, CRASHED_SUFFIX) for path in state_dir.glob(f"*{suffix}")}
+    kept = (path for suffix in (JOURNAL_SUFFIX, CRASHED_SUFFIX) for path in state_dir.glob(f"*{suffix}"))
+    others = [path for path in kept if run_id_of(path) != run_id]
+    runs = {run_id_of(path) for path in others}
     ages: list[tuple[float, Path]] = []
-    for path in (state_dir / "logs").glob("*/*/*.log"):
-        if path not in used and path.parts[-3] not in runs - {run_id}:
-            with suppress(OSError):
-                ages.append((path.stat().st_mtime, path))
+    with suppress(OSError):  # another session removes a folder meanwhile
+        found = (path for path in (state_dir / "logs").glob("*/*/*.log") if path.parts[-3] not in runs)
+        ages.extend((path.stat().st_mtime, path) for path in found if path not in used)
     for _, path in sorted(ages)[:-MAX_LOGS]:
         with suppress(OSError):
+            if any(os.fsencode(path) in other.read_bytes() for other in others):
+                continue  # another session has taken its job over
             path.unlink()
             if path.parts[-3] != run_id:
                 path.parent.rmdir()  # of a run that has no log left

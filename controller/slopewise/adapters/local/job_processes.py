@@ -61,6 +61,9 @@ GRACE_SECONDS = 5.0
 USERS_GRACE_SECONDS = 30.0
 """The same for a user's command, which may want to write a checkpoint; what Kubernetes gives a pod."""
 
+KILL_SECONDS = 5.0
+"""How long what a job has left behind may outlive SIGKILL, in a read of a network disk or as another user."""
+
 _REPORTING = {"RANK": "0", "SLOPEWISE_EXPORTER_DISABLED": "0"}
 
 BUILT_IN_ENVIRONMENT = {**single_thread_environment(), **_REPORTING}
@@ -171,7 +174,12 @@ class JobProcesses:
             self.end(record)
             return True
         if not self._has_left(record.spec.name, stopping, process):
-            return False
+            if record.noticed_end_seconds is None or self.clock.now() < stopping.kill_at_seconds + KILL_SECONDS:
+                return False
+            _log.warning("job ended, and what it left behind does not", name=record.spec.name)
+            process.collect()
+            self._collect(record)
+            return True
         with self.lock:
             record.stopped_at_target = stopping.reason or record.stopped_at_target
         self.end(record)

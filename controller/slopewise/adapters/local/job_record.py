@@ -139,6 +139,16 @@ class JobRecord:
         self.ended_unseen = ended is None
         self.noticed_end_seconds = self.finished_at_seconds = now_seconds if ended is None else ended.at_seconds
 
+    def cancel(self, now_seconds: float) -> None:
+        """Have it save and end, or take it out where it waits. None that has failed is started again."""
+        if self.started_at_seconds is None:
+            self.stopped_at_target = CANCELLED
+            self.noticed_end_seconds = self.finished_at_seconds = now_seconds
+        elif self.noticed_end_seconds is None and self.stopping is None:
+            self.stopping = Ending(now_seconds, CANCELLED)
+        elif self.noticed_end_seconds is not None and self.process is not None and self.process.poll() != 0:
+            self.stopped_at_target = self.stopped_at_target or CANCELLED
+
     def running(self, namespace: str, grace_seconds: float) -> LocalJob | None:
         """The job for the observer; None while it waits, moves or is being stopped, and after its end."""
         if self.noticed_end_seconds is not None or self.move is not None or self.stopping is not None:

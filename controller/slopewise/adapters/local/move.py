@@ -40,13 +40,13 @@ class Ending:
     was_killed: bool = False
     """It did not end within its grace."""
     _signalled: Literal["none", "the command", "all"] = field(init=False, default="none")
-    _kill_at_seconds: float = field(init=False, default=math.inf)
+    kill_at_seconds: float = field(init=False, default=math.inf)
 
     @classmethod
     def of_the_rest(cls, process: ManagedProcess, grace_seconds: float, now_seconds: float) -> Ending:
         """The end of what a process that has ended by itself has left behind; it is signalled now."""
         ending = cls(now_seconds)
-        ending._signalled, ending._kill_at_seconds = "all", now_seconds + grace_seconds
+        ending._signalled, ending.kill_at_seconds = "all", now_seconds + grace_seconds
         process.signal(signal.SIGTERM)
         process.signal(signal.SIGCONT)
         return ending
@@ -60,12 +60,12 @@ class Ending:
         """Advance the end of the process; True once it and all that it started have ended."""
         if not self.is_signalled:
             process.ask_to_end()
-            self._signalled, self._kill_at_seconds = "the command", now_seconds + grace_seconds
+            self._signalled, self.kill_at_seconds = "the command", now_seconds + grace_seconds
             return False
         if self._is_over(process):
             self.ended_at_seconds = now_seconds
             return True
-        if now_seconds >= self._kill_at_seconds:
+        if now_seconds >= self.kill_at_seconds:
             self.was_killed = True
             process.signal(signal.SIGKILL)  # each poll again: a process just being forked missed the first
         return False

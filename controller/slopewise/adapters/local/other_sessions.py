@@ -37,9 +37,9 @@ class OtherSessions:
         return [pid for job in self.jobs for pid in job]
 
     def refuse(self, pid: int) -> None:
-        """UsageError when a process is that of a job of theirs: it would be managed twice."""
-        if pid in self.processes():
-            raise UsageError(f"process {pid} is managed already, by another session; end that, or leave it to it.")
+        """UsageError when a process, or one that it has started, is that of a job of theirs: managed twice."""
+        for each in {*self.processes()}.intersection(process_tree(pid)):
+            raise UsageError(f"process {each} is managed already, by another session; end that, or leave it to it.")
 
     def _running(self) -> Iterator[StartedProcess | MovedProcesses]:
         listed = [path for path in journals(self._state_dir) if run_id_of(path) != self._run_id]

@@ -253,11 +253,7 @@ class Supervisor:
             record.stopped_at_target = CANCELLED
             self._processes.end(record)
         with self._lock:
-            if record.started_at_seconds is None:
-                record.stopped_at_target = CANCELLED
-                record.noticed_end_seconds = record.finished_at_seconds = now
-            elif record.noticed_end_seconds is None and record.stopping is None:
-                record.stopping = Ending(now, CANCELLED)
+            record.cancel(now)
         _log.info("job cancelled", name=name)
 
     def after_pass(self, report: PassReport) -> None:

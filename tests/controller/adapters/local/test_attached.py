@@ -67,6 +67,8 @@ class TestAttachable:
         pid = os.getpid()
         assert refused(2**22 + 1) == f"there is no process {2**22 + 1}; `ps -u` lists those of this user."
         assert "there is no process 0" in refused(0)
+        assert f"there is no process {2**70}" in refused(2**70)
+        assert (metrics_port(-5), command_of(-5)) == (None, ["process--5"])
         assert "process 1 has started all others" in refused(1)
         assert refused(pid) == f"process {pid} is this session, or has started it; give the process of a training."
         assert "is this session, or has started it" in refused(os.getppid())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -322,3 +323,29 @@ class TestLogs:
         gone, kept = self.a_log(tmp_path, "own", "b", 10), self.a_log(tmp_path, "own", "c", 5)
         prune_logs(tmp_path, "own", [used])
         assert [path.exists() for path in (used, others, gone, kept)] == [True, True, False, True]
+
+    def test_none_that_another_session_has_taken_over_with_its_job_goes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(crashed_runs, "MAX_LOGS", 1)
+        taken, gone, kept = (self.a_log(tmp_path, "before", name, age) for name, age in (("a", 9), ("b", 8), ("c", 7)))
+        entry = started("a", command=command().model_copy(update={"log_path": taken}))
+        (tmp_path / "up@another-machine.journal").write_text(entry.model_dump_json())
+        prune_logs(tmp_path, "own", [])
+        assert [path.exists() for path in (taken, gone, kept)] == [True, False, True]
+
+    def test_a_folder_that_another_session_removes_meanwhile_is_no_error(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        logs, stat = [self.a_log(tmp_path, run, "a", 30) for run in ("one", "two")], Path.stat
+
+        def removes_the_other(path: Path, **more: bool) -> os.stat_result:
+            for other in logs if path in logs else ():
+                if other != path:
+                    shutil.rmtree(other.parents[1])
+            return stat(path, **more)
+
+        monkeypatch.setattr(Path, "stat", removes_the_other)
+        prune_logs(tmp_path, "own", [])
+        monkeypatch.undo()
+        assert sum(path.exists() for path in logs) == 1

@@ -16,7 +16,7 @@ from support.worlds import START, FakeClock, a_snapshot
 
 from slopewise.adapters.local.cleanup import StartedCommand, StartedProcess
 from slopewise.adapters.local.crashed_runs import EarlierJob, EarlierRun
-from slopewise.adapters.local.job_processes import GRACE_SECONDS
+from slopewise.adapters.local.job_processes import GRACE_SECONDS, KILL_SECONDS
 from slopewise.adapters.local.job_record import SHOWN_SECONDS, JobRecord
 from slopewise.adapters.local.launcher import Command, ManagedProcess, single_thread_environment
 from slopewise.adapters.local.limiters.base import UNLIMITED
@@ -71,6 +71,9 @@ class FakeProcess:
 
     def terminate(self, grace_seconds: float) -> int | None:
         return self.status
+
+    def collect(self) -> None:
+        pass
 
     def tail(self, lines: int) -> str:
         return "no module named numpy"
@@ -627,6 +630,37 @@ def test_what_a_job_has_left_behind_is_killed_after_the_grace_and_holds_up_no_ot
     assert (process.received[-1], process.helpers) == ("SIGKILL", 0)
     world.supervisor.poll()
     assert (record.state, record.finished_at_seconds) == ("finished", START)
+
+
+def test_what_even_a_kill_does_not_end_holds_up_no_end_for_ever(tmp_path: Path) -> None:
+    world = a_world(tmp_path, ONE, job("a"))
+    world.supervisor.poll()
+    process, record = world.launcher.started["a"], world.supervisor.records["a"]
+    process.status, process.helpers, process.stubborn, process.hangs = 0, 1, True, True
+    for seconds in (0.0, GRACE_SECONDS, KILL_SECONDS - 0.1):
+        world.clock.seconds += seconds
+        world.supervisor.poll()
+        assert record.state == "stopping"
+    world.clock.seconds += 0.1
+    world.supervisor.poll()
+    assert (record.state, process.helpers, world.limiter.allocations) == ("finished", 1, {})
+
+
+@pytest.mark.parametrize(("status", "state"), [(1, "cancelled"), (0, "finished")])
+def test_one_that_is_cancelled_while_what_it_left_behind_ends_is_not_started_again(
+    tmp_path: Path, status: int, state: str
+) -> None:
+    world = a_world(tmp_path, ONE, job("a", queueing=Queueing(restarts=3)))
+    world.supervisor.poll()
+    process = world.launcher.started["a"]
+    process.status, process.helpers, process.stubborn = status, 1, True
+    world.supervisor.poll()
+    world.supervisor.cancel("a")
+    process.helpers = 0
+    world.supervisor.poll()
+    world.supervisor.poll()
+    record = world.supervisor.records["a"]
+    assert (record.state, record.spec.queueing.attempt) == (state, 0)
 
 
 def test_a_job_that_has_ended_in_an_earlier_session_waits_for_no_node(tmp_path: Path) -> None:

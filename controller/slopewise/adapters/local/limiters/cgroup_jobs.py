@@ -22,7 +22,7 @@ from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.base import NEUTRAL_REQUEST_MILLICORES, unknown_job
 from slopewise.adapters.local.limiters.cgroup_files import RUN_PREFIX, CgroupFiles, is_run, manages, remove_run
 from slopewise.adapters.local.limiters.identity import ProcessIdentity, identify
-from slopewise.adapters.local.limiters.process_group import ProcessMeter, ProcessUse, process_tree
+from slopewise.adapters.local.limiters.process_group import ProcessMeter, ProcessUse, process_tree, running
 from slopewise.errors import ActuationError, MissingToolError, UsageError
 from slopewise.model import CpuAllocation, CpuControl, Usage
 
@@ -83,7 +83,7 @@ class CgroupLimiter(ABC):
     def attach(self, job_uid: str, pid: int) -> None:
         """Move them into a cgroup of their own, with what they start meanwhile; recorded before the first is moved."""
         found: dict[ProcessIdentity, tuple[Path, ...]] = {}
-        for each in process_tree(pid):
+        for each in running(process_tree(pid)):  # the kernel shows one that waits to be collected in the root
             with suppress(ProcessLookupError, FileNotFoundError):  # a child that has just ended
                 found[identify(each)] = self._origins(each)
         processes = tuple(MovedProcess(**who._asdict(), cgroups=origins) for who, origins in found.items())

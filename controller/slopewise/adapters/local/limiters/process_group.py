@@ -34,7 +34,7 @@ def process_tree(pid: int) -> list[int]:
     """A process, and all that it has started, parents first; empty: it has ended."""
     try:
         return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, ValueError):  # no number of one
         return []
 
 

@@ -282,6 +282,19 @@ class TestAttach:
         with pytest.raises(ActuationError, match="train: no such job"):
             limiter.read("train")
 
+    def test_a_child_that_waits_to_be_collected_is_in_no_cgroup_and_hinders_nothing(
+        self, limiter: CgroupV1Limiter, own: dict[str, Path], file_tree: FileTree, start_python: StartPython
+    ) -> None:
+        process = start_python("import os, time; os.fork() or os._exit(0); time.sleep(600)")
+        found = psutil.Process(process.pid)
+        assert eventually(lambda: [each.status() for each in found.children()] == [psutil.STATUS_ZOMBIE])
+        for root in own.values():
+            file_tree.make(root / "theirs")
+            file_tree.move(process.pid, root / "theirs")
+        limiter.attach("train", process.pid)
+        limiter.release("train")
+        assert self.places(own, process.pid, file_tree) == ["theirs"] * 2
+
     def test_one_whose_cgroup_is_not_seen_or_may_not_be_written_is_refused(
         self,
         limiter: CgroupV1Limiter,
