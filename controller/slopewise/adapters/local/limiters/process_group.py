@@ -14,6 +14,9 @@ import psutil
 
 _SCAN_SERVES_SECONDS = 0.2
 
+CLOCK_SECONDS = 1.0
+"""The wall clock and the times of start, which count from the boot, may be so far apart."""
+
 
 def process_groups() -> dict[int, list[int]]:
     """The pids of every process group's processes, zombies included: one look at the whole of /proc."""
@@ -116,6 +119,7 @@ class ProcessMeter:
         self._last: dict[psutil.Process, tuple[int, ProcessUse]] = {}
         self._gone = ProcessUse()
         self._highest = ProcessUse()
+        self._read_at_seconds = math.inf
 
     def read(self, pids: Iterable[int]) -> ProcessUse:
         """Read the processes that are there now and return the totals of all that were ever read.
@@ -127,7 +131,8 @@ class ProcessMeter:
             return self._read(pids)
 
     def _read(self, pids: Iterable[int]) -> ProcessUse:
-        now = self._processes(pids)
+        before, self._read_at_seconds = self._read_at_seconds, time.time()
+        now = self._processes(pids, before)
         there = {process.pid for process in now}
         for process, (parent, use) in self._last.items():
             if process not in now and parent not in there:
@@ -141,13 +146,17 @@ class ProcessMeter:
         )
         return self._highest
 
-    def _processes(self, pids: Iterable[int]) -> dict[psutil.Process, tuple[int, ProcessUse]]:
+    def _processes(self, pids: Iterable[int], before_seconds: float) -> dict[psutil.Process, tuple[int, ProcessUse]]:
+        """What one used before it came among the others, by `attach`, is not counted: that was others' use."""
         found = {}
         for pid in pids:
             with suppress(psutil.NoSuchProcess):
                 process = psutil.Process(pid)
                 former = self._last.get(process, (0, ProcessUse()))[1]
-                found[process] = (process.ppid(), _use(process, former))
+                use = _use(process, former)
+                if process not in self._last and math.inf > before_seconds > process.create_time() + CLOCK_SECONDS:
+                    self._gone += ProcessUse(-use.cpu_seconds, -use.block_io_bytes)
+                found[process] = (process.ppid(), use)
         return found
 
 

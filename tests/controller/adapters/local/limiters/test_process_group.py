@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,13 @@ import psutil
 from support.cgroup_trees import StartPython
 from support.waiting import eventually
 
-from slopewise.adapters.local.limiters.process_group import GroupScan, ProcessMeter, group_members, running
+from slopewise.adapters.local.limiters.process_group import (
+    CLOCK_SECONDS,
+    GroupScan,
+    ProcessMeter,
+    group_members,
+    running,
+)
 
 WRITES = "import os; f = open({path!r}, 'wb'); f.write(b'x' * 1_000_000); f.flush(); os.fsync(f.fileno())"
 BURNS = "import time\nwhile time.process_time() < 0.2: pass\n"
@@ -46,6 +53,17 @@ def test_what_ended_processes_used_stays_on_the_books(start_python: StartPython)
         assert meter.read([process.pid]).memory_bytes == 0.0
     assert totals == sorted(totals)
     assert totals[-1] > 0.4
+
+
+def test_what_a_process_used_before_it_came_among_the_others_is_not_counted(start_python: StartPython) -> None:
+    process, meter = start_python(BURNS + "time.sleep(600)"), ProcessMeter()
+    assert eventually(partial(has_worked, process.pid))
+    assert eventually(lambda: time.time() > psutil.Process(process.pid).create_time() + 2 * CLOCK_SECONDS)
+    assert meter.read([]).cpu_seconds == 0.0
+    assert meter.read([process.pid]).cpu_seconds == 0.0
+    process.kill()
+    process.wait()
+    assert meter.read([]).cpu_seconds == 0.0
 
 
 def test_bytes_written_to_storage_are_those_that_the_kernel_counts(start_python: StartPython, tmp_path: Path) -> None:
