@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 import requests
@@ -60,11 +61,16 @@ def test_a_port_in_use_is_one_sentence(server: HealthServer, liveness: Liveness)
 
 
 def test_closing_frees_the_port(liveness: Liveness) -> None:
-    first = HealthServer(CollectorRegistry(), liveness, LOOPBACK, 0)
-    first.close()
-    second = HealthServer(CollectorRegistry(), liveness, LOOPBACK, first.port)
-    second.close()
-    assert second.port == first.port
+    def is_served_again() -> bool:
+        """False also where another process has got the free port meanwhile."""
+        first = HealthServer(CollectorRegistry(), liveness, LOOPBACK, 0)
+        first.close()
+        with suppress(SlopewiseError):
+            HealthServer(CollectorRegistry(), liveness, LOOPBACK, first.port).close()
+            return True
+        return False
+
+    assert any(is_served_again() for _ in range(20))
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/metrics", "/nowhere"])
