@@ -153,7 +153,7 @@ class TestResizing:
         team.start("a")
         team.behind = team.find("a")
         team.kubectl.run("annotate", "pod", "a", "-n", team.namespace, "somebody=was-here")
-        # Each try begins with a conflict. The kubelet may write the status between its two patches: then the next does it.
+        # Each try begins with a conflict. Where the kubelet writes the status between its two patches the next does it.
         wait_for("it is resized", lambda: team.resize("a", 900), lambda outcome: outcome.result == "applied")
 
     def test_a_pod_of_the_same_name_is_not_resized(self, team: Team) -> None:
