@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -118,21 +119,25 @@ class Metrics(BaseHTTPRequestHandler):
         pass
 
 
-def served(text: bytes) -> ThreadingHTTPServer:
+@contextmanager
+def served(text: bytes) -> Iterator[int]:
+    """The port. The thread ends first: one that polls a closed socket's number holds whatever has that number next."""
     handler = type("Handler", (Metrics,), {"text": text})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    return server
+    thread = Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_the_metrics_of_a_training_are_found_among_the_ports_of_a_process() -> None:
-    servers = [served(text) for text in (b"<html>", b"# TYPE go_gc gauge\n", b"# TYPE x gauge\ntraining_loss 1\n")]
-    try:
-        assert metrics_port(os.getpid()) == servers[2].server_port
-        servers.pop().server_close()
-    finally:
-        for server in servers:
-            server.server_close()
+    loss = b"# TYPE x gauge\ntraining_loss 1\n"
+    with served(b"<html>"), served(b"# TYPE go_gc gauge\n"), served(loss) as port:
+        assert metrics_port(os.getpid()) == port
 
 
 def test_a_process_without_metrics_has_no_port_and_one_that_is_gone_no_command(training: psutil.Process) -> None:
