@@ -47,7 +47,7 @@ class CpuCount:
     """All time that the kernel has counted, idle or not."""
     ours_seconds: float
     sessions_seconds: float = 0.0
-    """Of the jobs of other sessions of ours."""
+    """Of the jobs of this user's other sessions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class OtherUse:
     stolen_cores: float
     """Given to other machines by the hypervisor while these cores had work."""
     session_cores: float = 0.0
-    """Of `other_cores`: used by the jobs of other sessions of ours."""
+    """Of `other_cores`: used by the jobs of this user's other sessions."""
 
     @property
     def away_cores(self) -> float:
@@ -135,7 +135,7 @@ class RunningJobs(NamedTuple):
 
     own: int
     of_others: int
-    """Of other sessions of ours."""
+    """Of this user's other sessions."""
 
 
 class LeftByOthers:

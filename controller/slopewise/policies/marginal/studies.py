@@ -1,4 +1,4 @@
-"""Trials of a study (a hyper-parameter sweep) under `Best`: they exchange their places, and nobody else's change.
+"""Trials of a study (a hyper-parameter sweep) under `Best`: they exchange their places, and no other job's changes.
 
 The trials of one node have, under the policy as it is, so many indices and so many times by which they are due. The
 largest index goes to the trial that has hardly begun, so that each has its turn, then to the one whose lowest loss is

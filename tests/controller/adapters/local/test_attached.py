@@ -7,14 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing, contextmanager
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import psutil
 import pytest
+from support.exporters import Exporters
 from support.limiting import FakeLimiter
 from support.waiting import eventually
 from support.worlds import FakeClock
@@ -107,36 +107,17 @@ class TestAttachable:
             DutyCycleLimiter("no cgroups: cgroup v2: not mounted").attach("train", 4711)
 
 
-class Metrics(BaseHTTPRequestHandler):
-    text = b""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(self.text)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @contextmanager
-def served(text: bytes) -> Iterator[int]:
-    """The port. The thread ends first: one that polls a closed socket's number holds whatever has that number next."""
-    handler = type("Handler", (Metrics,), {"text": text})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def served(text: str) -> Iterator[int]:
+    """The port of a server with these metrics."""
+    with closing(Exporters()) as server:
+        server.pages["/metrics"] = text
+        yield int(server.address.rpartition(":")[2])
 
 
 def test_the_metrics_of_a_training_are_found_among_the_ports_of_a_process() -> None:
-    loss = b"# TYPE x gauge\ntraining_loss 1\n"
-    with served(b"<html>"), served(b"# TYPE go_gc gauge\n"), served(loss) as port:
+    loss = "# TYPE x gauge\ntraining_loss 1\n"
+    with served("<html>"), served("# TYPE go_gc gauge\n"), served(loss) as port:
         assert metrics_port(os.getpid()) == port
 
 

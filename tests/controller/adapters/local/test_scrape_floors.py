@@ -18,7 +18,7 @@ SLOW = "its scrape took 4.0 s of 5 s"
 
 @dataclass
 class World:
-    """Jobs with so much CPU, whose last scrapes took so long."""
+    """Jobs with this CPU, and how long the last scrape of each took."""
 
     control: CpuControl = "requests"
     has: dict[str, int | None] = field(default_factory=dict)
