@@ -22,6 +22,7 @@ from replication.marginal_settings import FIFO, OURS
 from slopewise.simulator import engine, workload
 from slopewise.simulator.curves import Points
 from slopewise.simulator.scenario.scenario import Scenario
+from slopewise.simulator.trials import read_trials
 from slopewise.simulator.world.model import Instance, PolicyRun, RunOutcome, SimJob
 
 OWN_STEPS, NO_PLAN = "marginal, steps known", "marginal, no plan"
@@ -83,15 +84,10 @@ def read_taskset(folder: Path) -> dict[str, Trainings]:
     """The trials of each sweep in FOLDER that are not held back; the errors are those of `read_algoperf`."""
     sweeps: dict[str, Trainings] = {}
     for file in sorted(folder.glob("*.csv.gz")):
-        rows, sweep = pd.read_csv(file), file.name.removesuffix(".csv.gz")
-        looks = sum(column.startswith("train_") for column in rows.columns)
-        train, valid = (
-            rows[[f"{stage}_{look}" for look in range(looks)]].to_numpy(float) for stage in ("train", "valid")
-        )
-        names = [f"{sweep}-{trial}" for trial in rows["trial"]]
-        sweeps[sweep] = {
-            name: _trial(train[place], valid[place]) for place, name in enumerate(names) if in_first_half(name)
-        }
+        sweep = file.name.removesuffix(".csv.gz")
+        pairs = zip(read_trials(file, ["train"]), read_trials(file, ["valid"]), strict=True)
+        named = {f"{sweep}-{place}": pair for place, pair in enumerate(pairs)}
+        sweeps[sweep] = {name: _trial(*pair) for name, pair in named.items() if in_first_half(name)}
     if not sweeps:
         raise ValueError("no file is named *.csv.gz")
     return sweeps

@@ -55,26 +55,28 @@ class Recorded:
         return stopping.reached(self.losses, stopping.near(self.losses[-1], WITHIN_RATIO))
 
 
-def read_trials(path: Path) -> list[Losses]:
-    """All trials of a file; UsageError in one sentence for what is wrong."""
+def read_trials(path: Path, stages: Sequence[str] = ("valid", "train")) -> list[Losses]:
+    """All trials of a file, by the first of these stages that it has; UsageError in one sentence for what is wrong."""
     try:
         raw = path.read_bytes()
         text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
         rows = list(csv.DictReader(text.splitlines()))
     except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
         raise UsageError(f"--sweep {path} cannot be read ({error}); name a CSV file of trials.") from error
-    columns = next((names for kind in ("valid", "train") if (names := _columns(rows, kind))), [])
+    columns = next((names for stage in stages if (names := _columns(rows, stage))), [])
     if len(columns) < 2:
-        raise UsageError(f"--sweep {path}: there are no columns valid_0 and valid_1; write a row of losses a trial.")
+        raise UsageError(
+            f"--sweep {path}: there are no columns {stages[0]}_0 and {stages[0]}_1; write a row of losses a trial."
+        )
     try:
         return [tuple(math.nan if row[name] == "" else float(row[name]) for name in columns) for row in rows]
     except (TypeError, ValueError) as error:
         raise UsageError(f"--sweep {path}: a loss is no number ({error}); leave it empty where it is not.") from error
 
 
-def _columns(rows: Sequence[dict[str, str]], kind: str) -> list[str]:
+def _columns(rows: Sequence[dict[str, str]], stage: str) -> list[str]:
     there = frozenset(rows[0] if rows else ())
-    return list(takewhile(there.__contains__, (f"{kind}_{number}" for number in numbers())))
+    return list(takewhile(there.__contains__, (f"{stage}_{number}" for number in numbers())))
 
 
 def draw(trials: Sequence[Losses], count: int, seed: int) -> list[Losses]:
