@@ -198,7 +198,7 @@ class Service:
         try:
             self._file.save(self._stored.values())
             take()
-        except SlopewiseError:
+        except Exception:  # the terminal is told that nothing was taken, whatever failed
             self._stored = before
             self._save_at = 0.0  # with what was there before
             self._save()

@@ -169,6 +169,17 @@ class TestSubmit:
         assert world.submit(entry()).error == "the disk is full; make room."
         assert world.session.records == {}
 
+    def test_what_fails_in_no_foreseen_way_is_told_and_leaves_nothing_to_be_started_later(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fails(*_: object, **__: object) -> None:
+            raise OSError("no such device")
+
+        monkeypatch.setattr(world.session, "add", fails)
+        assert "The request failed (OSError)" in world.submit(entry()).error
+        assert world.file.load() == {}
+        assert world.again().session.records == {}
+
     def test_a_run_of_a_jobs_file_takes_none(self) -> None:
         service = Service(cast(Session, FakeSession()), FollowedPasses(TrainingPolicySpec), "slopewise run --local")
         answer = World(FakeSession(), service, cast(Disk, None)).submit(entry())

@@ -104,7 +104,12 @@ def _attribute(path: Path, name: str) -> bytes | None:
 
 def manages(directory: Path) -> bool:
     """True for the cgroup of a job of some run, and those below it."""
-    return any(over.startswith(RUN_PREFIX) and name != ASIDE for over, name in pairwise(directory.parts))
+    return any(_is_named_as_run(over) and name != ASIDE for over, name in pairwise(directory.parts))
+
+
+def _is_named_as_run(name: str) -> bool:
+    """No unit of systemd, such as `slopewise-up.service`: only their names have a dot."""
+    return name.startswith(RUN_PREFIX) and "." not in name
 
 
 def is_run(directory: Path) -> bool:
