@@ -60,7 +60,7 @@ class Team:
         return self.behind or parsed(self.api.get(self.path(name)))
 
     def actuator(self) -> KubeActuator:
-        return KubeActuator(self.api, self, self.settings, EveryTurn(), SystemClock(), self.originals.get)
+        return KubeActuator(self.api, self, self.settings, EveryTurn(), SystemClock(), self.originals.__getitem__)
 
     def resize(self, name: str, to: int, control: CpuControl = "limits") -> Outcome[Decision]:
         return self.actuator().carry_out(Resize(name, "node", control, 0, to, "test"))

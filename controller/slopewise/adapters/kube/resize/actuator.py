@@ -1,8 +1,8 @@
 """The Actuator port of a cluster: one patch of `pods/resize` for each resize, and a message for its outcome.
 
-`resize/target.py` computes the patch, `meanings.py` explains errors. Nothing is sent without the lease (`fencing.py`),
-a stored original and a token of the rate limiter. A patch is repeated only after a read has shown what the first one
-did. The next pass reads in `Job.actual` and `Job.pending` what the kubelet made of it.
+`resize/target.py` computes the patch, `meanings.py` explains errors. Nothing is sent without the lease or under a Freeze
+(`fencing.py`), nor without a stored original and a token of the rate limiter. A patch is repeated only after a read has
+shown what the first one did. The next pass reads in `Job.actual` and `Job.pending` what the kubelet made of it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from msgspec import structs
 from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL, ManagedPod, Resources
 from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.fencing import FrozenError, unless
 from slopewise.adapters.kube.client.meanings import POD_GONE, POD_REPLACED, LimitKind, Refused, explain
 from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, path_of
 from slopewise.adapters.kube.client.retry import update
@@ -24,12 +25,15 @@ from slopewise.adapters.kube.resize import target
 from slopewise.adapters.kube.resize.api_refusals import Changes, ChangesOf, RefusalCache, unknown_changes
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, in_words, nothing_awaited, unconfirmed
 from slopewise.adapters.kube.resize.target import Impossible, RestoreGoal
+from slopewise.adapters.kube.state.freezes import frozen_reason
 from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.adapters.pauses import GRANT_SECONDS
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import (
+    NO_FREEZES,
     CpuAllocation,
     Decision,
+    Freezes,
     MemoryAllocation,
     Migrate,
     Move,
@@ -45,8 +49,8 @@ from slopewise.ports import Clock
 
 POD_ENDING = "its pod is ending; there is nothing to resize"
 
-Originals = Callable[[str], CpuAllocation | None]
-"""A job's stored original resources; None: none are stored, and the job is not changed."""
+Originals = Callable[[str], CpuAllocation | str]
+"""A job's stored original CPU, or why it is not stored: then the job is not changed."""
 
 
 class Turns(Protocol):
@@ -71,22 +75,13 @@ Plan = Callable[[ManagedPod], Resources | Impossible]
 """The desired CPU and memory of a pod's container, computed from the newest read."""
 
 
-Mover = Callable[[Move], Outcome[Move]]
-"""Begins a move (`dispatch.KubeMover.move`)."""
+Mover = Callable[[Move | Stop], Outcome[Decision]]
+"""Begins a move, or stops a job at its target (`dispatch.KubeMover.begin`)."""
 
 
-def moves_nothing(move: Move) -> Outcome[Move]:
+def moves_nothing(decision: Move | Stop) -> Outcome[Decision]:
     """The mover where only resources are restored."""
-    return Outcome(move, "infeasible", "nothing is moved while a policy is finalized")
-
-
-Stopper = Callable[[Stop], Outcome[Stop]]
-"""Stops a job at its target (`suspend/stop.KubeStopper.stop`)."""
-
-
-def stops_nothing(stop: Stop) -> Outcome[Stop]:
-    """The stopper where only resources are restored."""
-    return Outcome(stop, "infeasible", "nothing is stopped while a policy is finalized")
+    return Outcome(decision, "infeasible", "nothing is moved or stopped while a policy is finalized")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +95,7 @@ class ResizeContext:
 
 
 class KubeActuator:
-    """Resizes pods in place and restores original resources; a mover begins moves."""
+    """Resizes pods in place and restores original resources; a mover begins moves and stops."""
 
     def __init__(
         self,
@@ -113,11 +108,14 @@ class KubeActuator:
         on_written: Callable[[Json], None] = lambda _: None,
         mover: Mover = moves_nothing,
         context: ResizeContext | None = None,
-        stopper: Stopper = stops_nothing,
+        freezes: Callable[[], Freezes] = lambda: NO_FREEZES,
     ) -> None:
-        """`on_written` gets each pod that was read or written here, so that the stores need not wait for the watch."""
+        """`on_written` gets each pod that was read or written here, so that the stores need not wait for the watch.
+
+        `freezes`: those now; ApiError when they cannot be read. They are read before the first write of a decision.
+        """
         self._mover = mover
-        self._stopper = stopper
+        self._freezes = freezes
         self._api = api
         self._index = index
         self._settings = settings
@@ -134,18 +132,25 @@ class KubeActuator:
     def carry_out(self, decision: Decision) -> Outcome[Decision]:
         """Applied once the API server has accepted it, or the move is begun; NotLeadingError without the lease.
 
-        The kubelet reports later what it has no room for.
+        The kubelet reports later what it has no room for. `deferred`, and nothing sent, under a freeze, also of the
+        node that a job leaves; the next pass withholds the decision by its guard.
         """
+        nodes = (decision.node, decision.from_node) if isinstance(decision, Migrate) else (decision.node,)
+        try:
+            with unless(lambda: frozen_reason(self._freezes, self._index.find(decision.job_uid), nodes)):
+                return self._carry_out_now(decision)
+        except FrozenError as error:
+            return Outcome(decision, "deferred", str(error))
+
+    def _carry_out_now(self, decision: Decision) -> Outcome[Decision]:
         match decision:
             case Resize():
                 return self._resize(decision)
             case ResizeMemory():
                 attempt = self._attempt(decision.job_uid, lambda pod, _: target.with_memory(pod, decision))
                 return Outcome(decision, attempt.result, attempt.detail)
-            case Place() | Migrate():
+            case Place() | Migrate() | Stop():
                 return self._mover(decision)
-            case Stop():
-                return self._stopper(decision)
 
     def _resize(self, resize: Resize) -> Outcome[Resize]:
         attempt = self._attempt(
@@ -163,11 +168,19 @@ class KubeActuator:
 
         `accepted` until then, and `deferred` once that takes too long: a kubelet that is down carries nothing out. A
         limit that was added stays, and the detail says so. A request that finds no room is retried with pauses, in
-        which it blocks no other pod: `deferred` until it is in effect. A memory limit that cannot go down stays.
+        which it blocks no other pod: `deferred` until it is in effect. A memory limit that cannot go down stays. A
+        freeze of the effect Freeze defers it; Recommend is there to restore.
         """
         managed = self._index.find(job_uid)
         if managed is None:
             return Restored("gone", "its pod is gone")
+        try:
+            with unless(lambda: frozen_reason(self._freezes, managed, (managed.pod.node or "",), "Freeze")):
+                return self._restore(managed, original, memory)
+        except FrozenError as error:
+            return Restored("deferred", str(error))
+
+    def _restore(self, managed: ManagedPod, original: CpuAllocation, memory: MemoryAllocation | None) -> Restored:
         pod = managed.pod
         if pod.ended or pod.deleting:
             return Restored("gone", "its pod has ended" if pod.ended else "its pod is being deleted")
@@ -186,8 +199,8 @@ class KubeActuator:
         if managed is None:
             return _Attempt("failed", POD_GONE, gone=True)
         original = self._originals(job_uid)
-        if original is None:
-            return _Attempt("failed", "its original resources could not be stored, so it is not changed yet")
+        if isinstance(original, str):
+            return _Attempt("failed", original)
         waits = _not_now(managed)
         if waits is not None:
             return waits

@@ -9,10 +9,11 @@ from support.api_server import ApiServer, Drop, Hang, refusal
 from support.managed_pods import PODS, a_raw_pod, deferred, resized_by
 from support.resize_world import ORIGINAL, P, World
 
+from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.pauses import GRANT_SECONDS
 from slopewise.config.training_policy import ResourceSettings
-from slopewise.model import CpuAllocation, Migrate
+from slopewise.model import CpuAllocation, Freeze, Freezes, Migrate, ResizeMemory
 
 FOREIGN = resized_by("vpa-updater")
 LATER = "2026-01-01T00:00:00Z"
@@ -56,7 +57,10 @@ class TestOnePatch:
 
     def test_without_a_mover_nothing_is_moved(self, world: World) -> None:
         outcome = world.actuator.carry_out(Migrate("j", "node-a", "node-b", "why"))
-        assert (outcome.result, outcome.detail) == ("infeasible", "nothing is moved while a policy is finalized")
+        assert (outcome.result, outcome.detail) == (
+            "infeasible",
+            "nothing is moved or stopped while a policy is finalized",
+        )
 
 
 class TestNothingIsSent:
@@ -69,10 +73,34 @@ class TestNothingIsSent:
         assert world.server.requests == []
 
     def test_without_a_stored_original(self, world: World) -> None:
-        world.original = None
+        world.original = "its original resources could not be stored: no right"
         outcome = world.resize()
-        assert (outcome.result, world.server.requests) == ("failed", [])
-        assert outcome.detail == "its original resources could not be stored, so it is not changed yet"
+        assert (outcome.result, outcome.detail, world.server.requests) == ("failed", world.original, [])
+
+    def test_under_a_freeze_of_its_node(self, world: World) -> None:
+        frozen = Freezes(nodes={"node-a": Freeze("f", "Freeze", "Freeze f")})
+        world.put(a_raw_pod({"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}))
+        world.freezes = lambda: frozen
+        memory = ResizeMemory("j", "node-a", "request", 2**30, 2**29, "why")
+        restored = world.actuator.restore("j", CpuAllocation(1000, 250))
+        for outcome in (world.resize(), world.actuator.carry_out(memory), restored):
+            assert (outcome.result, outcome.detail) == ("deferred", "frozen: Freeze f")
+        assert world.server.requests == []
+
+        frozen = Freezes(nodes={"node-a": Freeze("f", "Recommend", "Freeze f")})
+        assert (world.resize().result, world.actuator.restore("j", CpuAllocation(1000, 250)).result) == (
+            "deferred",
+            "accepted",
+        )
+
+    def test_where_freezes_cannot_be_read(self, world: World) -> None:
+        def unread() -> Freezes:
+            raise ApiError(0, "", "connection refused")
+
+        world.freezes = unread
+        outcome = world.resize()
+        assert (outcome.result, world.server.requests) == ("deferred", [])
+        assert "whether it is frozen cannot be read" in outcome.detail
 
     def test_without_a_turn(self, world: World) -> None:
         world.turns.reason = "node-a has had its 6 resizes this minute; the next one in 8 s"

@@ -9,13 +9,12 @@ import pytest
 from msgspec import structs
 from support.api_objects import merged
 from support.api_server import Drop, refusal
-from support.resize_world import FakeJobIndex
 from support.suspended_jobs import JOBS, NAME, UID, Yard
 
 from slopewise.adapters.kube.cache.records import AT_TARGET, STOP, STOPPED, ManagedPod, OwnerRef
 from slopewise.adapters.kube.client.protocol import Json
 from slopewise.adapters.kube.moves.stop_note import StopNote, note_on
-from slopewise.adapters.kube.moves.suspend.stop import JobStopper, KubeStopper
+from slopewise.adapters.kube.moves.suspend.stop import JobStopper
 from slopewise.model import Outcome, Stop
 from slopewise.operate.sweep import Sweeper
 
@@ -144,12 +143,6 @@ def test_without_the_right_to_suspend_it_says_which_component_grants_it(yard: Ya
     outcome = stop(yard, pod)
     assert outcome.result == "infeasible"
     assert outcome.detail.startswith("our account may not suspend Jobs; ")
-
-
-def test_a_pod_that_is_gone_is_not_stopped(yard: Yard) -> None:
-    stopper = KubeStopper("training", FakeJobIndex(yard.server), JobStopper(yard.api, yard.clock))
-    outcome = stopper.stop(Stop("w:0", "node-a", WHY))
-    assert (outcome.result, outcome.detail) == ("failed", "its pod is gone; there is nothing to stop")
 
 
 @pytest.mark.parametrize(("carried_out", "result"), [(True, "applied"), (False, "failed")])
