@@ -1,7 +1,7 @@
 """The Actuator port of a cluster: one patch of `pods/resize` for each resize, and a message for its outcome.
 
-`resize/target.py` computes the patch, `meanings.py` explains errors. Nothing is sent without the lease or under a Freeze
-(`fencing.py`), nor without a stored original and a token of the rate limiter. A patch is repeated only after a read has
+`resize/target.py` computes the patch, `meanings.py` explains errors. Nothing is sent without the lease, under a Freeze
+(`fencing.py`), or without a stored original and a token of the rate limiter. A patch is repeated only after a read has
 shown what the first one did. The next pass reads in `Job.actual` and `Job.pending` what the kubelet made of it.
 """
 

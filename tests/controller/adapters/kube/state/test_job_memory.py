@@ -10,7 +10,7 @@ from msgspec import structs
 from structlog.testing import capture_logs
 from support.api_server import ApiServer, Drop, refusal
 from support.growths import GROWTHS, Pods, Replica, a_workload
-from support.worlds import FakeActuator, known
+from support.worlds import known
 
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.state.job_growth_store import LATE_CHECKS
@@ -25,10 +25,7 @@ from slopewise.model import (
     MemoryAllocation,
     MemoryState,
     NodeMemory,
-    OutcomeResult,
     PlacementMemory,
-    Resize,
-    ResizeMemory,
 )
 
 ORIGINAL = CpuAllocation(2000, 500)

@@ -9,10 +9,10 @@ from msgspec import structs
 from support.cluster_records import GIB, a_container, a_node_record, a_pod, owned_by
 
 from slopewise.adapters.kube.cache.records import ContainerRecord, NodeRecord, PodRecord
-from slopewise.adapters.kube.workloads.accepted_range import accepted_range
 from slopewise.adapters.kube.workloads.eligibility import (
     KUEUE_LABEL,
     Case,
+    accepted_range,
     ineligible_reason,
     memory_ineligible_reason,
 )
