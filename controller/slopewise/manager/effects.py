@@ -11,10 +11,10 @@ from slopewise.adapters.kube.cache.records import FINALIZER
 from slopewise.adapters.kube.client.protocol import Api
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.job_memory import KubeMemory, Remembered
-from slopewise.adapters.kube.state.policy_records import PolicyRecords
 from slopewise.adapters.kube.state.training_policies import (
     PolicyDocument,
     PolicyRecord,
+    PolicyRecords,
     add_finalizer,
     remove_finalizer,
 )

@@ -84,7 +84,6 @@ class GatedPodController:
         self._pods = pods
         self._owners = owners
         self._gate_releaser = gate_releaser
-        self._recreated = _RecreatedPods(api, clock)
         self._api = api
         self._take_turn = take_turn
         self._clock = clock
@@ -99,7 +98,10 @@ class GatedPodController:
         self._pinned: list[PodRecord] = []
         self._first_seen = FirstSeen[str]()
         """Since when a pod waits, or is stranded, by its uid and by our own clock."""
-        self._tried: dict[str, float] = {}
+        self._tried = TtlMap[str, None](POD_SECONDS, clock.monotonic)
+        """Pods, by uid, that were released or evicted just now."""
+        self._recreated = TtlMap[str, bool](_VERDICT_SECONDS, clock.monotonic, _VERDICTS_KEPT)
+        """Whether pods are recreated after an eviction, by their owner's uid: each is read at most once a minute."""
         self._passed_over: set[str] = set()
         """Uids of jobs that a pass saw and did not place."""
         self._left_to_scheduler = TtlMap[str, None](NOT_PINNED_SECONDS, clock.monotonic)
@@ -119,7 +121,7 @@ class GatedPodController:
             return Outcome(move, "failed", "there was no room where it was pinned; the default scheduler places it")
         if (wait := self._take_turn(move.node, pod.namespace)) is not None:
             return Outcome(move, "deferred", wait)
-        freed_by_eviction = self._may_evict_in(pod.namespace) and self._recreated.includes(pod)
+        freed_by_eviction = self._may_evict_in(pod.namespace) and self._is_recreated(pod)
         release = self._gate_releaser.release(pod, Aim(move.node, pin=freed_by_eviction))
         return Outcome(move, release.result, release.detail)
 
@@ -162,9 +164,7 @@ class GatedPodController:
         self._seen = pods
         self._waiting = [pod for pod in pods if pod.waits_for_us]
         self._pinned = [pod for pod in pods if is_stranded(pod)]
-        there = {pod.uid for pod in (*self._waiting, *self._pinned)}
-        self._first_seen.keep(there, now)
-        self._tried = {uid: at for uid, at in self._tried.items() if uid in there}
+        self._first_seen.keep({pod.uid for pod in (*self._waiting, *self._pinned)}, now)
 
     def _due(self, now: float) -> list[PodRecord]:
         with self._lock:
@@ -186,8 +186,20 @@ class GatedPodController:
         return job is not None and owner is not None and job.uid == owner.uid and MOVE in job.annotations
 
     def _is_due(self, pod: PodRecord, wait_seconds: float, now: float) -> bool:
-        waited = self._first_seen.seconds(pod.uid, now)
-        return waited >= wait_seconds and now - self._tried.get(pod.uid, float("-inf")) >= POD_SECONDS
+        return self._first_seen.seconds(pod.uid, now) >= wait_seconds and pod.uid not in self._tried
+
+    def _is_recreated(self, pod: PodRecord) -> bool:
+        """False also where it is unknown."""
+        owner = pod.owner
+        if owner is None or owner.kind not in EVICTABLE:
+            return False
+        return self._recreated.get(owner.uid, lambda: self._check_owner(pod))
+
+    def _check_owner(self, pod: PodRecord) -> bool:
+        try:
+            return not_recreated_reason(self._api, pod) is None
+        except ApiError:
+            return False
 
     def _releasable(self, due: Sequence[PodRecord]) -> list[PodRecord]:
         reserved = self._reserved() if due else ()
@@ -195,7 +207,7 @@ class GatedPodController:
 
     def _safely(self, pod: PodRecord, act: Callable[[PodRecord], None]) -> None:
         """An error about one pod must not delay the others."""
-        self._tried[pod.uid] = self._clock.monotonic()
+        self._tried.put(pod.uid, None)
         try:
             act(pod)
         except NotLeadingError:
@@ -257,28 +269,6 @@ def is_stranded(pod: PodRecord) -> bool:
     waits = pod.node is None and not pod.deleting and not pod.gates
     is_recreated = pod.owner is not None and pod.owner.kind in EVICTABLE
     return waits and is_recreated and is_pinned_to(scheduling.affinity, node)
-
-
-class _RecreatedPods:
-    """Which pods are recreated after an eviction, by their owners; each owner is read at most once a minute."""
-
-    def __init__(self, api: Api, clock: Clock) -> None:
-        self._api = api
-        self._verdicts = TtlMap[str, bool](_VERDICT_SECONDS, clock.monotonic, _VERDICTS_KEPT)
-        """By the owner's uid."""
-
-    def includes(self, pod: PodRecord) -> bool:
-        """False also where it is unknown."""
-        owner = pod.owner
-        if owner is None or owner.kind not in EVICTABLE:
-            return False
-        return self._verdicts.get(owner.uid, lambda: self._check(pod))
-
-    def _check(self, pod: PodRecord) -> bool:
-        try:
-            return not_recreated_reason(self._api, pod) is None
-        except ApiError:
-            return False
 
 
 def _owner_uid(pod: PodRecord) -> str:

@@ -36,18 +36,15 @@ from slopewise.tracking import OncePerChange
 Act = Callable[[str, Action], None]
 """Appends an action to the history of the job of that uid."""
 
-_PLACED: Mapping[OutcomeResult, str] = {
-    "applied": "Placed",
-    "deferred": "PlaceDeferred",
-    "infeasible": "PlaceInfeasible",
-    "failed": "PlaceFailed",
-}
-_MOVED: Mapping[OutcomeResult, str] = {
-    "applied": "MoveBegun",
-    "deferred": "MoveDeferred",
-    "infeasible": "MoveInfeasible",
-    "failed": "MoveFailed",
-}
+_APPLIED = {"Resize": "Resized", "Place": "Placed", "Move": "MoveBegun", "Stop": "StoppedAtTarget"}
+"""The reason of an event by its action, where the action was carried out."""
+
+
+def event_reason(action: str, result: OutcomeResult) -> str:
+    """`Resized`, or `ResizeDeferred`, `ResizeInfeasible`, `ResizeFailed`."""
+    return _APPLIED[action] if result == "applied" else f"{action}{result.capitalize()}"
+
+
 _STAGES: Mapping[MoveStage, str] = {
     "begun": "MoveBegun",
     "resumed": "Moved",
@@ -91,7 +88,7 @@ class MoveReporter:
             placed, uid = isinstance(outcome.decision, Place), outcome.decision.job_uid
             if (outcome.result == "applied" and not placed) or before.get(uid) == outcome.result:
                 continue
-            reason = (_PLACED if placed else _MOVED)[outcome.result]
+            reason = event_reason("Place" if placed else "Move", outcome.result)
             # How it was placed, and why there and so: a size that was clamped says so in the decision's reason.
             parts = (outcome.detail, outcome.decision.reason if placed or not outcome.detail else "")
             why = "; ".join(filter(None, parts))
@@ -100,7 +97,7 @@ class MoveReporter:
 
     def _emit_event(self, event: MoveEvent, now: float) -> None:
         self._act(event.job_uid, history.move_event(event, now))
-        if (about := self._about_workload(event.job_uid)) is not None:
+        if (about := about_workload(self._index, self._job_growths, event.job_uid)) is not None:
             self._events.emit(Event(about, _STAGES[event.stage], event.message, event.warning, "Move"))
 
     def _emit_withheld(self, withheld: Sequence[Withheld[Move]], now: float) -> None:
@@ -114,14 +111,11 @@ class MoveReporter:
 
     def _emit(self, move: Move, reason: str, why: str, *, warning: bool) -> None:
         """About the pod that arrives, or the workload to be moved."""
-        placed = isinstance(move, Place)
-        about = about_pod(self._index, move.job_uid) if placed else self._about_workload(move.job_uid)
+        placed, uid = isinstance(move, Place), move.job_uid
+        about = about_pod(self._index, uid) if placed else about_workload(self._index, self._job_growths, uid)
         if about is not None:
             note = f"{history.move_text(move)}: {why}"
             self._events.emit(Event(about, reason, note, warning, "Place" if placed else "Move"))
-
-    def _about_workload(self, job_uid: str) -> About | None:
-        return about_workload(self._index, self._job_growths, job_uid)
 
 
 def about_pod(index: JobIndex, job_uid: str) -> About | None:
@@ -135,8 +129,7 @@ def about_workload(index: JobIndex, job_growths: JobGrowthStore, job_uid: str) -
     document = job_growths.find(JobUid.of(job_uid).workload)
     if document is None:
         return about_pod(index, job_uid)
-    owner = document.workload
-    return About(owner.api_version, owner.kind, owner.name, owner.uid, document.namespace)
+    return About.of(document.workload, document.namespace)
 
 
 class PromiseReporter:
@@ -158,20 +151,10 @@ class PromiseReporter:
         self._before = kept | {uid: standing for uid, standing in now.items() if standing != NOTHING_ASKED}
 
 
-_RESULTS: Mapping[OutcomeResult, str] = {
-    "applied": "StoppedAtTarget",
-    "deferred": "StopDeferred",
-    "infeasible": "StopInfeasible",
-    "failed": "StopFailed",
-}
-
-
 class StopReporter:
     """Reports the stops of one policy. Called by one thread at a time."""
 
-    def __init__(
-        self, index: JobIndex, job_growths: JobGrowthStore, events: EventRecorder, act: Callable[[str, Action], None]
-    ) -> None:
+    def __init__(self, index: JobIndex, job_growths: JobGrowthStore, events: EventRecorder, act: Act) -> None:
         self._index = index
         self._job_growths = job_growths
         self._events = events
@@ -183,7 +166,7 @@ class StopReporter:
         """Report all stops of one pass with a snapshot."""
         self._once.forget_all_but({job.uid for job in report.snapshot.jobs} if report.snapshot is not None else set())
         for outcome in report.results.of(Stop):
-            uid, reason = outcome.decision.job_uid, _RESULTS[outcome.result]
+            uid, reason = outcome.decision.job_uid, event_reason("Stop", outcome.result)
             if outcome.result == "applied" or self._once.is_new(uid, reason):
                 self._act(uid, history.stopped(outcome, report.taken_at_seconds))
                 self._emit(uid, reason, outcome.detail or outcome.decision.reason, warning=outcome.result != "applied")

@@ -13,7 +13,13 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from slopewise.adapters.kube.events import About, Event, EventRecorder
-from slopewise.adapters.kube.reporting.job_reporters import MoveReporter, PromiseReporter, StopReporter
+from slopewise.adapters.kube.reporting.job_reporters import (
+    MoveReporter,
+    PromiseReporter,
+    StopReporter,
+    about_pod,
+    event_reason,
+)
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.training_policies import PolicyDocument
@@ -25,14 +31,8 @@ from slopewise.crds.job_growth import Action
 from slopewise.crds.policy_status import Conflict, OtherResizers, PolicyFacts, others_message, policy_key
 from slopewise.feedback.restore import RestoreReport
 from slopewise.guards.review import is_routine
-from slopewise.model import Job, JobUid, Outcome, OutcomeResult, PassReport, Resize, ResizeMemory, Withheld
-
-_REASON: Mapping[OutcomeResult, str] = {
-    "applied": "Resized",
-    "deferred": "ResizeDeferred",
-    "infeasible": "ResizeInfeasible",
-    "failed": "ResizeFailed",
-}
+from slopewise.model import Job, JobUid, Outcome, PassReport, Resize, ResizeMemory, Withheld
+from slopewise.tracking import OncePerChange
 
 _BEGUN = {"Observe": "MetricsUnavailable", "Decide": "PolicyFailed"}
 _OVER = {
@@ -88,7 +88,7 @@ class StatusReporter:
         self._guards: dict[tuple[str, bool], str] = {}
         """The last guard that withheld a change of each job, by its uid and whether it was one of memory."""
         self._backed_off: Mapping[str, str | None] | None = None
-        self._without_loss: dict[str, str] = {}
+        self._without_loss = OncePerChange[str, str]()
         """The messages about jobs that report no loss, by uid."""
         self._warned: Mapping[str, frozenset[str]] = {}
         """The other warnings of the last pass, by uid."""
@@ -268,17 +268,13 @@ class StatusReporter:
             self._emit_policy(reason, _of_many(times[reason], note), warning=reason != "Resized")
 
     def _emit_withheld(self, withheld: Sequence[Withheld[Resize | ResizeMemory]]) -> None:
-        guards = {
-            (each.decision.job_uid, isinstance(each.decision, ResizeMemory)): each
-            for each in withheld
-            if not is_routine(each.guard)
-        }
-        for key, each in guards.items():
-            if self._guards.get(key) != each.guard:
-                self._emit_pod(each.decision.job_uid, "ResizeWithheld", _note(each.decision, each.reason))
+        for each in withheld:
+            uid, of_memory = each.decision.job_uid, isinstance(each.decision, ResizeMemory)
+            if not is_routine(each.guard) and self._guards.get((uid, of_memory)) != each.guard:
+                self._guards[uid, of_memory] = each.guard
+                self._emit_pod(uid, "ResizeWithheld", _note(each.decision, each.reason))
         known = self._keys.keys()
-        kept = {key: guard for key, guard in self._guards.items() if JobUid.of(key[0]).workload in known}
-        self._guards = kept | {key: each.guard for key, each in guards.items()}
+        self._guards = {key: guard for key, guard in self._guards.items() if JobUid.of(key[0]).workload in known}
 
     def _emit_rollback(self, view: PassView) -> None:
         """Emit jobs whose backoff began in this pass. The first pass only records: a former leader emitted those."""
@@ -298,9 +294,9 @@ class StatusReporter:
         """Emit an event when the cause of a workload's missing loss is found, and when it changes."""
         messages = {job.uid: message for job in jobs if (message := _no_loss_reason(job)) is not None}
         for uid, message in messages.items():
-            if self._without_loss.get(uid) != message:
+            if self._without_loss.is_new(uid, message):
                 self._emit_pod(uid, "NoLoss", message, warning=True)
-        self._without_loss = messages
+        self._without_loss.forget_all_but(messages)
 
     def _emit_warnings(self, view: PassView) -> None:
         """Emit each other warning of a job once: annotations that cannot be used."""
@@ -316,9 +312,8 @@ class StatusReporter:
             self._early.setdefault(workload_uid, []).append(action)
 
     def _emit_pod(self, job_uid: str, reason: str, note: str, *, warning: bool = False) -> None:
-        managed = self._index.find(job_uid)
-        if managed is not None:
-            self._events.emit(Event(About.pod(managed), reason, note, warning))
+        if (about := about_pod(self._index, job_uid)) is not None:
+            self._events.emit(Event(about, reason, note, warning))
 
     def _emit_policy(self, reason: str, note: str, *, warning: bool = False, action: str = "Resize") -> None:
         if self._about is not None:
@@ -339,7 +334,7 @@ def _held_step(report: PolicyFacts | PassReport) -> str | None:
 
 def _reason(outcome: Outcome[Resize | ResizeMemory]) -> str:
     rolled_back = outcome.decision.is_rollback and outcome.result == "applied"
-    return "ResizeRolledBack" if rolled_back else _REASON[outcome.result]
+    return "ResizeRolledBack" if rolled_back else event_reason("Resize", outcome.result)
 
 
 def _no_loss_reason(job: Job) -> str | None:

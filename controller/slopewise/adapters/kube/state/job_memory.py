@@ -17,7 +17,7 @@ from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument, Slot
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
-from slopewise.adapters.kube.state.policy_records import NO_RECORDS, NONE_STORED, Intervals, OnNodes, PolicyRecords
+from slopewise.adapters.kube.state.training_policies import NO_RECORDS, NONE_STORED, Intervals, OnNodes, PolicyRecords
 from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.errors import SlopewiseError
 from slopewise.model import (

@@ -12,7 +12,7 @@ import pytest
 from support.api_server import ApiServer, Drop, Reply, refusal
 from support.waiting import eventually
 
-from slopewise.adapters.kube.cache.reflector import Backoff, Reflector, Timing
+from slopewise.adapters.kube.cache.reflector import Reflector, Timing
 
 PODS = "/api/v1/namespaces/team-a/pods"
 ALL = "/api/v1/pods"
@@ -190,15 +190,6 @@ def test_before_the_first_list_a_store_is_not_synced_and_says_why(server: ApiSer
     server.heal()
     assert eventually(lambda: store.synced)
     assert store.failure is None
-
-
-def test_waits_double_up_to_a_bound_and_begin_again_after_progress() -> None:
-    backoff = Backoff(0.5, 30.0)
-    longest = [0.5, 1, 2, 4, 8, 16, 30, 30]
-    waits = [backoff.next_seconds() for _ in longest]
-    assert all(most / 2 <= wait <= most for wait, most in zip(waits, longest, strict=True))
-    backoff.reset()
-    assert backoff.next_seconds() <= 0.5
 
 
 @pytest.mark.parametrize(("fault", "watches"), [(Reply(500, {}), False), (Reply(200, b""), True)])

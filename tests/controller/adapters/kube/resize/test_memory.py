@@ -125,7 +125,7 @@ class TestPatch:
     def test_nothing_is_sent_without_a_stored_original_or_for_what_is_impossible(self, world: World) -> None:
         outcome = self.resize(world, a_change("request", 2048))
         assert (outcome.result, world.server.requests) == ("infeasible", [])
-        world.original = None
+        world.original = "not stored"
         outcome = self.resize(world, a_change("request", 128))
         assert (outcome.result, world.server.requests) == ("failed", [])
 

@@ -15,7 +15,7 @@ from support.worlds import known
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.state.job_growth_store import LATE_CHECKS
 from slopewise.adapters.kube.state.job_memory import WRITES_AT_ONCE, KubeMemory
-from slopewise.adapters.kube.state.policy_records import Intervals, PolicyRecords
+from slopewise.adapters.kube.state.training_policies import Intervals, PolicyRecords
 from slopewise.errors import ObservationError
 from slopewise.model import (
     ClassFigures,

@@ -13,13 +13,15 @@ from support.worlds import START
 
 from slopewise.adapters.kube.cache.records import FINALIZER, MANAGED_LABEL, PLACE_GATE, PodRecord
 from slopewise.adapters.kube.client.client import ApiError
-from slopewise.adapters.kube.state.policy_records import NO_RECORDS, Intervals, PolicyRecords
 from slopewise.adapters.kube.state.status_writer import StatusSender
 from slopewise.adapters.kube.state.training_policies import (
     MAX_CLASSES_BYTES,
+    NO_RECORDS,
     RECORDS_SECONDS,
+    Intervals,
     PolicyDocument,
     PolicyRecord,
+    PolicyRecords,
     add_finalizer,
     claim_pods,
     classes_json,

@@ -110,13 +110,13 @@ class EvictionController:
             if document.move is not None:
                 return self._under_way_already(move, managed, document.move)
             found = self._members(move, managed, members)
-            begun = found if isinstance(found, Refused) else self._check_and_start(move, managed, policy, found)
+            begun = found if isinstance(found, Refused) else self._start_if_granted(move, managed, policy, found)
             if isinstance(begun, Refused):
                 return Outcome(move, begun.result, self._on_refused(managed, begun))
             how = f"evicted; its replacement goes to {move.node}"
             return Outcome(move, "applied", how, begun_at_seconds=begun)
 
-    def _check_and_start(
+    def _start_if_granted(
         self, move: Migrate, managed: ManagedPod, policy: str, members: Sequence[Member]
     ) -> Refused | float:
         """When the move was begun, in Unix seconds."""
@@ -124,9 +124,8 @@ class EvictionController:
             return Refused("deferred", wait)
         if (refused := self._granted(members)) is not None:
             return refused
-        return self._start(
-            move, self._job_growths.get_or_create(managed.workload, managed.pod.namespace), policy, members
-        )
+        document = self._job_growths.get_or_create(managed.workload, managed.pod.namespace)
+        return self._start(move, document, policy, members)
 
     def _under_way_already(self, move: Migrate, managed: ManagedPod, intent: MoveIntent) -> Outcome[Move]:
         together = any(each.slot == managed.slot for each in intent.pods) and intent.node == move.node
@@ -230,8 +229,7 @@ class EvictionController:
         note = f"not moved to {node} ({reason}); it starts wherever the scheduler puts it"
         self._log.warning("move given up", workload=f"{document.namespace}/{document.name}", reason=note)
         workload = document.workload
-        about = About(workload.api_version, workload.kind, workload.name, workload.uid, document.namespace)
-        self._emit(Event(about, "MoveGivenUp", note, warning=True, action="Move"))
+        self._emit(Event(About.of(workload, document.namespace), "MoveGivenUp", note, warning=True, action="Move"))
         for leaving in document.move.pods if document.move is not None else ():
             uid, change = str(JobUid(workload.uid, leaving.slot)), f"{leaving.node} to {node}"
             document.acted(history.move_ended(uid, change, "cancelled", note, self._clock.now()))
