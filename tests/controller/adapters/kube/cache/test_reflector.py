@@ -96,19 +96,6 @@ def test_a_large_list_is_read_by_pages_and_again_when_the_next_page_has_expired(
     assert [each.params["limit"] for each in server.requests[:4]] == ["500"] * 4
 
 
-def test_a_watch_is_taken_up_again_where_it_ended(server: ApiServer, watching: Watching) -> None:
-    store = watching()
-    server.put(PODS, pod("c"))
-    server.end_watches()
-    assert eventually(lambda: len(server.asked("GET")) == 3)
-    server.end_watches()
-    assert eventually(lambda: len(server.asked("GET")) == 4)
-    server.put(PODS, pod("d"))
-    assert eventually(lambda: list(store.items()) == ["a", "b", "c", "d"])
-    assert store.relists == 1
-    assert store.restarts == 0
-
-
 def test_a_bookmark_moves_the_place_where_a_watch_is_taken_up(server: ApiServer, watching: Watching) -> None:
     store = watching()
     server.put("/api/v1/nodes", pod("n"))  # another kind: the pods' watch receives only the version
@@ -222,15 +209,6 @@ def test_a_listener_that_fails_does_not_end_the_watching(server: ApiServer, watc
     assert eventually(lambda: "a mistake" in str(store.failure) or store.relists == 2)
     server.put(PODS, pod("d"))
     assert eventually(lambda: list(store.items()) == ["a", "b", "c", "d"])
-
-
-def test_the_answer_to_a_write_of_our_own_is_seen_at_once(server: ApiServer, watching: Watching) -> None:
-    store = watching()
-    server.freeze()
-    written = server.put(PODS, pod("a", size=9))
-    store.observe(written)
-    assert list(store.items()) == ["a9", "b"]
-    server.thaw()
 
 
 @pytest.mark.parametrize("state", ["watching", "hanging", "away"])

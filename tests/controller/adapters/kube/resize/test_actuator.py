@@ -9,7 +9,6 @@ from support.api_server import ApiServer, Drop, Hang, refusal
 from support.managed_pods import PODS, a_raw_pod, deferred, resized_by
 from support.resize_world import ORIGINAL, P, World
 
-from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.pauses import GRANT_SECONDS
 from slopewise.config.training_policy import ResourceSettings
@@ -43,17 +42,6 @@ class TestOnePatch:
     def test_a_pod_that_has_it_already_is_not_written(self, world: World) -> None:
         outcome = world.resize(2000)
         assert (outcome.result, outcome.detail, world.server.requests) == ("applied", "it has that already", [])
-
-    def test_a_guaranteed_pod_with_a_gpu_gets_request_and_limit_in_one_patch_and_its_gpu_stays(
-        self, world: World
-    ) -> None:
-        cpu = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}
-        world.use(ResourceSettings(control="limits", accelerators="Raise"))
-        world.original = CpuAllocation(2000, 2000)
-        world.put(a_raw_pod({"requests": cpu, "limits": cpu}, qos="Guaranteed"))
-        assert world.resize(6000).result == "applied"
-        assert world.patches() == [{"requests": {"cpu": "6"}, "limits": {"cpu": "6"}}]
-        assert world.cpu()["limits"] == {**cpu, "cpu": "6"}
 
     def test_without_a_mover_nothing_is_moved(self, world: World) -> None:
         outcome = world.actuator.carry_out(Migrate("j", "node-a", "node-b", "why"))
@@ -92,15 +80,6 @@ class TestNothingIsSent:
             "deferred",
             "accepted",
         )
-
-    def test_where_freezes_cannot_be_read(self, world: World) -> None:
-        def unread() -> Freezes:
-            raise ApiError(0, "", "connection refused")
-
-        world.freezes = unread
-        outcome = world.resize()
-        assert (outcome.result, world.server.requests) == ("deferred", [])
-        assert "whether it is frozen cannot be read" in outcome.detail
 
     def test_without_a_turn(self, world: World) -> None:
         world.turns.reason = "node-a has had its 6 resizes this minute; the next one in 8 s"
@@ -177,13 +156,6 @@ class TestConflicts:
         outcome = world.resize()
         assert (outcome.result, world.cpu()["limits"]) == ("failed", {"cpu": "2"})
         assert outcome.detail == "its pod was replaced; the new one is decided on in the next pass"
-
-    def test_leadership_is_asked_for_again_before_the_second_try(self, world: World) -> None:
-        world.leads_for_checks = 1
-        world.server.fault(refusal(409, "Conflict", "the object has been modified"), method="PATCH")
-        with pytest.raises(NotLeadingError):
-            world.resize()
-        assert len(world.server.asked("PATCH")) == 1
 
 
 class TestAnswersThatAreLost:
@@ -286,15 +258,6 @@ class TestRestoring:
         world.clock.seconds += GRANT_SECONDS
         assert world.actuator.restore("j", ORIGINAL).result == "accepted"
         assert world.cpu() == self.WHOLE
-
-    def test_a_limit_that_was_added_stays_and_that_is_said(self, world: World) -> None:
-        world.put(a_raw_pod(self.SQUEEZED))
-        assert world.actuator.restore("j", CpuAllocation(None, 500)).result == "accepted"
-        assert world.cpu()["limits"] == {"cpu": "64"}
-        world.put(a_raw_pod(world.cpu()))
-        restored = world.actuator.restore("j", CpuAllocation(None, 500))
-        assert restored.result == "applied"
-        assert restored.detail == "its limit was added by us and cannot be removed; it stays, at 64000m"
 
     def test_a_container_that_is_not_ready_gets_its_resources_back_too(self, world: World) -> None:
         world.put(a_raw_pod(self.SQUEEZED, ready=False))

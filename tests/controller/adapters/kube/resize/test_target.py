@@ -127,13 +127,6 @@ class TestRestoring:
 
 
 class TestPatch:
-    def test_only_what_changes_is_sent_with_both_preconditions(self) -> None:
-        pod = a_managed_pod()
-        assert patch_body(pod.pod, pod.container, Resources(CpuAllocation(1500, 500), pod.container.memory)) == {
-            "metadata": {"uid": "pod-uid", "resourceVersion": "7"},
-            "spec": {"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "1500m"}}}]},
-        }
-
     def test_a_restartable_init_container_is_named_as_one(self) -> None:
         pod = a_managed_pod(a_container(init=True))
         body = patch_body(pod.pod, pod.container, Resources(CpuAllocation(3000, 250), pod.container.memory))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from support.api_server import ApiServer, refusal
+from support.api_server import ApiServer
 
 from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.kube.cache.reflector import Reflector
@@ -95,12 +95,6 @@ def test_before_a_write_one_counts_that_the_watch_has_not_shown(server: ApiServe
     put(server, "of a resolved alert", **{ENDED_LABEL: "true"})
     assert kube_freezes(server).before_write("p") == NO_FREEZES
     assert server.asked("GET")[-1].params["labelSelector"] == f"!{ENDED_LABEL}"
-
-
-def test_without_an_answer_it_is_not_known(server: ApiServer) -> None:
-    server.fault(refusal(500, "InternalError", "etcd"), path="/freezes")
-    with pytest.raises(ApiError):
-        kube_freezes(server).before_write("p")
 
 
 def test_a_controller_of_one_namespace_has_none_and_sends_nothing(server: ApiServer) -> None:

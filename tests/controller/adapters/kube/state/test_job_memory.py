@@ -237,7 +237,6 @@ def test_a_workload_that_another_policy_takes_over_keeps_its_original(pods: Pods
     [
         (("memory",), '{"growth": "much"}', "train, pod 0: its memory is damaged"),
         (("memory",), "[" * 100_000, "train, pod 0: its memory is damaged"),
-        (("memory",), "{", "train, pod 0: its memory is damaged"),
         (("original", "cpuLimit"), "lots", "its original resources are damaged"),
     ],
 )
@@ -364,19 +363,6 @@ def test_memory_is_not_changed_while_its_original_could_not_be_stored(
     memory.save(MemoryState({uid: changed(original_memory=MEMORY)}))
     assert "could not be stored" in str(memory.stored_original(uid))
     assert memory.original_memory(uid) is None
-
-
-def test_the_object_of_a_trial_carries_its_study(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
-    trial, other = pods.add("trial"), pods.add("other")
-    pods.by_job[trial] = structs.replace(pods.by_job[trial], study="sweep")
-    memory.save(MemoryState({trial: changed(), other: changed()}))
-    bodies = {
-        request.body["metadata"]["name"]: request.body["metadata"]
-        for request in server.requests
-        if request.method == "POST"
-    }
-    assert bodies["trial"]["labels"] == {"slopewise.dev/study": "sweep"}
-    assert "labels" not in bodies["other"]
 
 
 def test_the_object_of_a_trial_carries_its_study_when_the_next_leader_creates_it_again(

@@ -49,15 +49,6 @@ def a_pod(name: str, *, namespace: str = "team-a", node: str = "node-a", **label
     )
 
 
-def test_a_policy_as_the_api_server_stores_it() -> None:
-    record = parse_policy(raw(spec={"mode": "Auto", "resources": {"cpu": {"min": "250m", "max": 8}}}))
-    assert record.invalid is None
-    assert record.document is not None
-    assert (record.document.metadata.name, record.document.spec.mode) == ("p", "Auto")
-    assert record.document.spec.resources.cpu.max == 8000
-    assert (record.generation, record.deleting, record.finalizers) == (2, False, ())
-
-
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [

@@ -166,12 +166,6 @@ class TestBeginning:
         assert begin(stage, node="node-c").result == "deferred"
         assert stage.evictions_sent() == ["train-x"]
 
-    def test_an_eviction_without_an_answer_counts_as_begun(self, stage: Stage) -> None:
-        stage.server.fault(Reply(200, {}), method="POST", path="/eviction$")  # the dry run
-        stage.server.fault(Drop(after=True), method="POST", path="/eviction$")
-        assert begin(stage).result == "applied"
-        assert "deletionTimestamp" in stage.pod("train-x")["metadata"]
-
     def test_an_eviction_that_is_refused_after_all_leaves_no_intent(self, stage: Stage) -> None:
         stage.server.fault(Reply(200, {}), method="POST", path="/eviction$")  # the dry run
         stage.server.fault(NO_BUDGET, method="POST", path="/eviction$")

@@ -52,21 +52,6 @@ def test_neither_the_thread_of_moves_nor_the_sweeper_resumes_it(yard: Yard) -> N
     assert yard.violations == []
 
 
-def test_a_job_that_was_moved_before_is_stopped_where_it_is_and_stays_stopped(yard: Yard) -> None:
-    put_job(yard)
-    yard.begin()
-    follower = yard.follower()
-    yard.settle(follower, 10.0)
-    assert yard.running_on() == ["node-b"]
-
-    assert stop(yard).result == "applied"
-    yard.server.remove("/api/v1/nodes/node-b")
-    yard.settle(follower, 60.0)
-
-    assert (yard.suspended, yard.annotated, yard.affinity) == (True, False, None)
-    assert yard.reported[-1][0] == "it was stopped at its target; it is no longer tied to node-b"
-
-
 def test_a_second_stop_of_the_same_suspension_writes_nothing(yard: Yard) -> None:
     put_job(yard, parallelism=2)
     pods = [yard.managed("0"), yard.managed("1")]
