@@ -71,7 +71,7 @@ class World:
             FencedApi(self.server.client(timeout_seconds), self._leads),
             self.index,
             settings,
-            self.turns,
+            self.turns.take,
             self.clock,
             lambda job_uid: self.original,
             self.written.append,

@@ -326,7 +326,7 @@ class PolicyRunner:
             self._shared.api,
             self._index,
             self.spec.resources,
-            self._shared.rate_limiter,
+            self._shared.rate_limiter.take,
             self._shared.clock,
             self._memory.stored_original,
             self._shared.watches.pods.observe,

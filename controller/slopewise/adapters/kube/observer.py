@@ -181,7 +181,7 @@ class KubeObserver:
         found = explained(found, shown, reading, self._missing, now)
         self._first_seen.forget_before(now)
         behind = [job.node for job in found if job.unconfirmed is not None and job.unconfirmed.late]
-        sizes = _sizes_of_records(records) if self._stores.nodes is not None else self._sizes_of_machines(now)
+        sizes = self._sizes_of_machines(now) if self._stores.nodes is None else _sizes_of(records)
         left_out = self._left_out(found, sizes, reading)
         found = [job for job in found if job.node in sizes]
         cores = {name: size for name, (size, _) in sizes.items()}
@@ -392,6 +392,6 @@ def _scope(job_facts: Iterable[JobFacts]) -> Scope:
     )
 
 
-def _sizes_of_records(records: Mapping[str, NodeRecord]) -> dict[str, tuple[float, int]]:
+def _sizes_of(records: Mapping[str, NodeRecord]) -> dict[str, tuple[float, int]]:
     """Allocatable cores and bytes of each node."""
     return {name: (node.allocatable_millicores / 1000, node.allocatable_memory_bytes) for name, node in records.items()}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.kube.cache.records import ContainerRecord, PodRecord
-from slopewise.adapters.kube.client.protocol import Api
-from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext, Turns
+from slopewise.adapters.kube.client.protocol import Api, TakeTurn
+from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext
 from slopewise.adapters.kube.state.freezes import KubeFreezes
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.job_memory import KubeMemory
@@ -26,7 +26,7 @@ class Restorer:
         watches: Watches,
         owners: Owners,
         job_growths: JobGrowthStore,
-        turns: Turns,
+        take_turn: TakeTurn,
         settings: ResourceSettings | None = None,
         *,
         freezes: KubeFreezes | None = None,
@@ -43,7 +43,7 @@ class Restorer:
             api,
             self.index,
             settings or ResourceSettings(),
-            turns,
+            take_turn,
             SystemClock(),
             self._memory.stored_original,
             watches.pods.observe,

@@ -126,15 +126,11 @@ def _series_by_uid(job_facts: Iterable[JobFacts], reading: PrometheusReading) ->
     for uids in workloads.values():
         if len(uids) == 1:
             continue
-        reporter = min((uid for uid in uids if own[uid].evaluation is not None), key=_rank, default=None)
-        if reporter is not None:
-            own.update({uid: own[reporter] for uid in uids if _is_silent(own[uid])})
+        reporting = [uid for uid in uids if own[uid].evaluation is not None]
+        if reporting:
+            first = min(reporting, key=lambda uid: (len(uid), uid))  # ranks as numbers: 2 comes before 10
+            own.update({uid: own[first] for uid in uids if _is_silent(own[uid])})
     return own
-
-
-def _rank(job_uid: str) -> tuple[int, str]:
-    """Ranks as numbers: 2 comes before 10."""
-    return len(job_uid), job_uid
 
 
 def _is_silent(series: JobSeries) -> bool:

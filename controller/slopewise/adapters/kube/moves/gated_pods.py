@@ -148,7 +148,9 @@ class GatedPodController:
             return
         self._ticked_at = now
         self._refresh(now)
-        for pod in self._releasable(self._due(now)):
+        due = self._due(now)
+        reserved = self._reserved() if due else ()
+        for pod in [pod for pod in due if _owner_uid(pod) not in reserved][:RELEASED_PER_TICK]:
             self._safely(pod, self._release)
             after_each()
         for pod in self._pinned:
@@ -200,10 +202,6 @@ class GatedPodController:
             return not_recreated_reason(self._api, pod) is None
         except ApiError:
             return False
-
-    def _releasable(self, due: Sequence[PodRecord]) -> list[PodRecord]:
-        reserved = self._reserved() if due else ()
-        return [pod for pod in due if _owner_uid(pod) not in reserved][:RELEASED_PER_TICK]
 
     def _safely(self, pod: PodRecord, act: Callable[[PodRecord], None]) -> None:
         """An error about one pod must not delay the others."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 from msgspec import structs
 
@@ -19,7 +18,7 @@ from slopewise.adapters.kube.cache.records import MANAGED_LABEL, ManagedPod, Res
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import FrozenError, unless
 from slopewise.adapters.kube.client.meanings import POD_GONE, POD_REPLACED, LimitKind, Refused, explain
-from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, path_of
+from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, TakeTurn, path_of
 from slopewise.adapters.kube.client.retry import update
 from slopewise.adapters.kube.resize import target
 from slopewise.adapters.kube.resize.api_refusals import Changes, ChangesOf, RefusalCache, unknown_changes
@@ -51,14 +50,6 @@ POD_ENDING = "its pod is ending; there is nothing to resize"
 
 Originals = Callable[[str], CpuAllocation | str]
 """A job's stored original CPU, or why it is not stored: then the job is not changed."""
-
-
-class Turns(Protocol):
-    """Rate limits of writes (`rate_limiter.RateLimiter`): resizes a minute for each node, namespace and cluster."""
-
-    def take(self, node: str, namespace: str) -> str | None:
-        """None: granted; else a message with the time of the next turn."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +93,7 @@ class KubeActuator:
         api: Api,
         index: JobIndex,
         settings: ResourceSettings,
-        turns: Turns,
+        take_turn: TakeTurn,
         clock: Clock,
         originals: Originals,
         on_written: Callable[[Json], None] = lambda _: None,
@@ -119,7 +110,7 @@ class KubeActuator:
         self._api = api
         self._index = index
         self._settings = settings
-        self._turns = turns
+        self._take_turn = take_turn
         self._clock = clock
         self._originals = originals
         self._on_written = on_written
@@ -186,8 +177,7 @@ class KubeActuator:
             return Restored("gone", "its pod has ended" if pod.ended else "its pod is being deleted")
         if pod.foreign_resizers:
             return Restored("infeasible", f"{_names(pod.foreign_resizers)} resizes it now, and it keeps what that gave")
-        cpu = target.restored(managed, original, self._settings)
-        goal = RestoreGoal(Resources(cpu.allocation, target.restored_memory(managed, memory)), cpu.note)
+        goal = target.restored(managed, original, memory, self._settings)
         if pod.uid in self._kept_limits:
             goal = goal.with_limit_of(managed, self._kept_limits[pod.uid])
         if managed.container.resources == goal.resources:
@@ -226,19 +216,20 @@ class KubeActuator:
         if pending is None and container.matches_spec and not pod.unobserved:
             self._room_at_seconds.pop(managed.job_uid, None)
             return Restored("applied", goal.note)
-        if pending is None:
-            return self._wait_for_kubelet(managed)
+        if pending is None:  # in time, or late
+            found = unconfirmed(managed, self._context.waited_seconds(managed.pod.uid))
+            return Restored("deferred" if found.late else "accepted", found.detail)
         if pending.kind == "Error":
             return self._after_error(managed, pending.message)
-        request = goal.resources.cpu.request_millicores
+        request, of_memory = goal.resources.cpu.request_millicores, not container.memory_matches_spec
         attempt = self._carry_out(managed, goal.without_room)
         if attempt.result != "applied":
             return Restored("deferred", attempt.detail)
         self._room_at_seconds[managed.job_uid] = self._clock.monotonic() + GRANT_SECONDS
         return Restored(
             "deferred",
-            f"{managed.pod.node} has no room for its request of {request}m{_and_memory(managed)} ({pending.message}); "
-            f"tried again after {GRANT_SECONDS:.0f} s",
+            f"{pod.node} has no room for its request of {request}m{' and its memory' if of_memory else ''} "
+            f"({pending.message}); tried again after {GRANT_SECONDS:.0f} s",
         )
 
     def _after_error(self, managed: ManagedPod, message: str) -> Restored:
@@ -255,11 +246,6 @@ class KubeActuator:
             self._kept_limits[managed.pod.uid] = message
         return waits
 
-    def _wait_for_kubelet(self, managed: ManagedPod) -> Restored:
-        """`accepted` while the kubelet is in time, `deferred` once it is late."""
-        found = unconfirmed(managed, self._context.waited_seconds(managed.pod.uid))
-        return Restored("deferred" if found.late else "accepted", found.detail)
-
     # --- one patch ------------------------------------------------------------------------------------------
 
     def _carry_out(self, managed: ManagedPod, plan: Plan) -> _Attempt:
@@ -270,7 +256,7 @@ class KubeActuator:
         refused = self._refusals.find(managed, wanted)
         if refused is not None:
             return _attempt_of(refused)
-        wait = self._turns.take(managed.pod.node or "", managed.pod.namespace)
+        wait = self._take_turn(managed.pod.node or "", managed.pod.namespace)
         return _Attempt("deferred", wait) if wait is not None else self._send(managed, plan)
 
     def _send(self, managed: ManagedPod, plan: Plan) -> _Attempt:
@@ -350,10 +336,6 @@ class KubeActuator:
 def _with_cpu(managed: ManagedPod, cpu: CpuAllocation | Impossible) -> Resources | Impossible:
     """The given CPU, and the memory as it is."""
     return cpu if isinstance(cpu, Impossible) else Resources(cpu, managed.container.memory)
-
-
-def _and_memory(managed: ManagedPod) -> str:
-    return "" if managed.container.memory_matches_spec else " and its memory"
 
 
 def _planned(managed: ManagedPod, plan: Plan) -> Resources | _Attempt:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -201,7 +201,8 @@ def claim_pods(
             if winner != chooser.name and not pod.ended and not pod.waits_for_us:
                 lost[chooser.name].append(pod)
                 winners.setdefault(chooser.name, winner)
-    conflicts = {name: _conflict(pods_lost, winners[name]) for name, pods_lost in lost.items()}
+    names = {name: sorted(f"{pod.namespace}/{pod.name}" for pod in theirs) for name, theirs in lost.items()}
+    conflicts = {name: Conflict(len(each), tuple(each[:_NAMED]), winners[name]) for name, each in names.items()}
     return Claims(policy_of_pod, conflicts, frozenset(chooser.name for chooser in choosers))
 
 
@@ -241,11 +242,6 @@ class _Chooser:
 
 def _chosen(selector: LabelSelector, labels_of: Mapping[str, Labels]) -> frozenset[str]:
     return frozenset(name for name, labels in labels_of.items() if selector.matches(labels))
-
-
-def _conflict(pods: Sequence[PodRecord], winner: str) -> Conflict:
-    names = sorted(f"{pod.namespace}/{pod.name}" for pod in pods)
-    return Conflict(len(pods), tuple(names[:_NAMED]), winner)
 
 
 # --- finalizers ----------------------------------------------------------------------------------------------

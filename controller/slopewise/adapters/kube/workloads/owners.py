@@ -206,7 +206,7 @@ class Owners:
                 return _Owner(job.owner)
         path = owner_path(namespace, link)
         if path is None:
-            return _Owner(missing="" if kind == _EACH_RUN_COUNTS else _unread(link))
+            return _Owner(missing="" if kind == _EACH_RUN_COUNTS else _message(link, "is of a kind that is not read"))
         known = self._owners.get((namespace, link.uid))
         if known is None:
             if silent is not None:
@@ -280,10 +280,6 @@ def _quoted(part: str) -> str:
 
 def _message(link: OwnerRef, what: str) -> str:
     return f"its owner {link.kind} {link.name} {what}, so its job is only known up to there"
-
-
-def _unread(link: OwnerRef) -> str:
-    return f"its owner {link.kind} {link.name} is of a kind that is not read, so its job is only known up to there"
 
 
 class JobIndex(Protocol):

@@ -30,9 +30,9 @@ from slopewise.adapters.kube.events import About, Event
 from slopewise.adapters.kube.moves.evict.replacements import (
     AWAITED,
     ENDING,
-    Member,
     Replacements,
     Step,
+    as_leaving,
     next_step,
     runs,
 )
@@ -62,6 +62,10 @@ TURN_SECONDS = 0.5
 for them."""
 OWNER_CHECK_SECONDS = 15.0
 """Between two checks whether the owner of an ended pod still recreates it."""
+
+
+_Member = tuple[PodMove, PodRecord]
+"""A pod that is to be moved, as it is stored and as it is."""
 
 
 class EvictionController:
@@ -117,7 +121,7 @@ class EvictionController:
             return Outcome(move, "applied", how, begun_at_seconds=begun)
 
     def _start_if_granted(
-        self, move: Migrate, managed: ManagedPod, policy: str, members: Sequence[Member]
+        self, move: Migrate, managed: ManagedPod, policy: str, members: Sequence[_Member]
     ) -> Refused | float:
         """When the move was begun, in Unix seconds."""
         if (wait := self._take_turn(managed.pod.node or "", managed.pod.namespace)) is not None:
@@ -133,7 +137,7 @@ class EvictionController:
             return Outcome(move, "applied", "moves together with the other pods of its workload")
         return Outcome(move, "deferred", f"a move of its workload to {intent.node or 'any node'} is under way")
 
-    def _members(self, move: Migrate, managed: ManagedPod, uids: Sequence[str]) -> tuple[Member, ...] | Refused:
+    def _members(self, move: Migrate, managed: ManagedPod, uids: Sequence[str]) -> tuple[_Member, ...] | Refused:
         """The running pods that are not on the target node already."""
         if managed.pod.ended or managed.pod.deleting:
             return Refused("failed", "its pod is ending")
@@ -143,17 +147,14 @@ class EvictionController:
         running += [(identity.slot, pod) for identity, pod in others if runs(pod) and pod.node != move.node]
         if any(pod.owner is None for _, pod in running):
             return Refused("infeasible", "a bare pod is not recreated; run it as a Job", "rule")
-        return tuple(Member(slot, pod, pod.owner) for slot, pod in running if pod.owner is not None)
+        return tuple((as_leaving(slot, pod, pod.owner), pod) for slot, pod in running if pod.owner is not None)
 
-    def _granted(self, members: Sequence[Member]) -> Refused | None:
+    def _granted(self, members: Sequence[_Member]) -> Refused | None:
         """Whether each pod would be recreated and each eviction granted: checked before anything is done."""
-        checked: set[str] = set()
-        for member in members:
-            if member.owner.uid not in checked:
-                checked.add(member.owner.uid)
-                if (refused := self._check_recreation(member.pod)) is not None:
-                    return refused
-        return disruption_refusal(self._api, [member.pod for member in members])
+        for pod in {leaving.owner.uid: pod for leaving, pod in reversed(members)}.values():
+            if (refused := self._check_recreation(pod)) is not None:
+                return refused
+        return disruption_refusal(self._api, [pod for _, pod in members])
 
     def _check_recreation(self, pod: PodRecord) -> Refused | None:
         try:
@@ -163,15 +164,11 @@ class EvictionController:
         return None if reason is None else Refused("infeasible", reason, "rule")
 
     def _start(
-        self, move: Migrate, document: GrowthDocument, policy: str, members: Sequence[Member]
+        self, move: Migrate, document: GrowthDocument, policy: str, members: Sequence[_Member]
     ) -> Refused | float:
         document.policy = document.policy or policy
         now = self._clock.now()
-        document.move = MoveIntent(
-            node=move.node,
-            since=timestamp(now),
-            pods=tuple(member.leaving() for member in members),
-        )
+        document.move = MoveIntent(node=move.node, since=timestamp(now), pods=tuple(leaving for leaving, _ in members))
         try:
             self._job_growths.write_now(document)
         except NotLeadingError:
@@ -181,7 +178,7 @@ class EvictionController:
             document.move = None
             reason = f"where it is to go could not be stored, so it is not evicted: {error}"
             return Refused("failed", reason, "trouble")
-        refusals = [self._evict(member.pod) for member in members]
+        refusals = [self._evict(pod) for _, pod in members]
         if all(refused is not None and not refused.maybe_done for refused in refusals):
             self._clear(document, "no pod of it could be evicted")
             return next(refused for refused in refusals if refused is not None)

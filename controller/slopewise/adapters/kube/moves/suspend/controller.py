@@ -163,12 +163,10 @@ class SuspendedJobController:
         """The same, with a read of each missing node: one that cannot be parsed is missing in the store, too."""
         living = self._living(pods)
         lost = {pod.node for pod in pods if pod.node is not None and pod not in living}
-        there = {node for node in lost if self._node_exists(node)}
+        # By lists of one: our account may not get nodes.
+        names = {node: {"fieldSelector": f"metadata.name={node}"} for node in lost}
+        there = {node for node, name in names.items() if self._api.get(path_of("v1", "nodes"), name)["items"]}
         return tuple(pod for pod in pods if pod in living or pod.node in there)
-
-    def _node_exists(self, node: str) -> bool:
-        """By a list of one: our account may not get nodes."""
-        return bool(self._api.get(path_of("v1", "nodes"), {"fieldSelector": f"metadata.name={node}"})["items"])
 
     def _is_missing(self, node: str) -> bool:
         return self._missing_seconds(node) >= NODE_GONE_SECONDS

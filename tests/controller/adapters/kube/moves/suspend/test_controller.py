@@ -101,25 +101,6 @@ def taint(yard: Yard) -> None:
     fill(yard)
 
 
-@pytest.mark.parametrize("trouble", [taint, remove])
-def test_a_target_that_is_known_not_to_take_it_is_not_even_tried(yard: Yard, trouble: Story) -> None:
-    yard.put_job(affinity=WISH)
-    yard.lingering = True
-    yard.begin()
-    yard.work()
-
-    trouble(yard)
-    yard.end_pods()
-    yard.settle(yard.follower(), 5)
-
-    assert steps(yard) == ["leaving", "freed"]
-    assert is_free(yard, WISH)
-    assert yard.running_on() == ["node-a"]
-    assert yard.ended == ["cancelled"]
-    assert yard.reported[0][0].startswith("not moved to node-b: ")
-    assert yard.reported[0][1]
-
-
 @pytest.mark.parametrize("trouble", [fill, remove])
 def test_a_target_that_is_lost_just_after_the_pin_is_given_up_within_a_minute(yard: Yard, trouble: Story) -> None:
     yard.put_job(affinity=WISH)
