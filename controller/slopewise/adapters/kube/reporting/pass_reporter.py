@@ -14,9 +14,8 @@ from dataclasses import replace
 
 from slopewise.adapters.kube.events import About, Event, EventRecorder
 from slopewise.adapters.kube.reporting.job_reporters import (
-    MoveReporter,
+    DecisionReporter,
     PromiseReporter,
-    StopReporter,
     about_pod,
     event_reason,
 )
@@ -70,11 +69,10 @@ class StatusReporter:
         self._document = document
         self._clock = clock
         self._about = About.policy(name, policy_uid) if policy_uid else None
-        self._moves = MoveReporter(index, job_growths, events, self._act)
+        self._decisions = DecisionReporter(index, job_growths, events, self._act)
         self._promises = PromiseReporter(
             lambda uid, change: self._emit_pod(uid, change.reason, change.note, warning=change.warning)
         )
-        self._stops = StopReporter(index, job_growths, events, self._act)
         self._early: dict[str, list[Action]] = {}
         """Actions of workloads without a document: a pod is placed before it is a job."""
         self._standing = PolicyFacts(generation, spec.mode, canary_ratio=spec.behaviour.canary_ratio)
@@ -112,8 +110,7 @@ class StatusReporter:
                 self._show_jobs(view, report)
             self._emit_outcomes(report.results.of(Resize, ResizeMemory), view.now_seconds)
             self._emit_withheld(report.results.withheld_of(Resize, ResizeMemory))
-            self._moves.emit(report)
-            self._stops.emit(report)
+            self._decisions.emit(report)
             self._emit_rollback(view)
             self._emit_missing(view.snapshot.jobs)
             self._promises(view, self._jobs_of, self._keys)
