@@ -27,7 +27,7 @@ from slopewise.adapters.kube.capacity import Capacity, Others, reserved_cores
 from slopewise.adapters.kube.client.protocol import Store
 from slopewise.adapters.kube.moves.absences import Absences, arrivals
 from slopewise.adapters.kube.moves.movability_inputs import MovabilityInputs, Moving
-from slopewise.adapters.kube.resize.progress import WaitedSeconds, nothing_awaited
+from slopewise.adapters.kube.resize.progress import WaitedSeconds
 from slopewise.adapters.kube.snapshot import REMEDIES, Reader, explained, jobs, with_cpu
 from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord, Autoscalers, ScaledBy, Target, scaled_by
 from slopewise.adapters.kube.workloads.eligibility import other_resizer
@@ -127,7 +127,7 @@ class KubeObserver:
         clock: Clock,
         original: Callable[[str], CpuAllocation | None] = lambda _: None,
         moving: Moving | None = None,
-        waited_seconds: WaitedSeconds = nothing_awaited,
+        waited_seconds: WaitedSeconds = lambda _: None,
         original_memory: Callable[[str], MemoryAllocation | None] = lambda _: None,
         freezes: Callable[[], Freezes] = lambda: NO_FREEZES,
     ) -> None:

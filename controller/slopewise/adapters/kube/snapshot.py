@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from slopewise.adapters.kube.cache.records import PodPending
-from slopewise.adapters.kube.resize.progress import WaitedSeconds, nothing_awaited, unconfirmed
+from slopewise.adapters.kube.resize.progress import WaitedSeconds, unconfirmed
 from slopewise.adapters.kube.workloads.job_facts import JobFacts
 from slopewise.adapters.prometheus.client import Target as ScrapeTarget
 from slopewise.adapters.prometheus.container_usage import ContainerKey, ContainerUse, Machine
@@ -86,7 +86,7 @@ def jobs(
     now_seconds: float,
     first_seen: FirstSeen[Hashable],
     movability_inputs: Mapping[str, Movability],
-    waited_seconds: WaitedSeconds = nothing_awaited,
+    waited_seconds: WaitedSeconds = lambda _: None,
 ) -> Iterator[Job]:
     """One job for each pod, in the order given; `movability_inputs` by job uid, of jobs that may be moved.
 

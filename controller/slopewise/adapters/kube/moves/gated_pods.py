@@ -211,7 +211,7 @@ class GatedPodController:
         except NotLeadingError:
             return  # another replica leads, and does it
         except SlopewiseError as error:
-            self._warn("gated pod failed", pod, str(error))
+            self._log.warning("gated pod failed", pod=_name(pod), reason=str(error))
         except Exception as error:
             self._log.error("gated pod failed", pod=_name(pod), reason=repr(error), exc_info=error)
 
@@ -220,10 +220,12 @@ class GatedPodController:
         if release.result == "applied":
             self._report(pod, "GateReleased", "no policy placed it; the default scheduler places it", warning=False)
         elif not release.over:
-            self._warn("gate release failed", pod, release.detail)
+            self._log.warning("gate release failed", pod=_name(pod), reason=release.detail)
 
     def _unpin(self, pod: PodRecord) -> None:
-        job_uid = self._note_stranded(pod)
+        self._on_stranded(pod)
+        if (job_uid := self._owners.job_uid(pod, self._pods.items())) is not None:
+            self._left_to_scheduler.put(job_uid, None)  # or its replacement would be pinned again
         refused = evict(self._api, pod)
         if refused is None:
             node = pod.annotations[PLACED]
@@ -235,15 +237,7 @@ class GatedPodController:
                 action = history.move_ended(job_uid, f"{node} to any node", "released", reason, self._clock.now())
                 self._act(JobUid.of(job_uid).workload, action)
         elif not refused.gone:
-            self._warn("pod unpinning failed", pod, refused.detail)
-
-    def _note_stranded(self, pod: PodRecord) -> str | None:
-        """Keep its replacement from being pinned again. Returns the uid of its job."""
-        self._on_stranded(pod)
-        job_uid = self._owners.job_uid(pod, self._pods.items())
-        if job_uid is not None:
-            self._left_to_scheduler.put(job_uid, None)
-        return job_uid
+            self._log.warning("pod unpinning failed", pod=_name(pod), reason=refused.detail)
 
     def _report(self, pod: PodRecord, reason: str, note: str, *, warning: bool) -> None:
         """In the log, and as an event of the pod."""
@@ -251,9 +245,6 @@ class GatedPodController:
         log(_LOG_EVENTS[reason], pod=_name(pod), reason=note)
         about = About("v1", "Pod", pod.name, pod.uid, pod.namespace)
         self._emit(Event(about, reason, note, warning=warning, action="Place"))
-
-    def _warn(self, event: str, pod: PodRecord, reason: str) -> None:
-        self._log.warning(event, pod=_name(pod), reason=reason)
 
 
 def is_stranded(pod: PodRecord) -> bool:

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from slopewise.adapters.kube.cache.parsing import parse_pod
-from slopewise.adapters.kube.cache.records import PLACE_GATE, PLACED, NodeRecord, PodRecord, SchedulingFacts
+from slopewise.adapters.kube.cache.records import PLACE_GATE, PLACED, PodRecord
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.meanings import explain
-from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, Store, path_of
+from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, path_of
 from slopewise.adapters.kube.client.retry import update
-from slopewise.adapters.kube.moves.node_predicates import pinned, refusal_by
+from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.model import OutcomeResult
 
 PREFERENCE_WEIGHT = 100
@@ -70,11 +70,6 @@ def _node_affinity(pod: PodRecord, aim: Aim) -> Json:
     field = {"key": "metadata.name", "operator": "In", "values": [aim.node]}
     preference = {"weight": PREFERENCE_WEIGHT, "preference": {"matchFields": [field]}}
     return {**node_affinity, _PREFERRED: [*(node_affinity.get(_PREFERRED) or []), preference]}
-
-
-def would_refuse(pod: PodRecord, node: str, nodes: Store[NodeRecord] | None) -> str | None:
-    """Why a gated pod could not run on that node now; None: it could, as far as is known."""
-    return refusal_by(nodes, node, pod.scheduling or SchedulingFacts())
 
 
 class GateReleaser:

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from slopewise.adapters.kube.events import About, Event, EventRecorder
 from slopewise.adapters.kube.reporting.job_reporters import (
@@ -25,7 +26,8 @@ from slopewise.adapters.kube.state.training_policies import PolicyDocument
 from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.config.training_policy import TrainingPolicySpec
 from slopewise.crds import history
-from slopewise.crds.growth_status import Key, PassView, change_text, transition_key, view_of
+from slopewise.crds.growth_status import Key, PassView, change_text, running_status, transition_key, view_of
+from slopewise.crds.inactive_status import absent_status
 from slopewise.crds.job_growth import Action
 from slopewise.crds.policy_status import Conflict, OtherResizers, PolicyFacts, others_message, policy_key
 from slopewise.feedback.restore import RestoreReport
@@ -188,7 +190,7 @@ class StatusReporter:
         """Queue a write: at once, where more than figures has changed."""
         key, before = transition_key(jobs, view), self._keys.get(document.key)
         keys[document.key] = key
-        document.show(jobs, view)
+        document.show(lambda before: running_status(jobs, view, before))
         self._job_growths.changed(document, transition=key != before)
 
     def _show_jobs(self, view: PassView, report: PassReport) -> None:
@@ -217,7 +219,7 @@ class StatusReporter:
                 continue
             keys[workload_uid] = (absence.state, absence.reason)
             if keys[workload_uid] != self._keys.get(workload_uid):
-                document.show_absent(absence, view.now_seconds)
+                document.show(partial(absent_status, absence, now_seconds=view.now_seconds))
                 self._job_growths.changed(document, transition=True)
 
     def _fails_again(self, report: PassReport) -> str | None:

@@ -21,8 +21,8 @@ from slopewise.adapters.kube.client.meanings import POD_GONE, POD_REPLACED, Limi
 from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, TakeTurn, path_of
 from slopewise.adapters.kube.client.retry import update
 from slopewise.adapters.kube.resize import target
-from slopewise.adapters.kube.resize.api_refusals import Changes, ChangesOf, RefusalCache, unknown_changes
-from slopewise.adapters.kube.resize.progress import WaitedSeconds, in_words, nothing_awaited, unconfirmed
+from slopewise.adapters.kube.resize.api_refusals import Changes, ChangesOf, RefusalCache
+from slopewise.adapters.kube.resize.progress import WaitedSeconds, in_words, unconfirmed
 from slopewise.adapters.kube.resize.target import Impossible, RestoreGoal
 from slopewise.adapters.kube.state.freezes import frozen_reason
 from slopewise.adapters.kube.workloads.owners import JobIndex
@@ -79,9 +79,9 @@ def moves_nothing(decision: Move | Stop) -> Outcome[Decision]:
 class ResizeContext:
     """What an actuator needs to know beside the pod itself."""
 
-    waited_seconds: WaitedSeconds = nothing_awaited
+    waited_seconds: WaitedSeconds = lambda _: None
     """Since when accepted CPU is not in effect (`ResizeProgress`)."""
-    changes_of: ChangesOf = unknown_changes
+    changes_of: ChangesOf = lambda *_: None
     """How often the limits of its namespace have changed (`NamespaceLimits`)."""
 
 

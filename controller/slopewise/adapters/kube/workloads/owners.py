@@ -96,11 +96,6 @@ def owner_path(namespace: str, link: OwnerRef) -> str | None:
     return path_of(f"{group}/{_quoted(version)}", plural, namespace, _quoted(link.name))
 
 
-def nothing_recorded(pod: PodRecord) -> Identity | None:
-    """Where no memory is kept."""
-    return None
-
-
 class Owners:
     """Resolves pods to jobs; safe from several threads. Share one instance, so that owners are read once."""
 
@@ -108,7 +103,7 @@ class Owners:
         self,
         jobs: Store[ObjectRecord],
         api: Api,
-        recorded: Callable[[PodRecord], Identity | None] = nothing_recorded,
+        recorded: Callable[[PodRecord], Identity | None] = lambda _: None,
     ) -> None:
         """`recorded`: the stored identity of a pod, after a restart of the controller."""
         self.jobs = jobs

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 
-from slopewise.adapters.kube.cache.records import ManagedPod, NodeRecord, OwnerRef, PodRecord
+from slopewise.adapters.kube.cache.records import ManagedPod, NodeRecord, OwnerRef, PodRecord, SchedulingFacts
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.kube.client.meanings import Refused
@@ -44,7 +44,8 @@ from slopewise.adapters.kube.moves.eviction import (
     is_not_replaced,
     not_recreated_reason,
 )
-from slopewise.adapters.kube.moves.scheduling_gate import Aim, GateReleaser, would_refuse
+from slopewise.adapters.kube.moves.node_predicates import refusal_by
+from slopewise.adapters.kube.moves.scheduling_gate import Aim, GateReleaser
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.workloads.owners import Owners
@@ -307,7 +308,8 @@ class EvictionController:
         """Pinned, unless the node would refuse it: then wherever the scheduler places it."""
         self._tried[pod.uid] = self._clock.monotonic()
         name = f"{pod.namespace}/{pod.name}"
-        if node and (reason := would_refuse(pod, node, self._nodes)) is not None:
+        reason = refusal_by(self._nodes, node, pod.scheduling or SchedulingFacts()) if node else None
+        if reason is not None:
             self.give_up_node(pod, reason)
             node = ""
         release = self._gate_releaser.release(pod, Aim(node, pin=True) if node else None)
