@@ -40,7 +40,6 @@ from slopewise.config.training_policy import Selection, TrainingPolicySpec
 from slopewise.errors import ObservationError
 from slopewise.model import (
     NO_FREEZES,
-    Absence,
     Arrival,
     ClusterSnapshot,
     CpuAllocation,
@@ -189,7 +188,10 @@ class KubeObserver:
         capacities = self._others.leave(cores, reserved, {JobKey(job.namespace, job.name) for job in found}, now)
         nodes = self._nodes(sizes, records, found, capacities)
         waiting = self._waiting({job.uid for job in found} | {each.job_uid for each in moving}, now)
-        scrape_seconds, absent = self._reader.scrape_interval_seconds, self._absent(shown, moving, now)
+        # A shown pod counts as present, also where the snapshot leaves its job out.
+        here = {each.managed.job_uid for each in shown}
+        absent = () if self._absences is None else self._absences.of(here, self._resolution.pods, moving, now)
+        scrape_seconds = self._reader.scrape_interval_seconds
         snapshot = ClusterSnapshot(
             now, nodes, tuple(found), scrape_seconds, waiting, moving=moving, absent=absent, freezes=self._freezes()
         )
@@ -271,15 +273,6 @@ class KubeObserver:
         }
         refused = (lambda _: {}) if self._movers is None else self._movers.refused_nodes
         return arrivals(mine, self._spec, now_seconds, refused)
-
-    def _absent(
-        self, shown: Iterable[JobFacts], moving: Iterable[MoveUnderWay], now_seconds: float
-    ) -> tuple[Absence, ...]:
-        """Jobs without a pod on a node. A shown pod counts as present, also where the snapshot leaves it out."""
-        if self._absences is None:
-            return ()
-        here = {each.managed.job_uid for each in shown}
-        return self._absences.of(here, self._resolution.pods, moving, now_seconds)
 
     def _job_carries(self, annotation: str, pod: PodRecord) -> bool:
         """Whether its Job has the note of a move (it is suspended, or pinned to a node), or that of a stop."""

@@ -260,26 +260,17 @@ def _speakers(
     silent: Mapping[str, Job], job_facts: Iterable[JobFacts], reading: PrometheusReading, now_seconds: float
 ) -> dict[str, Unreachable]:
     """By workload: the first of its pods that Prometheus scrapes, else the first."""
-    found = _unreachable(silent, job_facts, reading, now_seconds)
-    speakers: dict[str, Unreachable] = {}
-    for uid, one in sorted(found, key=lambda each: (each[1].series.up is None, each[0])):
-        speakers.setdefault(JobUid.of(uid).workload, one)
-    return speakers
-
-
-def _unreachable(
-    silent: Mapping[str, Job], job_facts: Iterable[JobFacts], reading: PrometheusReading, now_seconds: float
-) -> Iterator[tuple[str, Unreachable]]:
-    """Each silent job whose container runs, by uid."""
-    for facts in job_facts:
-        managed = facts.managed
+    found: dict[str, Unreachable] = {}
+    for managed in (facts.managed for facts in job_facts):
         since = managed.container.running_since_seconds
-        if managed.job_uid not in silent or since is None:
-            continue
-        key = JobKey(managed.pod.namespace, managed.pod.name)
-        one = unreachable(key, reading.jobs.get(key, _NO_SERIES), now_seconds - since)
-        if one is not None:
-            yield managed.job_uid, one
+        if managed.job_uid in silent and since is not None:
+            key = JobKey(managed.pod.namespace, managed.pod.name)
+            if (one := unreachable(key, reading.jobs.get(key, _NO_SERIES), now_seconds - since)) is not None:
+                found[managed.job_uid] = one
+    speakers: dict[str, Unreachable] = {}
+    for uid in sorted(found, key=lambda uid: (found[uid].series.up is None, uid)):
+        speakers.setdefault(JobUid.of(uid).workload, found[uid])
+    return speakers
 
 
 def _with_cause(job: Job, speakers: Mapping[str, Unreachable], causes: Mapping[JobKey, MissingEvaluation]) -> Job:

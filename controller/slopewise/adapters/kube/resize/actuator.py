@@ -21,7 +21,7 @@ from slopewise.adapters.kube.client.meanings import POD_GONE, POD_REPLACED, Limi
 from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, TakeTurn, path_of
 from slopewise.adapters.kube.client.retry import update
 from slopewise.adapters.kube.resize import target
-from slopewise.adapters.kube.resize.api_refusals import Changes, ChangesOf, RefusalCache
+from slopewise.adapters.kube.resize.api_refusals import ChangesOf, RefusalCache
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, in_words, unconfirmed
 from slopewise.adapters.kube.resize.target import Impossible, RestoreGoal
 from slopewise.adapters.kube.state.freezes import frozen_reason
@@ -136,19 +136,15 @@ class KubeActuator:
     def _carry_out_now(self, decision: Decision) -> Outcome[Decision]:
         match decision:
             case Resize():
-                return self._resize(decision)
+                attempt = self._attempt(
+                    decision.job_uid,
+                    lambda pod, original: _with_cpu(pod, target.resized(pod, decision, original, self._settings)),
+                )
             case ResizeMemory():
                 attempt = self._attempt(decision.job_uid, lambda pod, _: target.with_memory(pod, decision))
-                return Outcome(decision, attempt.result, attempt.detail)
             case Place() | Migrate() | Stop():
                 return self._mover(decision)
-
-    def _resize(self, resize: Resize) -> Outcome[Resize]:
-        attempt = self._attempt(
-            resize.job_uid,
-            lambda pod, original: _with_cpu(pod, target.resized(pod, resize, original, self._settings)),
-        )
-        return Outcome(resize, attempt.result, attempt.detail)
+        return Outcome(decision, attempt.result, attempt.detail)
 
     def waits_for(self, kind: LimitKind, namespace: str) -> bool:
         """Whether a change of these limits may allow what they have refused."""
@@ -281,15 +277,12 @@ class KubeActuator:
         except ApiError as error:
             if error.is_conflict:
                 raise
-            return self._explain(managed, wanted, error, before)
+            if error.maybe_done:
+                return self._find_out(managed, wanted, error)
+            return _attempt_of(self._refusals.remember(managed, wanted, explain(error, "resize"), before))
         if MANAGED_LABEL in managed.pod.labels:  # of others the stores know nothing
             self._on_written(answer)
         return _Attempt("applied")
-
-    def _explain(self, managed: ManagedPod, wanted: Resources, error: ApiError, before: Changes) -> _Attempt:
-        if error.maybe_done:
-            return self._find_out(managed, wanted, error)
-        return _attempt_of(self._refusals.remember(managed, wanted, explain(error, "resize"), before))
 
     def _find_out(self, managed: ManagedPod, wanted: Resources, error: ApiError) -> _Attempt:
         """Read the pod after a patch without a response, which may have been carried out."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from msgspec import structs
-from support.managed_pods import a_managed_pod
+from support.managed_pods import KnownJob, a_managed_pod
 
 from slopewise.adapters.kube.cache.records import MIGRATABLE, ManagedPod
 from slopewise.adapters.kube.moves.dispatch import KubeMover, Ways
@@ -38,14 +38,6 @@ class Way:
 
 
 @dataclass
-class JobIndex:
-    managed: ManagedPod | None
-
-    def find(self, job_uid: str) -> ManagedPod | None:
-        return self.managed
-
-
-@dataclass
 class World:
     managed: ManagedPod | None = field(default_factory=movable)
     movability: Movability | None = field(default_factory=lambda: Movability(way="suspend", members=("j", "k")))
@@ -55,7 +47,7 @@ class World:
 
     def begin(self, decision: Move | Stop = MOVE) -> Outcome[Decision]:
         ways = Ways(self.gates.place, self.suspend.begin, self.evict.begin, self.stops)
-        mover = KubeMover("draps", JobIndex(self.managed), lambda uid: self.movability, ways)
+        mover = KubeMover("draps", KnownJob(self.managed), lambda uid: self.movability, ways)
         return mover.begin(decision)
 
     def stops(self, stop: Stop, managed: ManagedPod, policy: str) -> Outcome[Stop]:

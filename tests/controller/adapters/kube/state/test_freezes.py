@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from msgspec import structs
 from support.api_server import ApiServer
+from support.managed_pods import a_managed_pod
 
 from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.kube.cache.reflector import Reflector
@@ -103,25 +104,15 @@ def test_a_controller_of_one_namespace_has_none_and_sends_nothing(server: ApiSer
     assert server.requests == []
 
 
-@dataclass
-class Pod:
-    namespace: str = "team"
-    node: str = "n1"
-
-
-@dataclass
-class Managed:
-    pod: Pod
-
-
+MANAGED = a_managed_pod()
 FREEZE = Freeze("f", "Freeze", "Freeze f: fan")
-OF_TEAM = Freezes(namespaces={"team": FREEZE})
-TO_RECOMMEND = Freezes(namespaces={"team": Freeze("f", "Recommend", "Freeze f: fan")})
+OF_TEAM = Freezes(namespaces={"team-a": FREEZE})
+TO_RECOMMEND = Freezes(namespaces={"team-a": Freeze("f", "Recommend", "Freeze f: fan")})
 WHY = "frozen: Freeze f: fan"
 
 
 def reason(freezes: Freezes, *nodes: str, effect: FreezeEffect | None = None) -> str | None:
-    return frozen_reason(lambda: freezes, Managed(Pod()), nodes, effect)  # type: ignore[arg-type]
+    return frozen_reason(lambda: freezes, MANAGED, nodes, effect)
 
 
 @pytest.mark.parametrize(
@@ -150,8 +141,8 @@ def test_a_frozen_node_neither_loses_nor_gets_a_job() -> None:
 def test_the_jobs_that_are_to_be_as_in_mode_recommend(server: ApiServer) -> None:
     freezes = kube_freezes(server)
     until = in_utc(time.time() + 60).isoformat()
-    spec = {"scope": "namespace", "name": "team", "effect": "Recommend", "until": until}
+    spec = {"scope": "namespace", "name": "team-a", "effect": "Recommend", "until": until}
     server.put(freeze_path(), {"metadata": {"name": "f"}, "spec": spec})
     freezes.before_write("p")
-    pods = {"a": Managed(Pod()), "b": Managed(Pod(namespace="other"))}
-    assert freezes.to_recommend("p", ["a", "b", "gone"], pods.get) == {"a"}  # type: ignore[arg-type]
+    other = structs.replace(MANAGED, pod=structs.replace(MANAGED.pod, namespace="other"))
+    assert freezes.to_recommend("p", ["a", "b", "gone"], {"a": MANAGED, "b": other}.get) == {"a"}

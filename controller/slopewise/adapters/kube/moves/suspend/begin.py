@@ -105,8 +105,11 @@ class JobMover:
             return Refused("infeasible", reason, "rule")
 
         def suspend(job: Json) -> Refused | JobMove:
-            refused = self._objection(job, move, managed)
-            return refused or self._suspend(job, self._intent(job, move, managed, policy, job_uids))
+            if (refused := self._objection(job, move, managed)) is not None:
+                return refused
+            intent = self._intent(job, move, managed, policy, job_uids)
+            sent = patch_once(self._api, path, begun(job, intent), lambda job: move_on(job) == intent, self._on_written)
+            return sent or intent
 
         path = job_path(managed.pod.namespace, managed.workload.name)
         try:
@@ -169,14 +172,6 @@ class JobMover:
             job_uids=job_uids,
             node_affinity=owners_node_affinity(job),
         )
-
-    def _suspend(self, job: Json, intent: JobMove) -> Refused | JobMove:
-        """One patch. ApiError where nothing was done."""
-        path = job_path(intent.namespace, intent.name)
-        refused = patch_once(
-            self._api, path, begun(job, intent), lambda found: move_on(found) == intent, self._on_written
-        )
-        return refused or intent
 
 
 GONE = Refused("failed", "its Job is gone", gone=True)

@@ -102,7 +102,10 @@ class SuspendedJobController:
         found = moves(self._jobs)
         self._emit_deleted({move.workload_uid for move in found})
         self._under_way = [move for move in found if move.step != "pinned"]
-        self._forget_all_but({move.workload_uid for move in found})
+        uids = {move.workload_uid for move in found}
+        self._refused.keep(uids.intersection(self._refused), self._clock.monotonic())
+        self._troubles.forget_all_but(uids)
+        self._checked_at = {uid: at for uid, at in self._checked_at.items() if uid in uids}
         if not found:
             return
         self._check_nodes(found)
@@ -241,11 +244,6 @@ class SuspendedJobController:
         self._on_written(self._api.patch(job_path(move.namespace, move.name), change.body, MERGE_PATCH, PARAMS))
         self._checked_at.pop(move.workload_uid, None)
         self._report(move, change.message, change.ended, warning=change.warning)
-
-    def _forget_all_but(self, uids: set[str]) -> None:
-        self._refused.keep(uids.intersection(self._refused), self._clock.monotonic())
-        self._troubles.forget_all_but(uids)
-        self._checked_at = {uid: at for uid, at in self._checked_at.items() if uid in uids}
 
 
 class _PodsOf:
