@@ -32,10 +32,9 @@ NO_EXCEPTIONS: Mapping[str, int] = {}
 LONG_MODULES: Mapping[str, int] = {
     "controller/slopewise/adapters/kube/cache/parsing.py": 351,
     "controller/slopewise/adapters/kube/cache/records.py": 375,
-    "controller/slopewise/adapters/kube/observer.py": 397,
-    "controller/slopewise/adapters/kube/reporting/pass_reporter.py": 376,
-    "controller/slopewise/adapters/kube/resize/actuator.py": 385,
-    "controller/slopewise/adapters/kube/state/job_memory.py": 361,
+    "controller/slopewise/adapters/kube/observer.py": 390,
+    "controller/slopewise/adapters/kube/reporting/pass_reporter.py": 370,
+    "controller/slopewise/adapters/kube/resize/actuator.py": 371,
     "controller/slopewise/adapters/local/launcher.py": 398,
     "controller/slopewise/adapters/prometheus/history.py": 404,
     "controller/slopewise/adapters/prometheus/queries.py": 397,

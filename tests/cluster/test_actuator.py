@@ -30,9 +30,8 @@ from slopewise.model import CpuAllocation, CpuControl, Decision, Outcome, Resize
 LARGER_THAN_ANY_NODE = 2_000_000
 
 
-class EveryTurn:
-    def take(self, node: str, namespace: str) -> str | None:
-        return None
+def every_turn(node: str, namespace: str) -> str | None:
+    return None
 
 
 @dataclass
@@ -60,7 +59,7 @@ class Team:
         return self.behind or parsed(self.api.get(self.path(name)))
 
     def actuator(self) -> KubeActuator:
-        return KubeActuator(self.api, self, self.settings, EveryTurn(), SystemClock(), self.originals.get)
+        return KubeActuator(self.api, self, self.settings, every_turn, SystemClock(), self.originals.__getitem__)
 
     def resize(self, name: str, to: int, control: CpuControl = "limits") -> Outcome[Decision]:
         return self.actuator().carry_out(Resize(name, "node", control, 0, to, "test"))

@@ -111,18 +111,23 @@ def _key(record: PodRecord | NodeRecord | ObjectRecord | AutoscalerRecord | Othe
 
 @dataclass
 class FakeOwnersApi:
-    """Answers reads of owners by path: their metadata, or the status of a refusal; notes what it was asked."""
+    """Answers reads by path: an object or its metadata, or the status of a refusal; notes what it was asked."""
 
-    answers: dict[str, Mapping[str, Any] | int] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    version: tuple[int, int] | None = (1, 36)
+
+    def server_version(self) -> tuple[int, int]:
+        if self.version is None:
+            raise ApiError(0, "", "no answer")
+        return self.version
 
     def get(self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False) -> dict[str, Any]:
-        assert metadata_only
         self.asked.append(path)
         answer = self.answers.get(path, 404)
         if isinstance(answer, int):
             raise ApiError(answer, {404: "NotFound", 403: "Forbidden"}.get(answer, ""), "refused")
-        return {"metadata": dict(answer)}
+        return {"metadata": dict(answer)} if metadata_only else dict(answer)
 
 
 def pod_json(

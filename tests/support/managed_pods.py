@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from slopewise.adapters.kube.cache.parsing import parse_pod
@@ -109,3 +110,13 @@ def deferred(message: str = "no room") -> dict[str, str]:
         "lastTransitionTime": STARTED,
         "message": message,
     }
+
+
+@dataclass
+class KnownJob:
+    """An index that finds one pod for every job; None: it is gone."""
+
+    managed: ManagedPod | None
+
+    def find(self, job_uid: str) -> ManagedPod | None:
+        return self.managed

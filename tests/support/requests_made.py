@@ -93,7 +93,7 @@ class Office(AbstractContextManager["Office"]):
 
     def restore_originals(self) -> None:
         shared = self.shared
-        Restorer("p", shared.api, shared.watches, shared.owners, shared.job_growths, shared.rate_limiter).restore()
+        Restorer("p", shared.api, shared.watches, shared.owners, shared.job_growths, shared.rate_limiter.take).restore()
 
     def retire(self) -> None:
         for document in self.shared.job_growths.of("p"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,7 @@ from slopewise.adapters.kube.cache.records import ManagedPod
 from slopewise.adapters.kube.client.fencing import FencedApi
 from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext
 from slopewise.config.training_policy import ResourceSettings
-from slopewise.model import CpuAllocation, Decision, Outcome, Resize
+from slopewise.model import NO_FREEZES, CpuAllocation, Decision, Freezes, Outcome, Resize
 
 P = f"{PODS}/p"
 ORIGINAL = CpuAllocation(2000, 500)
@@ -54,7 +55,8 @@ class World:
         self.turns = FakeTurns()
         self.clock = FakeClock()
         self.leads_for_checks = 1000
-        self.original: CpuAllocation | None = ORIGINAL
+        self.original: CpuAllocation | str = ORIGINAL
+        self.freezes: Callable[[], Freezes] = lambda: NO_FREEZES
         self.written: list[dict[str, Any]] = []
         self.waited: float | None = None
         """For how long its kubelet has not followed."""
@@ -69,7 +71,7 @@ class World:
             FencedApi(self.server.client(timeout_seconds), self._leads),
             self.index,
             settings,
-            self.turns,
+            self.turns.take,
             self.clock,
             lambda job_uid: self.original,
             self.written.append,
@@ -77,6 +79,7 @@ class World:
                 waited_seconds=lambda pod_uid: self.waited,
                 changes_of=lambda kind, namespace: self.changes,
             ),
+            freezes=lambda: self.freezes(),
         )
 
     def _leads(self) -> bool:

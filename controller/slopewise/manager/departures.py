@@ -8,6 +8,7 @@ pod is between two pods, or deleted, or without the label, and is not checked he
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 
@@ -15,7 +16,7 @@ from slopewise.adapters.kube.cache.records import MANAGED_LABEL, ManagedPod, Pod
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.workloads.owners import JobIndex
-from slopewise.crds.inactive_status import Departure
+from slopewise.crds.inactive_status import Departure, departed_status
 from slopewise.model import CpuControl, JobUid, PassReport
 from slopewise.ports import Clock
 from slopewise.tracking import OncePerChange
@@ -70,7 +71,7 @@ class Departures:
         if all(slot.memory.original is None for slot in document.slots.values()):
             self._job_growths.retire(document)
             return
-        document.show_departed(departure, self._clock.now())
+        document.show(partial(departed_status, departure, now_seconds=self._clock.now()))
         self._job_growths.changed(document, transition=True)
 
     def _departure(self, document: GrowthDocument) -> Departure | None:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from slopewise.adapters.kube.cache.records import FINALIZER
 from slopewise.adapters.kube.client.protocol import Api
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
-from slopewise.adapters.kube.state.job_memory import KubeMemory, OnlyStored, Remembered, Unstored
-from slopewise.adapters.kube.state.policy_records import PolicyRecords
+from slopewise.adapters.kube.state.job_memory import KubeMemory, Remembered
 from slopewise.adapters.kube.state.training_policies import (
     PolicyDocument,
     PolicyRecord,
+    PolicyRecords,
     add_finalizer,
     remove_finalizer,
 )
@@ -53,9 +53,9 @@ class ForgetfulMemory(DictionaryMemory):
         """None."""
         return 0
 
-    def unstored(self, job_uid: str) -> Unstored | None:
-        """Nothing has to be stored."""
-        return None
+    def stored_original(self, job_uid: str) -> str:
+        """Nothing is stored."""
+        return "nothing is stored in a dry run"
 
     def retire(self, job_uids: object = None) -> None:
         """There is no JobGrowth."""
@@ -86,9 +86,9 @@ class Effects:
             records=record.records, on_records=on_records,
         )  # fmt: skip
 
-    def actuator(self, actuator: Actuator, memory: PolicyMemory) -> Actuator:
+    def actuator(self, actuator: Actuator) -> Actuator:
         """Carries out the policy's decisions."""
-        return OnlyStored(actuator, memory.unstored)
+        return actuator
 
     def sinks(self, *sinks: Sink) -> list[Sink]:
         """The sinks of pass reports beside the log and the metrics."""
@@ -114,7 +114,7 @@ class NoEffects(Effects):
         """Nothing outlives the process."""
         return ForgetfulMemory()
 
-    def actuator(self, actuator: Actuator, memory: PolicyMemory) -> Actuator:
+    def actuator(self, actuator: Actuator) -> Actuator:
         """Reports what would have been done."""
         return DryRunActuator()
 

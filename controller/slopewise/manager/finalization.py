@@ -112,7 +112,7 @@ class Finalization:
         self._give_up_at = time.monotonic() + shared.options.restore_deadline_seconds
         document = record.document if record is not None and record.document is not None else TrainingPolicy()
         self._restorer = Restorer(
-            name, shared.api, shared.watches, shared.owners, shared.job_growths, shared.rate_limiter,
+            name, shared.api, shared.watches, shared.owners, shared.job_growths, shared.rate_limiter.take,
             document.spec.resources, freezes=shared.freezes,
         )  # fmt: skip
         reporter = StatusReporter(

@@ -11,18 +11,15 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 from slopewise.adapters.kube.cache.records import PodRecord
 from slopewise.adapters.kube.capacity import capacity_message
 from slopewise.adapters.kube.client.meanings import LimitKind
 from slopewise.adapters.kube.moves.dispatch import KubeMover, Ways
 from slopewise.adapters.kube.moves.movability_inputs import Moving
-from slopewise.adapters.kube.moves.suspend.stop import KubeStopper
 from slopewise.adapters.kube.observer import KubeNotes, KubeObserver
 from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
 from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext
-from slopewise.adapters.kube.state.freezes import UnlessFrozen
 from slopewise.adapters.kube.state.job_memory import ORIGINALS_A_PASS
 from slopewise.adapters.kube.state.training_policies import Claims, PolicyDocument, PolicyRecord
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
@@ -329,17 +326,16 @@ class PolicyRunner:
             self._shared.api,
             self._index,
             self.spec.resources,
-            self._shared.rate_limiter,
+            self._shared.rate_limiter.take,
             self._shared.clock,
-            self._memory.original,
+            self._memory.stored_original,
             self._shared.watches.pods.observe,
-            self._make_mover().move,
+            self._make_mover().begin,
             ResizeContext(self._shared.watches.resizes.waited_seconds, self._shared.watches.limits.changes),
-            KubeStopper(self._name, self._index, self._shared.job_stops).stop,
+            lambda: self._shared.freezes.before_write(self._name),
         )
         self._waits_for = actuator.waits_for
-        freezes = partial(self._shared.freezes.before_write, self._name)
-        return self._shared.effects.actuator(UnlessFrozen(actuator, freezes, self._index.find), self._memory)
+        return self._shared.effects.actuator(actuator)
 
     def _make_departures(self) -> Departures:
         return Departures(
@@ -353,7 +349,7 @@ class PolicyRunner:
 
     def _make_mover(self) -> KubeMover:
         shared = self._shared
-        ways = Ways(place=shared.gates.place, suspend=shared.job_moves.begin, evict=shared.evictions.begin)
+        ways = Ways(shared.gates.place, shared.job_moves.begin, shared.evictions.begin, shared.job_stops.stop)
         return KubeMover(self._name, self._index, self._observer.movability, ways)
 
 

@@ -176,7 +176,7 @@ class _Restorer:
         result = Restoration()
         with self._writing(result):
             self._job_growths.refresh()
-            about = (self._api, self._watches, self._owners, self._job_growths, NoTurns())
+            about = (self._api, self._watches, self._owners, self._job_growths, NoTurns().take)
             restorers = [Restorer(policy, *about) for policy in self._job_growths.policies()]
             self._restore(restorers, result, deadline, stop)
         if unreadable := self._watches.growths.unreadable:

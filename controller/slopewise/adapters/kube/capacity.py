@@ -22,19 +22,6 @@ UseOfOthers = Callable[[float, Collection[str], Container[JobKey]], Mapping[str,
 
 
 @dataclass(frozen=True, slots=True)
-class NodeShare:
-    """Who has what of one node, in cores."""
-
-    allocatable_cores: float
-    reserved_for_jobs_cores: float
-    """What this policy's jobs requested before their first resize."""
-    others_request_cores: float | None = None
-    """None: other pods may not be read, or are not read yet."""
-    others_use_cores: float | None = None
-    """None: no scraped kubelet reports it."""
-
-
-@dataclass(frozen=True, slots=True)
 class Capacity:
     """What is left of one node for jobs, in cores; None: not known, and all of it counts."""
 
@@ -43,17 +30,18 @@ class Capacity:
     """What is wrong with the figure; None: nothing."""
 
 
-def available(share: NodeShare) -> Capacity:
-    """Allocatable less what others request, or use if that is more; never below 0.
+def available(whole: float, reserved: float, requested: float | None, used: float | None) -> Capacity:
+    """Allocatable cores (`whole`) less what others request, or use if that is more; never below 0.
+
+    `reserved`: what this policy's jobs requested before their first resize. `requested`: None where other pods may not
+    be read, or are not read yet. `used`: None where no scraped kubelet reports it.
 
     Use beyond their requests is borrowed, because the kernel gives a node's CPU by weight: so no use of others, nor a
     broken figure of it, takes what the jobs themselves request. Worked example: of 4 cores others request 1 and use 3,
     and jobs request 2: 2 are left, not 1.
     """
-    requested, used = share.others_request_cores, share.others_use_cores
-    whole = share.allocatable_cores
     if used is not None and not (math.isfinite(used) and used >= 0):
-        found = available(NodeShare(whole, share.reserved_for_jobs_cores, requested))
+        found = available(whole, reserved, requested, None)
         return Capacity(found.available_cores, f"the CPU use of other pods is reported as {used:.3g} cores")
     if requested is None and used is None:
         return Capacity(None, "what other pods request and use is not known, so all of its CPU counts")
@@ -62,7 +50,7 @@ def available(share: NodeShare) -> Capacity:
         note = f"other pods request {requested:.3g} of {whole:.3g} cores"
     elif used is not None and used > whole:
         note = f"other pods use {used:.3g} of {whole:.3g} cores"
-    borrowable = max(0.0, whole - share.reserved_for_jobs_cores)
+    borrowable = max(0.0, whole - reserved)
     taken = max(requested or 0.0, min(used or 0.0, borrowable))
     return Capacity(max(0.0, whole - taken), note)
 
@@ -110,12 +98,10 @@ class Others:
             used = {}
         return {
             name: available(
-                NodeShare(
-                    whole,
-                    reserved_cores.get(name, 0.0),
-                    None if requests is None else requests.get(name, 0) / 1000,
-                    used.get(name),
-                )
+                whole,
+                reserved_cores.get(name, 0.0),
+                None if requests is None else requests.get(name, 0) / 1000,
+                used.get(name),
             )
             for name, whole in cores.items()
         }

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 
 import structlog
 
-from slopewise.adapters.kube.cache.records import API_VERSION, ManagedPod
+from slopewise.adapters.kube.cache.records import API_VERSION, ManagedPod, OwnerRef
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json, path_of
@@ -47,6 +47,11 @@ class About:
     name: str
     uid: str
     namespace: str = ""
+
+    @classmethod
+    def of(cls, owner: OwnerRef, namespace: str) -> About:
+        """A workload."""
+        return cls(owner.api_version, owner.kind, owner.name, owner.uid, namespace)
 
     @classmethod
     def pod(cls, managed: ManagedPod) -> About:

@@ -226,15 +226,13 @@ class Elector:
                     raise
                 self._lease = None
         lease = get_or_none(self._api, self._path) or {"metadata": {"name": self._name}}
-        return self._may_take(_spec(lease)) and self._written_first(lease)
-
-    def _written_first(self, lease: Json) -> bool:
-        """Write the lease; False when another replica wrote first."""
+        if not self._may_take(_spec(lease)):
+            return False
         try:
             return self._write(lease)
         except ApiError as error:
             if error.is_conflict or error.already_exists:
-                return False
+                return False  # another replica wrote first
             raise
 
     def _may_take(self, spec: Mapping[str, Any]) -> bool:

@@ -27,7 +27,7 @@ from slopewise.adapters.kube.capacity import Capacity, Others, reserved_cores
 from slopewise.adapters.kube.client.protocol import Store
 from slopewise.adapters.kube.moves.absences import Absences, arrivals
 from slopewise.adapters.kube.moves.movability_inputs import MovabilityInputs, Moving
-from slopewise.adapters.kube.resize.progress import WaitedSeconds, nothing_awaited
+from slopewise.adapters.kube.resize.progress import WaitedSeconds
 from slopewise.adapters.kube.snapshot import REMEDIES, Reader, explained, jobs, with_cpu
 from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord, Autoscalers, ScaledBy, Target, scaled_by
 from slopewise.adapters.kube.workloads.eligibility import other_resizer
@@ -40,7 +40,6 @@ from slopewise.config.training_policy import Selection, TrainingPolicySpec
 from slopewise.errors import ObservationError
 from slopewise.model import (
     NO_FREEZES,
-    Absence,
     Arrival,
     ClusterSnapshot,
     CpuAllocation,
@@ -127,7 +126,7 @@ class KubeObserver:
         clock: Clock,
         original: Callable[[str], CpuAllocation | None] = lambda _: None,
         moving: Moving | None = None,
-        waited_seconds: WaitedSeconds = nothing_awaited,
+        waited_seconds: WaitedSeconds = lambda _: None,
         original_memory: Callable[[str], MemoryAllocation | None] = lambda _: None,
         freezes: Callable[[], Freezes] = lambda: NO_FREEZES,
     ) -> None:
@@ -181,7 +180,7 @@ class KubeObserver:
         found = explained(found, shown, reading, self._missing, now)
         self._first_seen.forget_before(now)
         behind = [job.node for job in found if job.unconfirmed is not None and job.unconfirmed.late]
-        sizes = _sizes_of_records(records) if self._stores.nodes is not None else self._sizes_of_machines(now)
+        sizes = self._sizes_of_machines(now) if self._stores.nodes is None else _sizes_of(records)
         left_out = self._left_out(found, sizes, reading)
         found = [job for job in found if job.node in sizes]
         cores = {name: size for name, (size, _) in sizes.items()}
@@ -189,7 +188,10 @@ class KubeObserver:
         capacities = self._others.leave(cores, reserved, {JobKey(job.namespace, job.name) for job in found}, now)
         nodes = self._nodes(sizes, records, found, capacities)
         waiting = self._waiting({job.uid for job in found} | {each.job_uid for each in moving}, now)
-        scrape_seconds, absent = self._reader.scrape_interval_seconds, self._absent(shown, moving, now)
+        # A shown pod counts as present, also where the snapshot leaves its job out.
+        here = {each.managed.job_uid for each in shown}
+        absent = () if self._absences is None else self._absences.of(here, self._resolution.pods, moving, now)
+        scrape_seconds = self._reader.scrape_interval_seconds
         snapshot = ClusterSnapshot(
             now, nodes, tuple(found), scrape_seconds, waiting, moving=moving, absent=absent, freezes=self._freezes()
         )
@@ -271,15 +273,6 @@ class KubeObserver:
         }
         refused = (lambda _: {}) if self._movers is None else self._movers.refused_nodes
         return arrivals(mine, self._spec, now_seconds, refused)
-
-    def _absent(
-        self, shown: Iterable[JobFacts], moving: Iterable[MoveUnderWay], now_seconds: float
-    ) -> tuple[Absence, ...]:
-        """Jobs without a pod on a node. A shown pod counts as present, also where the snapshot leaves it out."""
-        if self._absences is None:
-            return ()
-        here = {each.managed.job_uid for each in shown}
-        return self._absences.of(here, self._resolution.pods, moving, now_seconds)
 
     def _job_carries(self, annotation: str, pod: PodRecord) -> bool:
         """Whether its Job has the note of a move (it is suspended, or pinned to a node), or that of a stop."""
@@ -392,6 +385,6 @@ def _scope(job_facts: Iterable[JobFacts]) -> Scope:
     )
 
 
-def _sizes_of_records(records: Mapping[str, NodeRecord]) -> dict[str, tuple[float, int]]:
+def _sizes_of(records: Mapping[str, NodeRecord]) -> dict[str, tuple[float, int]]:
     """Allocatable cores and bytes of each node."""
     return {name: (node.allocatable_millicores / 1000, node.allocatable_memory_bytes) for name, node in records.items()}

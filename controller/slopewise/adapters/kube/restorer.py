@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.kube.cache.records import ContainerRecord, PodRecord
-from slopewise.adapters.kube.client.protocol import Api
-from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext, Turns
-from slopewise.adapters.kube.state.freezes import KubeFreezes, UnlessFrozen
+from slopewise.adapters.kube.client.protocol import Api, TakeTurn
+from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext
+from slopewise.adapters.kube.state.freezes import KubeFreezes
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.job_memory import KubeMemory
 from slopewise.adapters.kube.watches import Watches
 from slopewise.adapters.kube.workloads.owners import Identity, Owners, WatchedJobIndex
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.feedback.restore import RestoreReport, restore_originals
-from slopewise.model import JobUid
-from slopewise.ports import Actuator
+from slopewise.model import NO_FREEZES, JobUid
 
 
 class Restorer:
@@ -29,7 +26,7 @@ class Restorer:
         watches: Watches,
         owners: Owners,
         job_growths: JobGrowthStore,
-        turns: Turns,
+        take_turn: TakeTurn,
         settings: ResourceSettings | None = None,
         *,
         freezes: KubeFreezes | None = None,
@@ -42,22 +39,17 @@ class Restorer:
         self._job_growths = job_growths
         self.index = WatchedJobIndex(watches.pods, owners, self._changed_container)
         self._memory = KubeMemory(policy, job_growths, self.index)
-        actuator = KubeActuator(
+        self._actuator = KubeActuator(
             api,
             self.index,
             settings or ResourceSettings(),
-            turns,
+            take_turn,
             SystemClock(),
-            self._memory.original,
+            self._memory.stored_original,
             watches.pods.observe,
-            context=ResizeContext(
-                watches.resizes.waited_seconds,
-                watches.limits.changes,
-            ),
+            context=ResizeContext(watches.resizes.waited_seconds, watches.limits.changes),
+            freezes=lambda: NO_FREEZES if freezes is None else freezes.before_write(policy),
         )
-        self._actuator: Actuator = actuator
-        if freezes is not None:
-            self._actuator = UnlessFrozen(actuator, partial(freezes.before_write, policy), self.index.find)
 
     def restore(self) -> RestoreReport:
         """Restore every pod; what waits or fails is tried by the next call."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from slopewise.adapters.kube.cache.records import PodPending
-from slopewise.adapters.kube.resize.progress import WaitedSeconds, nothing_awaited, unconfirmed
+from slopewise.adapters.kube.resize.progress import WaitedSeconds, unconfirmed
 from slopewise.adapters.kube.workloads.job_facts import JobFacts
 from slopewise.adapters.prometheus.client import Target as ScrapeTarget
 from slopewise.adapters.prometheus.container_usage import ContainerKey, ContainerUse, Machine
@@ -86,7 +86,7 @@ def jobs(
     now_seconds: float,
     first_seen: FirstSeen[Hashable],
     movability_inputs: Mapping[str, Movability],
-    waited_seconds: WaitedSeconds = nothing_awaited,
+    waited_seconds: WaitedSeconds = lambda _: None,
 ) -> Iterator[Job]:
     """One job for each pod, in the order given; `movability_inputs` by job uid, of jobs that may be moved.
 
@@ -126,15 +126,11 @@ def _series_by_uid(job_facts: Iterable[JobFacts], reading: PrometheusReading) ->
     for uids in workloads.values():
         if len(uids) == 1:
             continue
-        reporter = min((uid for uid in uids if own[uid].evaluation is not None), key=_rank, default=None)
-        if reporter is not None:
-            own.update({uid: own[reporter] for uid in uids if _is_silent(own[uid])})
+        reporting = [uid for uid in uids if own[uid].evaluation is not None]
+        if reporting:
+            first = min(reporting, key=lambda uid: (len(uid), uid))  # ranks as numbers: 2 comes before 10
+            own.update({uid: own[first] for uid in uids if _is_silent(own[uid])})
     return own
-
-
-def _rank(job_uid: str) -> tuple[int, str]:
-    """Ranks as numbers: 2 comes before 10."""
-    return len(job_uid), job_uid
 
 
 def _is_silent(series: JobSeries) -> bool:
@@ -264,26 +260,17 @@ def _speakers(
     silent: Mapping[str, Job], job_facts: Iterable[JobFacts], reading: PrometheusReading, now_seconds: float
 ) -> dict[str, Unreachable]:
     """By workload: the first of its pods that Prometheus scrapes, else the first."""
-    found = _unreachable(silent, job_facts, reading, now_seconds)
-    speakers: dict[str, Unreachable] = {}
-    for uid, one in sorted(found, key=lambda each: (each[1].series.up is None, each[0])):
-        speakers.setdefault(JobUid.of(uid).workload, one)
-    return speakers
-
-
-def _unreachable(
-    silent: Mapping[str, Job], job_facts: Iterable[JobFacts], reading: PrometheusReading, now_seconds: float
-) -> Iterator[tuple[str, Unreachable]]:
-    """Each silent job whose container runs, by uid."""
-    for facts in job_facts:
-        managed = facts.managed
+    found: dict[str, Unreachable] = {}
+    for managed in (facts.managed for facts in job_facts):
         since = managed.container.running_since_seconds
-        if managed.job_uid not in silent or since is None:
-            continue
-        key = JobKey(managed.pod.namespace, managed.pod.name)
-        one = unreachable(key, reading.jobs.get(key, _NO_SERIES), now_seconds - since)
-        if one is not None:
-            yield managed.job_uid, one
+        if managed.job_uid in silent and since is not None:
+            key = JobKey(managed.pod.namespace, managed.pod.name)
+            if (one := unreachable(key, reading.jobs.get(key, _NO_SERIES), now_seconds - since)) is not None:
+                found[managed.job_uid] = one
+    speakers: dict[str, Unreachable] = {}
+    for uid in sorted(found, key=lambda uid: (found[uid].series.up is None, uid)):
+        speakers.setdefault(JobUid.of(uid).workload, found[uid])
+    return speakers
 
 
 def _with_cause(job: Job, speakers: Mapping[str, Unreachable], causes: Mapping[JobKey, MissingEvaluation]) -> Job:

@@ -102,23 +102,23 @@ class Watches:
         missing = {name: store for name, store in self.named.items() if not store.synced}
         # Of the others the first answer, also a refusal: before it their objects are unknown.
         missing |= {name: store for name, store in self.extra.items() if not store.synced and store.failure is None}
-        if not missing:
-            return None
-        reasons = sorted({_reason_of(name, store) for name, store in missing.items() if store.failure})
-        return f"waiting for {', '.join(missing)}" + (f" ({'; '.join(reasons)})" if reasons else "")
+        return _with_reasons("waiting for", missing)
 
     def trouble(self) -> str | None:
         """The watches that have been silent for a while, and why; None: none has."""
         silent = {name: store for name, store in self.named.items() if store.silent_seconds() > SILENT_SECONDS}
-        if not silent:
-            return None
-        reasons = sorted({_reason_of(name, store) for name, store in silent.items() if store.failure})
-        message = f"the API server sends nothing about {', '.join(silent)}"
-        return message + (f" ({'; '.join(reasons)})" if reasons else "")
+        return _with_reasons("the API server sends nothing about", silent)
 
     def watches(self) -> dict[str, tuple[float, int]]:
         """Seconds since each one's last answer (infinite: never), and how often it broke; for the metrics."""
         return {name: (store.silent_seconds(), store.restarts) for name, store in self._all.items()}
+
+
+def _with_reasons(message: str, stores: Mapping[str, Reflector[Any]]) -> str | None:
+    """The message, the names of these stores and why each of them fails; None: there is none."""
+    reasons = sorted({_reason_of(name, store) for name, store in stores.items() if store.failure})
+    text = f"{message} {', '.join(stores)}" + (f" ({'; '.join(reasons)})" if reasons else "")
+    return text if stores else None
 
 
 def _reason_of(name: str, store: Reflector[Any]) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slopewise.adapters.kube.capacity import Capacity, NodeShare, available, capacity_message
+from slopewise.adapters.kube.capacity import Capacity, available, capacity_message
 
 
 @pytest.mark.parametrize(
@@ -27,30 +27,30 @@ from slopewise.adapters.kube.capacity import Capacity, NodeShare, available, cap
 def test_others_take_what_they_request_or_use_if_that_is_more(
     requested: float | None, used: float | None, left: float
 ) -> None:
-    assert available(NodeShare(4.0, 2.0, requested, used)).available_cores == pytest.approx(left)
+    assert available(4.0, 2.0, requested, used).available_cores == pytest.approx(left)
 
 
 @pytest.mark.parametrize("used", [math.nan, math.inf, -1.0])
 def test_a_figure_that_is_none_is_left_out_and_named(used: float) -> None:
-    found = available(NodeShare(4.0, 2.0, 1.0, used))
+    found = available(4.0, 2.0, 1.0, used)
     assert found.available_cores == 3.0
     assert found.note is not None
     assert "is reported as" in found.note
-    assert available(NodeShare(4.0, 2.0, None, used)).available_cores is None
+    assert available(4.0, 2.0, None, used).available_cores is None
 
 
 @pytest.mark.parametrize(
     ("share", "left", "note"),
     [
-        (NodeShare(4.0, 1.0, 0.5, 70.0), 1.0, "other pods use 70 of 4 cores"),
-        (NodeShare(4.0, 1.0, 5.0, 0.5), 0.0, "other pods request 5 of 4 cores"),
-        (NodeShare(4.0, 1.0, None, 0.5), 3.5, "what other pods request is not known, so only their use counts"),
+        ((4.0, 1.0, 0.5, 70.0), 1.0, "other pods use 70 of 4 cores"),
+        ((4.0, 1.0, 5.0, 0.5), 0.0, "other pods request 5 of 4 cores"),
+        ((4.0, 1.0, None, 0.5), 3.5, "what other pods request is not known, so only their use counts"),
     ],
 )
 def test_figures_that_cannot_be_or_are_missing_are_named_and_take_no_more_than_jobs_leave(
-    share: NodeShare, left: float, note: str
+    share: tuple[float, float, float | None, float], left: float, note: str
 ) -> None:
-    assert available(share) == Capacity(left, note)
+    assert available(*share) == Capacity(left, note)
 
 
 _SOME = st.none() | st.floats(allow_nan=True, allow_infinity=True)
@@ -60,7 +60,7 @@ _SOME = st.none() | st.floats(allow_nan=True, allow_infinity=True)
 def test_it_is_unknown_or_between_nothing_and_the_node_for_any_figures(
     whole: float, jobs: float, requested: float | None, used: float | None
 ) -> None:
-    found = available(NodeShare(whole, jobs, requested, used)).available_cores
+    found = available(whole, jobs, requested, used).available_cores
     assert found is None or 0 <= found <= whole
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from support.api_server import ApiServer, Drop, Reply, refusal
 from support.waiting import eventually
+from support.worlds import FakeClock
 
 from slopewise.adapters.kube.leader_election import Elector, Terms
 from slopewise.errors import UsageError
@@ -16,14 +17,6 @@ from slopewise.errors import UsageError
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/slopewise-system/leases"
 LEASE = f"{LEASES}/slopewise"
 QUICK = Terms(lease_seconds=4.0, renew_deadline_seconds=2.5, retry_seconds=0.1)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 class Candidate:
@@ -139,8 +132,8 @@ def test_the_lease_of_one_that_died_is_taken_when_it_has_run_out_here_not_by_its
     election: Election, says: int, lasts: float
 ) -> None:
     election.put_foreign(leaseDurationSeconds=says)
-    clock = Clock()
-    waiting = election.enter("b", clock=clock)
+    clock = FakeClock()
+    waiting = election.enter("b", clock=clock.monotonic)
     assert eventually(lambda: waiting.elector.holder == "other")
     clock.seconds += lasts - 0.1
     assert election.makes_more_requests(3)
@@ -153,8 +146,8 @@ def test_the_lease_of_one_that_died_is_taken_when_it_has_run_out_here_not_by_its
 
 def test_a_lease_that_is_renewed_is_never_taken_however_old_its_times_are(election: Election) -> None:
     election.put_foreign(renewTime="2001-01-01T00:00:00.000000Z")
-    clock = Clock()
-    waiting = election.enter("b", clock=clock)
+    clock = FakeClock()
+    waiting = election.enter("b", clock=clock.monotonic)
     for second in range(4):
         assert election.makes_more_requests(2)
         election.put_foreign(renewTime=f"2001-01-01T00:00:{second:02}.000000Z")
@@ -163,8 +156,8 @@ def test_a_lease_that_is_renewed_is_never_taken_however_old_its_times_are(electi
 
 
 def test_a_leader_that_was_suspended_says_so_and_blames_no_api_server(election: Election) -> None:
-    clock = Clock()
-    first = election.lead("a", clock=clock)
+    clock = FakeClock()
+    first = election.lead("a", clock=clock.monotonic)
     election.server.freeze()  # or it would renew in time
     clock.seconds += 60
     assert eventually(lambda: first.lost)
@@ -186,7 +179,7 @@ def test_writing_ends_at_the_deadline_while_a_renewal_hangs(election: Election) 
 
 
 def test_the_deadline_counts_from_when_a_renewal_was_sent() -> None:
-    clock = Clock()
+    clock = FakeClock()
 
     class Slow:
         """Takes 7 s to answer anything."""
@@ -198,7 +191,7 @@ def test_the_deadline_counts_from_when_a_renewal_was_sent() -> None:
             clock.seconds += 7
             return body
 
-    elector = Elector(Slow(), "n", "slopewise", "a", clock=clock)  # type: ignore[arg-type]
+    elector = Elector(Slow(), "n", "slopewise", "a", clock=clock.monotonic)  # type: ignore[arg-type]
     elector._attempt()
     assert elector.may_write()
     clock.seconds += 2.9
@@ -262,8 +255,8 @@ def test_a_lease_that_may_not_be_read_or_has_rubbish_in_it_is_reported_and_not_t
     election.put_foreign(leaseTransitions="many", leaseDurationSeconds="long")
     if fault:
         election.server.fault(refusal(403, "Forbidden", "leases is forbidden"), times=10_000)
-    clock = Clock()
-    waiting = election.enter("a", clock=clock)
+    clock = FakeClock()
+    waiting = election.enter("a", clock=clock.monotonic)
     assert eventually(lambda: fault or waiting.elector.holder == "other")
     clock.seconds += 5
     assert eventually(lambda: waiting.elector.failure)
@@ -288,8 +281,8 @@ def test_stopping_while_the_server_hangs_takes_no_longer_than_a_request(election
 
 def test_the_beginning_may_take_its_time_without_costing_the_lease(election: Election) -> None:
     finish = threading.Event()
-    clock = Clock()
-    slow = election.enter("a", on_started=finish.wait, clock=clock)
+    clock = FakeClock()
+    slow = election.enter("a", on_started=finish.wait, clock=clock.monotonic)
     assert eventually(slow.elector.may_write)
     for _ in range(4):  # longer than the deadline altogether
         clock.seconds += 1

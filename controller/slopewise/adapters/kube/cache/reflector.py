@@ -12,13 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
-
-import structlog
+from typing import TypeVar
 
 from slopewise.adapters.kube.cache.store import Collection, Kept, Key, version_of
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import Api, Events, Json
+from slopewise.adapters.pauses import Doubling
 
 T = TypeVar("T")
 
@@ -72,8 +71,8 @@ def objects(
         yield from page.get("items") or ()
 
 
-class Reflector(Generic[T]):
-    """A store of parsed objects. Shape: `protocol.Store`. `start` it, `stop` it, once."""
+class Reflector(Collection[T]):
+    """A store of parsed objects, kept up to date. Shape: `protocol.Store`. `start` it, `stop` it, once."""
 
     def __init__(
         self,
@@ -97,8 +96,9 @@ class Reflector(Generic[T]):
         self._params = dict(params or {})
         self._metadata_only = metadata_only
         self._timing = timing or Timing()
-        self._collection = Collection(path.rpartition("/")[2], parse, on_change)
-        self._backoff = Backoff(self._timing.first_wait_seconds, self._timing.longest_wait_seconds)
+        super().__init__(path.rpartition("/")[2], parse, on_change)
+        self._pause = Doubling(self._timing.first_wait_seconds, self._timing.longest_wait_seconds)
+        self._pauses = 0
         self._version: str | None = None
         self._relist_at = 0.0
         self._failures_in_a_row = 0
@@ -107,7 +107,6 @@ class Reflector(Generic[T]):
         self._synced = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"watch {path}", daemon=True)
-        self._log = structlog.get_logger("slopewise")
         self.failure: str | None = None
         """Why the API server does not answer; None while it does."""
         self.restarts = 0
@@ -137,23 +136,6 @@ class Reflector(Generic[T]):
         answered_at = self._answered_at
         return float("inf") if answered_at is None else time.monotonic() - answered_at
 
-    @property
-    def unreadable(self) -> int:
-        """How many objects are skipped because they could not be parsed."""
-        return self._collection.unreadable
-
-    def items(self) -> tuple[T, ...]:
-        """All objects now, in the order of namespace and name."""
-        return self._collection.items()
-
-    def get(self, namespace: str, name: str) -> T | None:
-        """One object now; for kinds without namespaces, `namespace` is empty."""
-        return self._collection.get(namespace, name)
-
-    def observe(self, obj: Json) -> None:
-        """Store an object that did not come from the watch, if it is newer: the response to our own write."""
-        self._collection.observe(obj)
-
     def read_now(self) -> None:
         """Store all objects as they are now, beside the watch, which may be behind; from any thread.
 
@@ -178,18 +160,18 @@ class Reflector(Generic[T]):
                 self._failed(f"{self._path}: {type(error).__name__}: {error}", lost_place=True)
             else:
                 if time.monotonic() - began_at < _SHORT_WATCH_SECONDS:
-                    self._stopping.wait(self._backoff.next_seconds())
+                    self._wait()
 
     def _list(self) -> None:
-        self._collection.begin_listing()
+        self.begin_listing()
         listed: dict[Key, Kept[T]] = {}
         for page in self._pages():
             self._note_answer()
-            listed |= self._collection.read_all(page.get("items") or ())
+            listed |= self.read_all(page.get("items") or ())
             if self._stopping.is_set():
                 return
         self._version = page["metadata"]["resourceVersion"]
-        self._collection.replace(listed, version_of(page))
+        self.replace(listed, version_of(page))
         self._relist_at = time.monotonic() + self._timing.relist_seconds * random.uniform(0.9, 1.1)  # noqa: S311
         self.relists += 1
         self.failure = None
@@ -224,7 +206,7 @@ class Reflector(Generic[T]):
         self._progressed()
 
     def _take(self, kind: str, obj: Json) -> None:
-        self._collection.apply(kind, obj)
+        self.apply(kind, obj)
         self._version = obj["metadata"].get("resourceVersion") or self._version
         self._progressed()
 
@@ -233,7 +215,7 @@ class Reflector(Generic[T]):
 
     def _progressed(self) -> None:
         self._failures_in_a_row = 0
-        self._backoff.reset()
+        self._pauses = 0
         self.failure = None
 
     def _failed(self, reason: str, *, lost_place: bool) -> None:
@@ -244,22 +226,9 @@ class Reflector(Generic[T]):
         self._failures_in_a_row += 1
         if lost_place or self._failures_in_a_row >= _FAILURES_BEFORE_RELIST:
             self._version = None
-        self._stopping.wait(self._backoff.next_seconds())
+        self._wait()
 
-
-class Backoff:
-    """Waits that double up to a bound, with jitter, so that clients do not return to a recovered server at once."""
-
-    def __init__(self, first_seconds: float, longest_seconds: float) -> None:
-        self._first, self._longest = first_seconds, longest_seconds
-        self._next = first_seconds
-
-    def next_seconds(self) -> float:
-        """The next pause, half of it random; the one after it is twice as long."""
-        wait = self._next * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, keeps no secret
-        self._next = min(2 * self._next, self._longest)
-        return wait
-
-    def reset(self) -> None:
-        """Begin with the first pause again."""
-        self._next = self._first
+    def _wait(self) -> None:
+        """Twice as long each time in a row, and half random: not all clients may return to a server at once."""
+        self._pauses += 1
+        self._stopping.wait(self._pause.after(self._pauses) * random.uniform(0.5, 1.0))  # noqa: S311 - spreads load

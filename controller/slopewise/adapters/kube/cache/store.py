@@ -62,14 +62,14 @@ class Collection(Generic[T]):
             return self._in_order
 
     def get(self, namespace: str, name: str) -> T | None:
-        """One object."""
+        """One object; for kinds without namespaces, `namespace` is empty."""
         with self._lock:
             kept = self._kept.get((namespace, name))
             return kept.record if kept else None
 
     @property
     def unreadable(self) -> int:
-        """How many present objects could not be read."""
+        """How many present objects are skipped because they could not be parsed."""
         with self._lock:
             return len(self._logged_unreadable)
 

@@ -113,14 +113,8 @@ class ApiError(SlopewiseError):
         return _DENIED.search(self.message) is not None
 
     @property
-    def denial(self) -> str:
-        """Why an admission policy or webhook refused it, and the remedy."""
-        what, answer = self.denial_and_answer
-        return f"{what} ({answer})" if answer else what
-
-    @property
     def denial_and_answer(self) -> tuple[str, str]:
-        """The same, and the server's message apart; that is empty where a policy of ours states the remedy."""
+        """Why a policy or webhook refused it, with the remedy; and the message, which one of ours makes empty."""
         found = _DENIED.search(self.message)
         if found is not None and found["why"] and _OUR_POLICIES in self.message:
             return found["why"], ""

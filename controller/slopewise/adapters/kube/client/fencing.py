@@ -1,12 +1,17 @@
-"""A client of the API server that writes only while this replica holds the lease.
+"""A client of the API server that writes only while this replica holds the lease, and nothing under a Freeze.
 
 The leader's code has only this client, so no write can bypass the lease. The elector and the sweep, which need no
 lease, have the raw one (`client.KubeApi`).
+
+Which Freeze counts depends on whom a write serves, so the actuator names the question (`unless`), and the client asks
+it. The steps of a move that has begun are written without a question: a suspended Job has to be resumed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from slopewise.adapters.kube.client.protocol import Api, Events, Json, MayWrite
 from slopewise.errors import ActuationError
@@ -16,8 +21,28 @@ class NotLeadingError(ActuationError):
     """A write was refused because another replica may hold the lease."""
 
 
+class FrozenError(ActuationError):
+    """A write was refused by a Freeze; the message is the reason."""
+
+
+_frozen: ContextVar[Callable[[], str | None] | None] = ContextVar("frozen", default=None)
+
+
+@contextmanager
+def unless(frozen: Callable[[], str | None]) -> Iterator[None]:
+    """Within it this thread's first write raises FrozenError, and sends nothing, where `frozen` returns a reason.
+
+    It is asked once: what is written next belongs to the same decision, and half a move would be worse than one.
+    """
+    token = _frozen.set(frozen)
+    try:
+        yield
+    finally:
+        _frozen.reset(token)
+
+
 class FencedApi:
-    """Reads like `api`; each write raises NotLeadingError, and sends nothing, unless `may_write`. Shape: `Api`."""
+    """Reads like `api`; a refused write raises NotLeadingError or FrozenError, and sends nothing. Shape: `Api`."""
 
     def __init__(self, api: Api, may_write: MayWrite) -> None:
         self._api = api
@@ -58,4 +83,8 @@ class FencedApi:
     def _writable(self) -> Api:
         if not self.may_write():
             raise NotLeadingError("this replica does not lead any more; nothing was sent")
+        if (frozen := _frozen.get()) is not None:
+            if (reason := frozen()) is not None:
+                raise FrozenError(reason)
+            _frozen.set(None)
         return self._api

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TypeVar
 
 from slopewise.adapters.kube.client.errors import ApiError
@@ -23,18 +24,13 @@ def get_or_none(api: Api, path: str) -> Json | None:
         raise
 
 
-def is_conflict(error: ApiError) -> bool:
-    """Whether another client wrote first."""
-    return error.is_conflict
-
-
 def update(
     write: Callable[[T | K], R],
     read: Callable[[], T],
     known: K | None = None,
     *,
     tries: int = 2,
-    again: Callable[[ApiError], bool] = is_conflict,
+    again: Callable[[ApiError], bool] = attrgetter("is_conflict"),
 ) -> R:
     """What `write` returns for the object `known`, or for the one read; after an error for `again` it is read again.
 

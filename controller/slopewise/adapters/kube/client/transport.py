@@ -120,26 +120,18 @@ def load_configuration(kubeconfig: str | None, context: str | None) -> Configura
     configuration = Configuration(host="")
     in_pod = SERVICE_HOST_ENV_NAME in os.environ and Path(SERVICE_TOKEN_FILENAME).exists()
     if in_pod and not asked_for and not context:
-        _load(lambda: _load_in_pod(configuration), "The service account of this pod")
+        _load(lambda: config.load_incluster_config(configuration), "The service account of this pod")  # type: ignore[no-untyped-call]
         configuration.proxy = None  # HTTPS_PROXY is for the outside; the API server is inside
         return configuration
     path = asked_for or KUBECONFIG_DEFAULT
     if not any(Path(each).expanduser().exists() for each in path.split(":") if each):
         raise UsageError(f"{path}: no such kubeconfig; write its path to --kubeconfig or KUBECONFIG, or run in a pod.")
-    _load(lambda: _load_kubeconfig(path, context, configuration), path)
+    # Without writing renewed tokens back: the file is the user's.
+    _load(lambda: config.load_kube_config(path, context, configuration, persist_config=False), path)  # type: ignore[no-untyped-call]
     if not configuration.host:
         raise UsageError(f"{path}: the cluster has no server; write its URL there, or choose another context.")
     _pass_by_proxy_on_loopback(configuration)
     return configuration
-
-
-def _load_in_pod(configuration: Configuration) -> None:
-    config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-
-
-def _load_kubeconfig(path: str, context: str | None, configuration: Configuration) -> None:
-    """Without writing renewed tokens back: the file is the user's."""
-    config.load_kube_config(path, context, configuration, persist_config=False)  # type: ignore[no-untyped-call]
 
 
 def _load(load: Callable[[], None], where: str) -> None:

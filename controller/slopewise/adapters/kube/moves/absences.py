@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from slopewise.adapters.kube.cache.records import PLACE_GATE, ObjectRecord, PodRecord
 from slopewise.adapters.kube.client.protocol import Api, Store
-from slopewise.adapters.kube.moves.owner_cache import OwnerReading, Pause
+from slopewise.adapters.kube.moves.owner_cache import OwnerReading
 from slopewise.adapters.kube.state.job_memory import Remembered
 from slopewise.adapters.kube.workloads.job_facts import JobFacts, facts_of
 from slopewise.adapters.kube.workloads.owners import Identity
@@ -56,12 +56,10 @@ class Absences:
             elif uid in pods:
                 if pods[uid][1].node is None:
                     yield Absence(uid, "waiting", _waits(pods[uid][1]), name)
-            elif (pause := self._pause(each)) is not None:
-                yield Absence(uid, pause.state, pause.reason, name)
-
-    def _pause(self, job: Remembered) -> Pause | None:
-        slot = JobUid.of(job.job_uid).slot
-        return self._reading.pause(job.namespace, job.workload, slot, self._generation(job))
+            else:
+                slot, generation = JobUid.of(uid).slot, self._generation(each)
+                if (pause := self._reading.pause(each.namespace, each.workload, slot, generation)) is not None:
+                    yield Absence(uid, pause.state, pause.reason, name)
 
     def _generation(self, job: Remembered) -> int:
         """Of a Job's spec, which changes when it is suspended; 0 where it is not watched."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from slopewise.adapters.kube.cache.records import ManagedPod, ObjectRecord
 from slopewise.adapters.kube.client.errors import ApiError
@@ -64,15 +65,10 @@ class _Backoff:
     until_seconds: float
     surroundings: _Surroundings
 
-    @property
-    def until(self) -> str:
-        """The time of day, for messages."""
-        return f"{timestamp(self.until_seconds):%H:%M:%S} UTC"
-
-    @property
-    def ends_early(self) -> str:
-        """What ends it before that, for messages; empty: nothing."""
-        return _ENDS_EARLY.get(self.refused.cause, "")
+    def until(self, joint: str) -> str:
+        """The time of day, and after `joint` what ends it before that, for messages."""
+        early = _ENDS_EARLY.get(self.refused.cause)
+        return f"{timestamp(self.until_seconds):%H:%M:%S} UTC{f'{joint}{early}' if early else ''}"
 
 
 @dataclass(slots=True)
@@ -105,8 +101,7 @@ class MoveBackoff:
             if len(self._known) >= KEPT_REFUSALS:
                 del self._known[next(iter(self._known))]
             known = self._known[workload] = _Backoff(refused, pause, until, surroundings)
-        sooner = f", or when {known.ends_early}" if known.ends_early else ""
-        return f"{refused.detail}; tried again at {known.until}{sooner}"
+        return f"{refused.detail}; tried again at {known.until(', or when ')}"
 
     def reason(self, managed: ManagedPod) -> str | None:
         """Why no move of this pod's workload is begun now, and until when; None: no refusal is known."""
@@ -118,7 +113,7 @@ class MoveBackoff:
                 self._known.pop(managed.workload.uid, None)
             return None
         # The moment first: `kubectl get growth` shows 160 characters.
-        return f"until {known.until}{f' or {known.ends_early}' if known.ends_early else ''}: {known.refused.detail}"
+        return f"until {known.until(' or ')}: {known.refused.detail}"
 
     def _pause_seconds(self, before: _Backoff | None, refused: Refused) -> float:
         if refused.cause != "trouble":
@@ -143,9 +138,8 @@ class MoveBackoff:
         )
 
     def _budgets_of(self, namespace: str, *, fresh: bool) -> Budgets | None:
-        if fresh:
-            return self._budgets.put(namespace, self._read_budgets(namespace))
-        return self._budgets.get(namespace, lambda: self._read_budgets(namespace))
+        read = partial(self._read_budgets, namespace)
+        return self._budgets.put(namespace, read()) if fresh else self._budgets.get(namespace, read)
 
     def _read_budgets(self, namespace: str) -> Budgets | None:
         try:

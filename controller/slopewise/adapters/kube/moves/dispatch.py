@@ -1,7 +1,8 @@
-"""The `move` of a cluster's Actuator: chooses how a move is carried out, and begins it.
+"""The moves and stops of a cluster's Actuator: chooses how one is carried out, and begins it.
 
 `moves/gated_pods.py` places arriving pods; `suspend/begin.py` or `evict/controller.py` migrates running ones, as
-`moves/movability.py` has decided. Later passes observe the result (`ClusterSnapshot.moving`).
+`moves/movability.py` has decided; `suspend/stop.py` stops a job at its target. Later passes observe the result
+(`ClusterSnapshot.moving`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Protocol
 
 from slopewise.adapters.kube.cache.records import ManagedPod
 from slopewise.adapters.kube.workloads.owners import JobIndex
-from slopewise.model import Migrate, Movability, Move, Outcome, Place
+from slopewise.model import Decision, Migrate, Movability, Move, Outcome, Place, Stop
 
 
 class Begin(Protocol):
@@ -25,15 +26,17 @@ class Begin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """How moves are carried out; shared by all policies."""
+    """How moves and stops are carried out; shared by all policies."""
 
     place: Callable[[Place], Outcome[Move]]
     suspend: Begin
     evict: Begin
+    stop: Callable[[Stop, ManagedPod, str], Outcome[Stop]]
+    """`suspend/stop.JobStopper.stop`."""
 
 
 class KubeMover:
-    """The moves of one policy."""
+    """The moves and stops of one policy."""
 
     def __init__(
         self,
@@ -48,31 +51,27 @@ class KubeMover:
         self._movability = movability
         self._ways = ways
 
-    def move(self, move: Move) -> Outcome[Move]:
+    def begin(self, decision: Move | Stop) -> Outcome[Decision]:
         """Begin it; NotLeadingError without the lease."""
-        if isinstance(move, Place):
-            return self._ways.place(move)
-        return self._migrate(move)
-
-    def _migrate(self, move: Migrate) -> Outcome[Move]:
-        managed = self._index.find(move.job_uid)
+        if isinstance(decision, Place):
+            return self._ways.place(decision)
+        managed, verb = self._index.find(decision.job_uid), "stop" if isinstance(decision, Stop) else "move"
         if managed is None:
-            return Outcome(move, "failed", "its pod is gone; there is nothing to move")
+            return Outcome(decision, "failed", f"its pod is gone; there is nothing to {verb}")
+        if isinstance(decision, Stop):
+            return self._ways.stop(decision, managed, self._policy)
+        return self._migrate(decision, managed)
+
+    def _migrate(self, move: Migrate, managed: ManagedPod) -> Outcome[Move]:
+        """The guards' checks are repeated: a pod that is not recreated would be a lost job."""
         movability = self._movability(move.job_uid)
-        refusal = _refusal(move, managed, movability)
-        if refusal is not None or movability is None:
-            return Outcome(move, "infeasible", refusal or "nothing is known of how it could be moved")
+        if movability is None:
+            return Outcome(move, "infeasible", "nothing is known of how it could be moved")
+        if movability.blocked_reason is not None or movability.way is None:
+            return Outcome(move, "infeasible", movability.blocked_reason or "there is no way to move it here")
+        if not managed.pod.migratable:
+            return Outcome(move, "infeasible", "its pod does not say slopewise.dev/migratable any more")
+        if (refused := movability.refused_nodes.get(move.node)) is not None:
+            return Outcome(move, "infeasible", f"{move.node} would not take it: {refused}")
         begin = self._ways.suspend if movability.way == "suspend" else self._ways.evict
         return begin(move, managed, self._policy, movability.members)
-
-
-def _refusal(move: Migrate, managed: ManagedPod, movability: Movability | None) -> str | None:
-    """The guards' checks, repeated: a pod that is not recreated would be a lost job."""
-    if movability is None:
-        return "nothing is known of how it could be moved"
-    if movability.blocked_reason is not None or movability.way is None:
-        return movability.blocked_reason or "there is no way to move it here"
-    if not managed.pod.migratable:
-        return "its pod does not say slopewise.dev/migratable any more"
-    refused = movability.refused_nodes.get(move.node)
-    return None if refused is None else f"{move.node} would not take it: {refused}"

@@ -84,7 +84,6 @@ class GatedPodController:
         self._pods = pods
         self._owners = owners
         self._gate_releaser = gate_releaser
-        self._recreated = _RecreatedPods(api, clock)
         self._api = api
         self._take_turn = take_turn
         self._clock = clock
@@ -99,7 +98,10 @@ class GatedPodController:
         self._pinned: list[PodRecord] = []
         self._first_seen = FirstSeen[str]()
         """Since when a pod waits, or is stranded, by its uid and by our own clock."""
-        self._tried: dict[str, float] = {}
+        self._tried = TtlMap[str, None](POD_SECONDS, clock.monotonic)
+        """Pods, by uid, that were released or evicted just now."""
+        self._recreated = TtlMap[str, bool](_VERDICT_SECONDS, clock.monotonic, _VERDICTS_KEPT)
+        """Whether pods are recreated after an eviction, by their owner's uid: each is read at most once a minute."""
         self._passed_over: set[str] = set()
         """Uids of jobs that a pass saw and did not place."""
         self._left_to_scheduler = TtlMap[str, None](NOT_PINNED_SECONDS, clock.monotonic)
@@ -119,7 +121,7 @@ class GatedPodController:
             return Outcome(move, "failed", "there was no room where it was pinned; the default scheduler places it")
         if (wait := self._take_turn(move.node, pod.namespace)) is not None:
             return Outcome(move, "deferred", wait)
-        freed_by_eviction = self._may_evict_in(pod.namespace) and self._recreated.includes(pod)
+        freed_by_eviction = self._may_evict_in(pod.namespace) and self._is_recreated(pod)
         release = self._gate_releaser.release(pod, Aim(move.node, pin=freed_by_eviction))
         return Outcome(move, release.result, release.detail)
 
@@ -146,7 +148,9 @@ class GatedPodController:
             return
         self._ticked_at = now
         self._refresh(now)
-        for pod in self._releasable(self._due(now)):
+        due = self._due(now)
+        reserved = self._reserved() if due else ()
+        for pod in [pod for pod in due if _owner_uid(pod) not in reserved][:RELEASED_PER_TICK]:
             self._safely(pod, self._release)
             after_each()
         for pod in self._pinned:
@@ -162,9 +166,7 @@ class GatedPodController:
         self._seen = pods
         self._waiting = [pod for pod in pods if pod.waits_for_us]
         self._pinned = [pod for pod in pods if is_stranded(pod)]
-        there = {pod.uid for pod in (*self._waiting, *self._pinned)}
-        self._first_seen.keep(there, now)
-        self._tried = {uid: at for uid, at in self._tried.items() if uid in there}
+        self._first_seen.keep({pod.uid for pod in (*self._waiting, *self._pinned)}, now)
 
     def _due(self, now: float) -> list[PodRecord]:
         with self._lock:
@@ -186,22 +188,30 @@ class GatedPodController:
         return job is not None and owner is not None and job.uid == owner.uid and MOVE in job.annotations
 
     def _is_due(self, pod: PodRecord, wait_seconds: float, now: float) -> bool:
-        waited = self._first_seen.seconds(pod.uid, now)
-        return waited >= wait_seconds and now - self._tried.get(pod.uid, float("-inf")) >= POD_SECONDS
+        return self._first_seen.seconds(pod.uid, now) >= wait_seconds and pod.uid not in self._tried
 
-    def _releasable(self, due: Sequence[PodRecord]) -> list[PodRecord]:
-        reserved = self._reserved() if due else ()
-        return [pod for pod in due if _owner_uid(pod) not in reserved][:RELEASED_PER_TICK]
+    def _is_recreated(self, pod: PodRecord) -> bool:
+        """False also where it is unknown."""
+        owner = pod.owner
+        if owner is None or owner.kind not in EVICTABLE:
+            return False
+        return self._recreated.get(owner.uid, lambda: self._check_owner(pod))
+
+    def _check_owner(self, pod: PodRecord) -> bool:
+        try:
+            return not_recreated_reason(self._api, pod) is None
+        except ApiError:
+            return False
 
     def _safely(self, pod: PodRecord, act: Callable[[PodRecord], None]) -> None:
         """An error about one pod must not delay the others."""
-        self._tried[pod.uid] = self._clock.monotonic()
+        self._tried.put(pod.uid, None)
         try:
             act(pod)
         except NotLeadingError:
             return  # another replica leads, and does it
         except SlopewiseError as error:
-            self._warn("gated pod failed", pod, str(error))
+            self._log.warning("gated pod failed", pod=_name(pod), reason=str(error))
         except Exception as error:
             self._log.error("gated pod failed", pod=_name(pod), reason=repr(error), exc_info=error)
 
@@ -210,10 +220,12 @@ class GatedPodController:
         if release.result == "applied":
             self._report(pod, "GateReleased", "no policy placed it; the default scheduler places it", warning=False)
         elif not release.over:
-            self._warn("gate release failed", pod, release.detail)
+            self._log.warning("gate release failed", pod=_name(pod), reason=release.detail)
 
     def _unpin(self, pod: PodRecord) -> None:
-        job_uid = self._note_stranded(pod)
+        self._on_stranded(pod)
+        if (job_uid := self._owners.job_uid(pod, self._pods.items())) is not None:
+            self._left_to_scheduler.put(job_uid, None)  # or its replacement would be pinned again
         refused = evict(self._api, pod)
         if refused is None:
             node = pod.annotations[PLACED]
@@ -225,15 +237,7 @@ class GatedPodController:
                 action = history.move_ended(job_uid, f"{node} to any node", "released", reason, self._clock.now())
                 self._act(JobUid.of(job_uid).workload, action)
         elif not refused.gone:
-            self._warn("pod unpinning failed", pod, refused.detail)
-
-    def _note_stranded(self, pod: PodRecord) -> str | None:
-        """Keep its replacement from being pinned again. Returns the uid of its job."""
-        self._on_stranded(pod)
-        job_uid = self._owners.job_uid(pod, self._pods.items())
-        if job_uid is not None:
-            self._left_to_scheduler.put(job_uid, None)
-        return job_uid
+            self._log.warning("pod unpinning failed", pod=_name(pod), reason=refused.detail)
 
     def _report(self, pod: PodRecord, reason: str, note: str, *, warning: bool) -> None:
         """In the log, and as an event of the pod."""
@@ -241,9 +245,6 @@ class GatedPodController:
         log(_LOG_EVENTS[reason], pod=_name(pod), reason=note)
         about = About("v1", "Pod", pod.name, pod.uid, pod.namespace)
         self._emit(Event(about, reason, note, warning=warning, action="Place"))
-
-    def _warn(self, event: str, pod: PodRecord, reason: str) -> None:
-        self._log.warning(event, pod=_name(pod), reason=reason)
 
 
 def is_stranded(pod: PodRecord) -> bool:
@@ -257,28 +258,6 @@ def is_stranded(pod: PodRecord) -> bool:
     waits = pod.node is None and not pod.deleting and not pod.gates
     is_recreated = pod.owner is not None and pod.owner.kind in EVICTABLE
     return waits and is_recreated and is_pinned_to(scheduling.affinity, node)
-
-
-class _RecreatedPods:
-    """Which pods are recreated after an eviction, by their owners; each owner is read at most once a minute."""
-
-    def __init__(self, api: Api, clock: Clock) -> None:
-        self._api = api
-        self._verdicts = TtlMap[str, bool](_VERDICT_SECONDS, clock.monotonic, _VERDICTS_KEPT)
-        """By the owner's uid."""
-
-    def includes(self, pod: PodRecord) -> bool:
-        """False also where it is unknown."""
-        owner = pod.owner
-        if owner is None or owner.kind not in EVICTABLE:
-            return False
-        return self._verdicts.get(owner.uid, lambda: self._check(pod))
-
-    def _check(self, pod: PodRecord) -> bool:
-        try:
-            return not_recreated_reason(self._api, pod) is None
-        except ApiError:
-            return False
 
 
 def _owner_uid(pod: PodRecord) -> str:

@@ -91,21 +91,12 @@ class MovabilityInputs:
         for each in job_facts:
             workloads[each.managed.workload.uid].append(each.managed)
         fit = self._node_fit()
-        return {
-            each.managed.job_uid: self._movability(each, workloads, fit, can_suspend=can_suspend) for each in movable
-        }
-
-    def _movability(
-        self,
-        facts: JobFacts,
-        workloads: Mapping[str, Sequence[ManagedPod]],
-        fit: NodeFit | None,
-        *,
-        can_suspend: bool | None,
-    ) -> Movability:
-        found = movability(self._case(facts, workloads, can_suspend=can_suspend), fit)
-        backoff = self._moving.backoff(facts.managed) if found.blocked_reason is None else None
-        return found if backoff is None else replace(found, backoff_reason=backoff)
+        found = {}
+        for each in movable:
+            how = movability(self._case(each, workloads, can_suspend=can_suspend), fit)
+            backoff = self._moving.backoff(each.managed) if how.blocked_reason is None else None
+            found[each.managed.job_uid] = how if backoff is None else replace(how, backoff_reason=backoff)
+        return found
 
     def refused_nodes(self, pod: PodRecord) -> Mapping[str, str]:
         """The nodes that would refuse a gated pod, by name, with the reason."""

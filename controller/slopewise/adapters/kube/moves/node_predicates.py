@@ -22,8 +22,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from slopewise.adapters.kube.cache.records import NodeRecord, Taint, Toleration
-from slopewise.adapters.kube.client.protocol import Json
+from slopewise.adapters.kube.cache.records import NodeRecord, SchedulingFacts, Taint, Toleration
+from slopewise.adapters.kube.client.protocol import Json, Store
 
 FORBIDDING_EFFECTS = ("NoSchedule", "NoExecute")
 
@@ -90,6 +90,16 @@ class NodeFit:
                 for room, name in few
             }
         return known
+
+
+def refusal_by(nodes: Store[NodeRecord] | None, name: str, facts: SchedulingFacts) -> str | None:
+    """Why a pod with these facts could not run on that node now; None: it could, as far as is known."""
+    if nodes is None or not nodes.synced:
+        return None
+    node = nodes.get("", name)
+    if node is None:
+        return "there is no such node"
+    return _refusal(node, Needs(facts.node_selector, facts.tolerations, facts.affinity_json))
 
 
 def _refusal(node: NodeRecord, needs: Needs) -> str | None:

@@ -200,9 +200,10 @@ def _template(owner: OwnerRef, found: Json) -> OwnerTemplate:
     if found["metadata"]["uid"] != owner.uid:
         return OwnerTemplate(blocked_reason=f"its {owner.kind} {owner.name} has been replaced")
     spec = found["spec"]
-    affinity = spec["template"]["spec"].get("affinity")
+    affinity, manager = spec["template"]["spec"].get("affinity"), foreign_manager(spec) if owner.kind == "Job" else None
+    elsewhere = f"its Job is managed by {manager}, which need not bring its pod back"
     return OwnerTemplate(
-        blocked_reason=_managed_elsewhere(spec) if owner.kind == "Job" else None,
+        blocked_reason=None if manager is None else elsewhere,
         not_evictable_reason=not_recreated_reason_of(owner.kind, found),
         not_suspendable_reason=failed_when_ended_reason(spec) if owner.kind == "Job" else None,
         affinity_json=json.dumps(affinity, sort_keys=True) if affinity else "",
@@ -224,11 +225,6 @@ def _pause(workload: OwnerRef, slot: str, found: Json) -> Pause | None:
     if reason is None and kind != "StatefulSet" and spec.get("replicas") == 0:
         reason = f"its {kind} has replicas: 0"
     return None if reason is None else Pause("suspended", reason)
-
-
-def _managed_elsewhere(job_spec: Json) -> str | None:
-    manager = foreign_manager(job_spec)
-    return f"its Job is managed by {manager}, which need not bring its pod back" if manager else None
 
 
 def _disk(claim: str, volume: Json) -> Disk:

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from slopewise.adapters.kube.cache.parsing import parse_pod
-from slopewise.adapters.kube.cache.records import PLACE_GATE, PLACED, NodeRecord, PodRecord, SchedulingFacts
+from slopewise.adapters.kube.cache.records import PLACE_GATE, PLACED, PodRecord
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.meanings import explain
-from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, Store, path_of
+from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, path_of
 from slopewise.adapters.kube.client.retry import update
-from slopewise.adapters.kube.moves.node_predicates import Needs, NodeFit, pinned
+from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.model import OutcomeResult
 
 PREFERENCE_WEIGHT = 100
@@ -72,18 +72,6 @@ def _node_affinity(pod: PodRecord, aim: Aim) -> Json:
     return {**node_affinity, _PREFERRED: [*(node_affinity.get(_PREFERRED) or []), preference]}
 
 
-def would_refuse(pod: PodRecord, node: str, nodes: Store[NodeRecord] | None) -> str | None:
-    """Why a gated pod could not run on that node now; None: it could, as far as is known."""
-    if nodes is None or not nodes.synced:
-        return None
-    record = nodes.get("", node)
-    if record is None:
-        return "there is no such node any more"
-    facts = pod.scheduling or SchedulingFacts()
-    needs = Needs(facts.node_selector, facts.tolerations, facts.affinity_json)
-    return NodeFit([record]).refused(needs, 0).get(node)
-
-
 class GateReleaser:
     """Releases gated pods, one at a time. Safe from any thread."""
 
@@ -105,7 +93,10 @@ class GateReleaser:
             return pod
         answer = self._api.patch(_path(pod), release_patch(pod, aim), STRATEGIC_MERGE_PATCH, PARAMS)
         self._on_written(answer)
-        return GateRelease("applied", "" if aim is None else _message_of(aim), over=True)
+        if aim is None:
+            return GateRelease("applied", over=True)
+        where = f"may run on {aim.node} only" if aim.pin else f"goes to {aim.node} if that takes it"
+        return GateRelease("applied", where, over=True)
 
     def _read(self, pod: PodRecord) -> PodRecord | GateRelease:
         """The same pod as it is now, if it still waits."""
@@ -118,10 +109,6 @@ class GateReleaser:
         if fresh.uid != pod.uid or fresh.deleting:
             return GateRelease("failed", "its pod is being deleted, or another one has its name", over=True)
         return fresh if fresh.waits_for_us else GateRelease("failed", _ALREADY_RELEASED, over=True)
-
-
-def _message_of(aim: Aim) -> str:
-    return f"may run on {aim.node} only" if aim.pin else f"goes to {aim.node} if that takes it"
 
 
 def _path(pod: PodRecord) -> str:

@@ -36,18 +36,15 @@ from slopewise.tracking import OncePerChange
 Act = Callable[[str, Action], None]
 """Appends an action to the history of the job of that uid."""
 
-_PLACED: Mapping[OutcomeResult, str] = {
-    "applied": "Placed",
-    "deferred": "PlaceDeferred",
-    "infeasible": "PlaceInfeasible",
-    "failed": "PlaceFailed",
-}
-_MOVED: Mapping[OutcomeResult, str] = {
-    "applied": "MoveBegun",
-    "deferred": "MoveDeferred",
-    "infeasible": "MoveInfeasible",
-    "failed": "MoveFailed",
-}
+_APPLIED = {"Resize": "Resized", "Place": "Placed", "Move": "MoveBegun", "Stop": "StoppedAtTarget"}
+"""The reason of an event by its action, where the action was carried out."""
+
+
+def event_reason(action: str, result: OutcomeResult) -> str:
+    """`Resized`, or `ResizeDeferred`, `ResizeInfeasible`, `ResizeFailed`."""
+    return _APPLIED[action] if result == "applied" else f"{action}{result.capitalize()}"
+
+
 _STAGES: Mapping[MoveStage, str] = {
     "begun": "MoveBegun",
     "resumed": "Moved",
@@ -56,8 +53,8 @@ _STAGES: Mapping[MoveStage, str] = {
 }
 
 
-class MoveReporter:
-    """Reports the moves of one policy. Called by one thread at a time."""
+class DecisionReporter:
+    """Reports the moves and the stops of one policy. Called by one thread at a time."""
 
     def __init__(self, index: JobIndex, job_growths: JobGrowthStore, events: EventRecorder, act: Act) -> None:
         self._index = index
@@ -66,11 +63,13 @@ class MoveReporter:
         self._act = act
         self._refused: dict[str, OutcomeResult] = {}
         """Results of the moves that the last pass tried without success, by job."""
-        self._withheld: dict[str, str] = {}
+        self._withheld = OncePerChange[str, str]()
         """The guards that held moves back in the last pass, by job."""
+        self._stops = OncePerChange[str, str]()
+        """The last event reason of each job that is at its target, by job."""
 
     def emit(self, report: PassReport) -> None:
-        """Report all moves of one pass with a snapshot."""
+        """Report all moves and stops of one pass with a snapshot."""
         now = report.taken_at_seconds
         jobs = report.snapshot.jobs if report.snapshot is not None else ()
         waiting = {job.uid for job in jobs if job.movability is not None and job.movability.backoff_reason is not None}
@@ -78,6 +77,8 @@ class MoveReporter:
         for event in report.results.events:
             self._emit_event(event, now)
         self._emit_withheld(report.results.withheld_of(Place, Migrate), now)
+        self._stops.forget_all_but({job.uid for job in jobs})
+        self._emit_stops(report.results.of(Stop), report.results.withheld_of(Stop), now)
 
     def _emit_outcomes(self, outcomes: Sequence[Outcome[Move]], waiting: Collection[str], now: float) -> None:
         """A begun migration has its own event; a repeated failure is reported once.
@@ -91,7 +92,7 @@ class MoveReporter:
             placed, uid = isinstance(outcome.decision, Place), outcome.decision.job_uid
             if (outcome.result == "applied" and not placed) or before.get(uid) == outcome.result:
                 continue
-            reason = (_PLACED if placed else _MOVED)[outcome.result]
+            reason = event_reason("Place" if placed else "Move", outcome.result)
             # How it was placed, and why there and so: a size that was clamped says so in the decision's reason.
             parts = (outcome.detail, outcome.decision.reason if placed or not outcome.detail else "")
             why = "; ".join(filter(None, parts))
@@ -100,43 +101,51 @@ class MoveReporter:
 
     def _emit_event(self, event: MoveEvent, now: float) -> None:
         self._act(event.job_uid, history.move_event(event, now))
-        if (about := self._about_workload(event.job_uid)) is not None:
-            self._events.emit(Event(about, _STAGES[event.stage], event.message, event.warning, "Move"))
+        self._emit_about(event.job_uid, _STAGES[event.stage], event.message, "Move", warning=event.warning)
 
     def _emit_withheld(self, withheld: Sequence[Withheld[Move]], now: float) -> None:
-        before = self._withheld
-        self._withheld = {each.decision.job_uid: each.guard for each in withheld if not is_routine(each.guard)}
+        withheld = [each for each in withheld if not is_routine(each.guard)]
+        for each in withheld:
+            if self._withheld.is_new(each.decision.job_uid, each.guard):
+                self._emit(each.decision, "MoveWithheld", each.reason, warning=False)
+                self._act(each.decision.job_uid, history.withheld(each, now))
+        self._withheld.forget_all_but({each.decision.job_uid for each in withheld})
+
+    def _emit_stops(self, outcomes: Sequence[Outcome[Stop]], withheld: Sequence[Withheld[Stop]], now: float) -> None:
+        for outcome in outcomes:
+            uid, reason, done = (
+                outcome.decision.job_uid,
+                event_reason("Stop", outcome.result),
+                outcome.result == "applied",
+            )
+            if done or self._stops.is_new(uid, reason):
+                self._act(uid, history.stopped(outcome, now))
+                self._emit_about(uid, reason, outcome.detail or outcome.decision.reason, "Stop", warning=not done)
         for each in withheld:
             uid = each.decision.job_uid
-            if self._withheld.get(uid) == each.guard and before.get(uid) != each.guard:
-                self._emit(each.decision, "MoveWithheld", each.reason, warning=False)
-                self._act(uid, history.withheld(each, now))
+            if not is_routine(each.guard) and self._stops.is_new(uid, "StopWithheld"):
+                self._emit_about(uid, "StopWithheld", each.reason, "Stop", warning=True)
 
     def _emit(self, move: Move, reason: str, why: str, *, warning: bool) -> None:
         """About the pod that arrives, or the workload to be moved."""
-        placed = isinstance(move, Place)
-        about = about_pod(self._index, move.job_uid) if placed else self._about_workload(move.job_uid)
-        if about is not None:
-            note = f"{history.move_text(move)}: {why}"
-            self._events.emit(Event(about, reason, note, warning, "Place" if placed else "Move"))
+        action = "Place" if isinstance(move, Place) else "Move"
+        self._emit_about(move.job_uid, reason, f"{history.move_text(move)}: {why}", action, warning=warning)
 
-    def _about_workload(self, job_uid: str) -> About | None:
-        return about_workload(self._index, self._job_growths, job_uid)
+    def _emit_about(self, job_uid: str, reason: str, note: str, action: str, *, warning: bool) -> None:
+        """About a job's workload; its pod for a placement, and where the workload has no document yet."""
+        document = self._job_growths.find(JobUid.of(job_uid).workload)
+        if action == "Place" or document is None:
+            about = about_pod(self._index, job_uid)
+        else:
+            about = About.of(document.workload, document.namespace)
+        if about is not None:
+            self._events.emit(Event(about, reason, note, warning, action))
 
 
 def about_pod(index: JobIndex, job_uid: str) -> About | None:
     """A job's pod; None: it is gone."""
     managed = index.find(job_uid)
     return None if managed is None else About.pod(managed)
-
-
-def about_workload(index: JobIndex, job_growths: JobGrowthStore, job_uid: str) -> About | None:
-    """A job's workload; its pod where the workload has no document yet."""
-    document = job_growths.find(JobUid.of(job_uid).workload)
-    if document is None:
-        return about_pod(index, job_uid)
-    owner = document.workload
-    return About(owner.api_version, owner.kind, owner.name, owner.uid, document.namespace)
 
 
 class PromiseReporter:
@@ -156,43 +165,3 @@ class PromiseReporter:
                     self._emit(jobs_of[workload_uid][0].uid, change)
         kept = {uid: standing for uid, standing in (self._before or {}).items() if uid in known}
         self._before = kept | {uid: standing for uid, standing in now.items() if standing != NOTHING_ASKED}
-
-
-_RESULTS: Mapping[OutcomeResult, str] = {
-    "applied": "StoppedAtTarget",
-    "deferred": "StopDeferred",
-    "infeasible": "StopInfeasible",
-    "failed": "StopFailed",
-}
-
-
-class StopReporter:
-    """Reports the stops of one policy. Called by one thread at a time."""
-
-    def __init__(
-        self, index: JobIndex, job_growths: JobGrowthStore, events: EventRecorder, act: Callable[[str, Action], None]
-    ) -> None:
-        self._index = index
-        self._job_growths = job_growths
-        self._events = events
-        self._act = act
-        self._once = OncePerChange[str, str]()
-        """The last event reason of each job that is at its target; by uid."""
-
-    def emit(self, report: PassReport) -> None:
-        """Report all stops of one pass with a snapshot."""
-        self._once.forget_all_but({job.uid for job in report.snapshot.jobs} if report.snapshot is not None else set())
-        for outcome in report.results.of(Stop):
-            uid, reason = outcome.decision.job_uid, _RESULTS[outcome.result]
-            if outcome.result == "applied" or self._once.is_new(uid, reason):
-                self._act(uid, history.stopped(outcome, report.taken_at_seconds))
-                self._emit(uid, reason, outcome.detail or outcome.decision.reason, warning=outcome.result != "applied")
-        for withheld in report.results.withheld_of(Stop):
-            uid = withheld.decision.job_uid
-            if not is_routine(withheld.guard) and self._once.is_new(uid, "StopWithheld"):
-                self._emit(uid, "StopWithheld", withheld.reason, warning=True)
-
-    def _emit(self, job_uid: str, reason: str, why: str, *, warning: bool) -> None:
-        about = about_workload(self._index, self._job_growths, job_uid)
-        if about is not None:
-            self._events.emit(Event(about, reason, why, warning, "Stop"))

@@ -11,28 +11,29 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from slopewise.adapters.kube.events import About, Event, EventRecorder
-from slopewise.adapters.kube.reporting.job_reporters import MoveReporter, PromiseReporter, StopReporter
+from slopewise.adapters.kube.reporting.job_reporters import (
+    DecisionReporter,
+    PromiseReporter,
+    about_pod,
+    event_reason,
+)
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.training_policies import PolicyDocument
 from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.config.training_policy import TrainingPolicySpec
 from slopewise.crds import history
-from slopewise.crds.growth_status import Key, PassView, change_text, transition_key, view_of
+from slopewise.crds.growth_status import Key, PassView, change_text, running_status, transition_key, view_of
+from slopewise.crds.inactive_status import absent_status
 from slopewise.crds.job_growth import Action
 from slopewise.crds.policy_status import Conflict, OtherResizers, PolicyFacts, others_message, policy_key
 from slopewise.feedback.restore import RestoreReport
 from slopewise.guards.review import is_routine
-from slopewise.model import Job, JobUid, Outcome, OutcomeResult, PassReport, Resize, ResizeMemory, Withheld
-
-_REASON: Mapping[OutcomeResult, str] = {
-    "applied": "Resized",
-    "deferred": "ResizeDeferred",
-    "infeasible": "ResizeInfeasible",
-    "failed": "ResizeFailed",
-}
+from slopewise.model import Job, JobUid, Outcome, PassReport, Resize, ResizeMemory, Withheld
+from slopewise.tracking import OncePerChange
 
 _BEGUN = {"Observe": "MetricsUnavailable", "Decide": "PolicyFailed"}
 _OVER = {
@@ -70,11 +71,10 @@ class StatusReporter:
         self._document = document
         self._clock = clock
         self._about = About.policy(name, policy_uid) if policy_uid else None
-        self._moves = MoveReporter(index, job_growths, events, self._act)
+        self._decisions = DecisionReporter(index, job_growths, events, self._act)
         self._promises = PromiseReporter(
             lambda uid, change: self._emit_pod(uid, change.reason, change.note, warning=change.warning)
         )
-        self._stops = StopReporter(index, job_growths, events, self._act)
         self._early: dict[str, list[Action]] = {}
         """Actions of workloads without a document: a pod is placed before it is a job."""
         self._standing = PolicyFacts(generation, spec.mode, canary_ratio=spec.behaviour.canary_ratio)
@@ -88,7 +88,7 @@ class StatusReporter:
         self._guards: dict[tuple[str, bool], str] = {}
         """The last guard that withheld a change of each job, by its uid and whether it was one of memory."""
         self._backed_off: Mapping[str, str | None] | None = None
-        self._without_loss: dict[str, str] = {}
+        self._without_loss = OncePerChange[str, str]()
         """The messages about jobs that report no loss, by uid."""
         self._warned: Mapping[str, frozenset[str]] = {}
         """The other warnings of the last pass, by uid."""
@@ -112,8 +112,7 @@ class StatusReporter:
                 self._show_jobs(view, report)
             self._emit_outcomes(report.results.of(Resize, ResizeMemory), view.now_seconds)
             self._emit_withheld(report.results.withheld_of(Resize, ResizeMemory))
-            self._moves.emit(report)
-            self._stops.emit(report)
+            self._decisions.emit(report)
             self._emit_rollback(view)
             self._emit_missing(view.snapshot.jobs)
             self._promises(view, self._jobs_of, self._keys)
@@ -191,7 +190,7 @@ class StatusReporter:
         """Queue a write: at once, where more than figures has changed."""
         key, before = transition_key(jobs, view), self._keys.get(document.key)
         keys[document.key] = key
-        document.show(jobs, view)
+        document.show(lambda before: running_status(jobs, view, before))
         self._job_growths.changed(document, transition=key != before)
 
     def _show_jobs(self, view: PassView, report: PassReport) -> None:
@@ -220,7 +219,7 @@ class StatusReporter:
                 continue
             keys[workload_uid] = (absence.state, absence.reason)
             if keys[workload_uid] != self._keys.get(workload_uid):
-                document.show_absent(absence, view.now_seconds)
+                document.show(partial(absent_status, absence, now_seconds=view.now_seconds))
                 self._job_growths.changed(document, transition=True)
 
     def _fails_again(self, report: PassReport) -> str | None:
@@ -268,17 +267,13 @@ class StatusReporter:
             self._emit_policy(reason, _of_many(times[reason], note), warning=reason != "Resized")
 
     def _emit_withheld(self, withheld: Sequence[Withheld[Resize | ResizeMemory]]) -> None:
-        guards = {
-            (each.decision.job_uid, isinstance(each.decision, ResizeMemory)): each
-            for each in withheld
-            if not is_routine(each.guard)
-        }
-        for key, each in guards.items():
-            if self._guards.get(key) != each.guard:
-                self._emit_pod(each.decision.job_uid, "ResizeWithheld", _note(each.decision, each.reason))
+        for each in withheld:
+            uid, of_memory = each.decision.job_uid, isinstance(each.decision, ResizeMemory)
+            if not is_routine(each.guard) and self._guards.get((uid, of_memory)) != each.guard:
+                self._guards[uid, of_memory] = each.guard
+                self._emit_pod(uid, "ResizeWithheld", _note(each.decision, each.reason))
         known = self._keys.keys()
-        kept = {key: guard for key, guard in self._guards.items() if JobUid.of(key[0]).workload in known}
-        self._guards = kept | {key: each.guard for key, each in guards.items()}
+        self._guards = {key: guard for key, guard in self._guards.items() if JobUid.of(key[0]).workload in known}
 
     def _emit_rollback(self, view: PassView) -> None:
         """Emit jobs whose backoff began in this pass. The first pass only records: a former leader emitted those."""
@@ -298,9 +293,9 @@ class StatusReporter:
         """Emit an event when the cause of a workload's missing loss is found, and when it changes."""
         messages = {job.uid: message for job in jobs if (message := _no_loss_reason(job)) is not None}
         for uid, message in messages.items():
-            if self._without_loss.get(uid) != message:
+            if self._without_loss.is_new(uid, message):
                 self._emit_pod(uid, "NoLoss", message, warning=True)
-        self._without_loss = messages
+        self._without_loss.forget_all_but(messages)
 
     def _emit_warnings(self, view: PassView) -> None:
         """Emit each other warning of a job once: annotations that cannot be used."""
@@ -316,9 +311,8 @@ class StatusReporter:
             self._early.setdefault(workload_uid, []).append(action)
 
     def _emit_pod(self, job_uid: str, reason: str, note: str, *, warning: bool = False) -> None:
-        managed = self._index.find(job_uid)
-        if managed is not None:
-            self._events.emit(Event(About.pod(managed), reason, note, warning))
+        if (about := about_pod(self._index, job_uid)) is not None:
+            self._events.emit(Event(about, reason, note, warning))
 
     def _emit_policy(self, reason: str, note: str, *, warning: bool = False, action: str = "Resize") -> None:
         if self._about is not None:
@@ -339,7 +333,7 @@ def _held_step(report: PolicyFacts | PassReport) -> str | None:
 
 def _reason(outcome: Outcome[Resize | ResizeMemory]) -> str:
     rolled_back = outcome.decision.is_rollback and outcome.result == "applied"
-    return "ResizeRolledBack" if rolled_back else _REASON[outcome.result]
+    return "ResizeRolledBack" if rolled_back else event_reason("Resize", outcome.result)
 
 
 def _no_loss_reason(job: Job) -> str | None:

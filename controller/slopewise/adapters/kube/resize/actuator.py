@@ -1,8 +1,8 @@
 """The Actuator port of a cluster: one patch of `pods/resize` for each resize, and a message for its outcome.
 
-`resize/target.py` computes the patch, `meanings.py` explains errors. Nothing is sent without the lease (`fencing.py`),
-a stored original and a token of the rate limiter. A patch is repeated only after a read has shown what the first one
-did. The next pass reads in `Job.actual` and `Job.pending` what the kubelet made of it.
+`resize/target.py` computes the patch, `meanings.py` explains errors. Nothing is sent without the lease, under a Freeze
+(`fencing.py`), or without a stored original and a token of the rate limiter. A patch is repeated only after a read has
+shown what the first one did. The next pass reads in `Job.actual` and `Job.pending` what the kubelet made of it.
 """
 
 from __future__ import annotations
@@ -10,26 +10,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
 
 from msgspec import structs
 
 from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL, ManagedPod, Resources
 from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.fencing import FrozenError, unless
 from slopewise.adapters.kube.client.meanings import POD_GONE, POD_REPLACED, LimitKind, Refused, explain
-from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, path_of
+from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, TakeTurn, path_of
 from slopewise.adapters.kube.client.retry import update
 from slopewise.adapters.kube.resize import target
-from slopewise.adapters.kube.resize.api_refusals import Changes, ChangesOf, RefusalCache, unknown_changes
-from slopewise.adapters.kube.resize.progress import WaitedSeconds, in_words, nothing_awaited, unconfirmed
+from slopewise.adapters.kube.resize.api_refusals import ChangesOf, RefusalCache
+from slopewise.adapters.kube.resize.progress import WaitedSeconds, in_words, unconfirmed
 from slopewise.adapters.kube.resize.target import Impossible, RestoreGoal
+from slopewise.adapters.kube.state.freezes import frozen_reason
 from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.adapters.pauses import GRANT_SECONDS
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import (
+    NO_FREEZES,
     CpuAllocation,
     Decision,
+    Freezes,
     MemoryAllocation,
     Migrate,
     Move,
@@ -45,16 +48,8 @@ from slopewise.ports import Clock
 
 POD_ENDING = "its pod is ending; there is nothing to resize"
 
-Originals = Callable[[str], CpuAllocation | None]
-"""A job's stored original resources; None: none are stored, and the job is not changed."""
-
-
-class Turns(Protocol):
-    """Rate limits of writes (`rate_limiter.RateLimiter`): resizes a minute for each node, namespace and cluster."""
-
-    def take(self, node: str, namespace: str) -> str | None:
-        """None: granted; else a message with the time of the next turn."""
-        ...
+Originals = Callable[[str], CpuAllocation | str]
+"""A job's stored original CPU, or why it is not stored: then the job is not changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,57 +66,51 @@ Plan = Callable[[ManagedPod], Resources | Impossible]
 """The desired CPU and memory of a pod's container, computed from the newest read."""
 
 
-Mover = Callable[[Move], Outcome[Move]]
-"""Begins a move (`dispatch.KubeMover.move`)."""
+Mover = Callable[[Move | Stop], Outcome[Decision]]
+"""Begins a move, or stops a job at its target (`dispatch.KubeMover.begin`)."""
 
 
-def moves_nothing(move: Move) -> Outcome[Move]:
+def moves_nothing(decision: Move | Stop) -> Outcome[Decision]:
     """The mover where only resources are restored."""
-    return Outcome(move, "infeasible", "nothing is moved while a policy is finalized")
-
-
-Stopper = Callable[[Stop], Outcome[Stop]]
-"""Stops a job at its target (`suspend/stop.KubeStopper.stop`)."""
-
-
-def stops_nothing(stop: Stop) -> Outcome[Stop]:
-    """The stopper where only resources are restored."""
-    return Outcome(stop, "infeasible", "nothing is stopped while a policy is finalized")
+    return Outcome(decision, "infeasible", "nothing is moved or stopped while a policy is finalized")
 
 
 @dataclass(frozen=True, slots=True)
 class ResizeContext:
     """What an actuator needs to know beside the pod itself."""
 
-    waited_seconds: WaitedSeconds = nothing_awaited
+    waited_seconds: WaitedSeconds = lambda _: None
     """Since when accepted CPU is not in effect (`ResizeProgress`)."""
-    changes_of: ChangesOf = unknown_changes
+    changes_of: ChangesOf = lambda *_: None
     """How often the limits of its namespace have changed (`NamespaceLimits`)."""
 
 
 class KubeActuator:
-    """Resizes pods in place and restores original resources; a mover begins moves."""
+    """Resizes pods in place and restores original resources; a mover begins moves and stops."""
 
     def __init__(
         self,
         api: Api,
         index: JobIndex,
         settings: ResourceSettings,
-        turns: Turns,
+        take_turn: TakeTurn,
         clock: Clock,
         originals: Originals,
         on_written: Callable[[Json], None] = lambda _: None,
         mover: Mover = moves_nothing,
         context: ResizeContext | None = None,
-        stopper: Stopper = stops_nothing,
+        freezes: Callable[[], Freezes] = lambda: NO_FREEZES,
     ) -> None:
-        """`on_written` gets each pod that was read or written here, so that the stores need not wait for the watch."""
+        """`on_written` gets each pod that was read or written here, so that the stores need not wait for the watch.
+
+        `freezes`: those now; ApiError when they cannot be read. They are read before the first write of a decision.
+        """
         self._mover = mover
-        self._stopper = stopper
+        self._freezes = freezes
         self._api = api
         self._index = index
         self._settings = settings
-        self._turns = turns
+        self._take_turn = take_turn
         self._clock = clock
         self._originals = originals
         self._on_written = on_written
@@ -134,25 +123,28 @@ class KubeActuator:
     def carry_out(self, decision: Decision) -> Outcome[Decision]:
         """Applied once the API server has accepted it, or the move is begun; NotLeadingError without the lease.
 
-        The kubelet reports later what it has no room for.
+        The kubelet reports later what it has no room for. `deferred`, and nothing sent, under a freeze, also of the
+        node that a job leaves; the next pass withholds the decision by its guard.
         """
+        nodes = (decision.node, decision.from_node) if isinstance(decision, Migrate) else (decision.node,)
+        try:
+            with unless(lambda: frozen_reason(self._freezes, self._index.find(decision.job_uid), nodes)):
+                return self._carry_out_now(decision)
+        except FrozenError as error:
+            return Outcome(decision, "deferred", str(error))
+
+    def _carry_out_now(self, decision: Decision) -> Outcome[Decision]:
         match decision:
             case Resize():
-                return self._resize(decision)
+                attempt = self._attempt(
+                    decision.job_uid,
+                    lambda pod, original: _with_cpu(pod, target.resized(pod, decision, original, self._settings)),
+                )
             case ResizeMemory():
                 attempt = self._attempt(decision.job_uid, lambda pod, _: target.with_memory(pod, decision))
-                return Outcome(decision, attempt.result, attempt.detail)
-            case Place() | Migrate():
+            case Place() | Migrate() | Stop():
                 return self._mover(decision)
-            case Stop():
-                return self._stopper(decision)
-
-    def _resize(self, resize: Resize) -> Outcome[Resize]:
-        attempt = self._attempt(
-            resize.job_uid,
-            lambda pod, original: _with_cpu(pod, target.resized(pod, resize, original, self._settings)),
-        )
-        return Outcome(resize, attempt.result, attempt.detail)
+        return Outcome(decision, attempt.result, attempt.detail)
 
     def waits_for(self, kind: LimitKind, namespace: str) -> bool:
         """Whether a change of these limits may allow what they have refused."""
@@ -163,18 +155,25 @@ class KubeActuator:
 
         `accepted` until then, and `deferred` once that takes too long: a kubelet that is down carries nothing out. A
         limit that was added stays, and the detail says so. A request that finds no room is retried with pauses, in
-        which it blocks no other pod: `deferred` until it is in effect. A memory limit that cannot go down stays.
+        which it blocks no other pod: `deferred` until it is in effect. A memory limit that cannot go down stays. A
+        freeze of the effect Freeze defers it; Recommend is there to restore.
         """
         managed = self._index.find(job_uid)
         if managed is None:
             return Restored("gone", "its pod is gone")
+        try:
+            with unless(lambda: frozen_reason(self._freezes, managed, (managed.pod.node or "",), "Freeze")):
+                return self._restore(managed, original, memory)
+        except FrozenError as error:
+            return Restored("deferred", str(error))
+
+    def _restore(self, managed: ManagedPod, original: CpuAllocation, memory: MemoryAllocation | None) -> Restored:
         pod = managed.pod
         if pod.ended or pod.deleting:
             return Restored("gone", "its pod has ended" if pod.ended else "its pod is being deleted")
         if pod.foreign_resizers:
             return Restored("infeasible", f"{_names(pod.foreign_resizers)} resizes it now, and it keeps what that gave")
-        cpu = target.restored(managed, original, self._settings)
-        goal = RestoreGoal(Resources(cpu.allocation, target.restored_memory(managed, memory)), cpu.note)
+        goal = target.restored(managed, original, memory, self._settings)
         if pod.uid in self._kept_limits:
             goal = goal.with_limit_of(managed, self._kept_limits[pod.uid])
         if managed.container.resources == goal.resources:
@@ -186,8 +185,8 @@ class KubeActuator:
         if managed is None:
             return _Attempt("failed", POD_GONE, gone=True)
         original = self._originals(job_uid)
-        if original is None:
-            return _Attempt("failed", "its original resources could not be stored, so it is not changed yet")
+        if isinstance(original, str):
+            return _Attempt("failed", original)
         waits = _not_now(managed)
         if waits is not None:
             return waits
@@ -213,19 +212,20 @@ class KubeActuator:
         if pending is None and container.matches_spec and not pod.unobserved:
             self._room_at_seconds.pop(managed.job_uid, None)
             return Restored("applied", goal.note)
-        if pending is None:
-            return self._wait_for_kubelet(managed)
+        if pending is None:  # in time, or late
+            found = unconfirmed(managed, self._context.waited_seconds(managed.pod.uid))
+            return Restored("deferred" if found.late else "accepted", found.detail)
         if pending.kind == "Error":
             return self._after_error(managed, pending.message)
-        request = goal.resources.cpu.request_millicores
+        request, of_memory = goal.resources.cpu.request_millicores, not container.memory_matches_spec
         attempt = self._carry_out(managed, goal.without_room)
         if attempt.result != "applied":
             return Restored("deferred", attempt.detail)
         self._room_at_seconds[managed.job_uid] = self._clock.monotonic() + GRANT_SECONDS
         return Restored(
             "deferred",
-            f"{managed.pod.node} has no room for its request of {request}m{_and_memory(managed)} ({pending.message}); "
-            f"tried again after {GRANT_SECONDS:.0f} s",
+            f"{pod.node} has no room for its request of {request}m{' and its memory' if of_memory else ''} "
+            f"({pending.message}); tried again after {GRANT_SECONDS:.0f} s",
         )
 
     def _after_error(self, managed: ManagedPod, message: str) -> Restored:
@@ -242,11 +242,6 @@ class KubeActuator:
             self._kept_limits[managed.pod.uid] = message
         return waits
 
-    def _wait_for_kubelet(self, managed: ManagedPod) -> Restored:
-        """`accepted` while the kubelet is in time, `deferred` once it is late."""
-        found = unconfirmed(managed, self._context.waited_seconds(managed.pod.uid))
-        return Restored("deferred" if found.late else "accepted", found.detail)
-
     # --- one patch ------------------------------------------------------------------------------------------
 
     def _carry_out(self, managed: ManagedPod, plan: Plan) -> _Attempt:
@@ -257,7 +252,7 @@ class KubeActuator:
         refused = self._refusals.find(managed, wanted)
         if refused is not None:
             return _attempt_of(refused)
-        wait = self._turns.take(managed.pod.node or "", managed.pod.namespace)
+        wait = self._take_turn(managed.pod.node or "", managed.pod.namespace)
         return _Attempt("deferred", wait) if wait is not None else self._send(managed, plan)
 
     def _send(self, managed: ManagedPod, plan: Plan) -> _Attempt:
@@ -282,15 +277,12 @@ class KubeActuator:
         except ApiError as error:
             if error.is_conflict:
                 raise
-            return self._explain(managed, wanted, error, before)
+            if error.maybe_done:
+                return self._find_out(managed, wanted, error)
+            return _attempt_of(self._refusals.remember(managed, wanted, explain(error, "resize"), before))
         if MANAGED_LABEL in managed.pod.labels:  # of others the stores know nothing
             self._on_written(answer)
         return _Attempt("applied")
-
-    def _explain(self, managed: ManagedPod, wanted: Resources, error: ApiError, before: Changes) -> _Attempt:
-        if error.maybe_done:
-            return self._find_out(managed, wanted, error)
-        return _attempt_of(self._refusals.remember(managed, wanted, explain(error, "resize"), before))
 
     def _find_out(self, managed: ManagedPod, wanted: Resources, error: ApiError) -> _Attempt:
         """Read the pod after a patch without a response, which may have been carried out."""
@@ -337,10 +329,6 @@ class KubeActuator:
 def _with_cpu(managed: ManagedPod, cpu: CpuAllocation | Impossible) -> Resources | Impossible:
     """The given CPU, and the memory as it is."""
     return cpu if isinstance(cpu, Impossible) else Resources(cpu, managed.container.memory)
-
-
-def _and_memory(managed: ManagedPod) -> str:
-    return "" if managed.container.memory_matches_spec else " and its memory"
 
 
 def _planned(managed: ManagedPod, plan: Plan) -> Resources | _Attempt:

@@ -26,11 +26,6 @@ ChangesOf = Callable[[LimitKind, str], int | None]
 """`NamespaceLimits.changes`: of a kind and a namespace."""
 
 
-def unknown_changes(kind: LimitKind, namespace: str) -> int | None:
-    """Where they are not watched."""
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class LimitRecord:
     """One LimitRange or ResourceQuota. `content`: the part that may refuse a resize, as JSON."""
@@ -105,7 +100,7 @@ class _Kept:
 class RefusalCache:
     """The last refusal of each job, while the same resize would be refused again."""
 
-    def __init__(self, clock: Clock, changes_of: ChangesOf = unknown_changes) -> None:
+    def __init__(self, clock: Clock, changes_of: ChangesOf) -> None:
         """`changes_of`: how often the LimitRanges or ResourceQuotas of a namespace have changed."""
         self._clock = clock
         self._changes_of = changes_of

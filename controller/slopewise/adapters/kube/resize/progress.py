@@ -57,11 +57,6 @@ class ResizeProgress:
         return waited
 
 
-def nothing_awaited(pod_uid: str) -> float | None:
-    """Where no pods are watched."""
-    return None
-
-
 def unconfirmed(managed: ManagedPod, waited_seconds: float | None, *, node_is_ready: bool = True) -> Unconfirmed:
     """The message about accepted CPU that is not in effect, and whether its kubelet is late."""
     node, late = managed.pod.node, (waited_seconds or 0.0) >= BEHIND_SECONDS

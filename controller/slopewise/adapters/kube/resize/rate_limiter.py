@@ -63,7 +63,8 @@ class RateLimiter:
             buckets = [(key, rate, self._filled(key, rate, now)) for key, rate in wanted]
             for key, rate, bucket in buckets:
                 if bucket.level < _ONE:
-                    return _empty(key, rate, (1 - bucket.level) * rate.seconds_each)
+                    wait, where = math.ceil((1 - bucket.level) * rate.seconds_each), " ".join(filter(None, key))
+                    return f"{rate.tokens} resizes in {rate.seconds:g} s are allowed {where}; the next in {wait} s"
             for _, _, bucket in buckets:
                 bucket.level -= 1
             self._forget_full(now)
@@ -80,8 +81,3 @@ class RateLimiter:
         if len(self._buckets) > _FORGET_ABOVE:
             longest = max(self._node.seconds, self._namespace.seconds, self._cluster.seconds)
             self._buckets = {key: each for key, each in self._buckets.items() if now - each.at_seconds < longest}
-
-
-def _empty(key: tuple[str, str], rate: Rate, wait_seconds: float) -> str:
-    where = " ".join(part for part in key if part)
-    return f"{rate.tokens} resizes in {rate.seconds:g} s are allowed {where}; the next in {math.ceil(wait_seconds)} s"

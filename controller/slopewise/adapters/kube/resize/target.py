@@ -31,14 +31,6 @@ class Impossible:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """The CPU after a restore; `note` names what of the original cannot be restored."""
-
-    allocation: CpuAllocation
-    note: str = ""
-
-
 def resized(
     managed: ManagedPod, resize: Resize, original: CpuAllocation, settings: ResourceSettings
 ) -> CpuAllocation | Impossible:
@@ -122,51 +114,6 @@ def with_memory(managed: ManagedPod, resize: ResizeMemory) -> Resources | Imposs
     return Resources(container.desired, to)
 
 
-def restored_memory(managed: ManagedPod, original: MemoryAllocation | None) -> MemoryAllocation:
-    """The container's memory after a restore; a part that is None stays as it is."""
-    has = managed.container.memory
-    if original is None:
-        return has
-    return MemoryAllocation(
-        has.request_bytes if original.request_bytes is None else original.request_bytes,
-        has.limit_bytes if original.limit_bytes is None else original.limit_bytes,
-    )
-
-
-def restored(managed: ManagedPod, original: CpuAllocation, settings: ResourceSettings) -> Goal:
-    """The container's original CPU, as far as it can be restored.
-
-    A limit that was added cannot be removed. It is raised to the ceiling, so that it has no effect.
-    """
-    added = managed.container.desired.limit_millicores
-    if original.limit_millicores is not None or added is None:
-        return Goal(original)
-    limit = max(added, settings.cpu.max, original.request_millicores)
-    return Goal(
-        CpuAllocation(limit, original.request_millicores),
-        f"its limit was added by us and cannot be removed; it stays, at {limit}m",
-    )
-
-
-def without_room(managed: ManagedPod, goal: CpuAllocation) -> CpuAllocation:
-    """The part of the goal that needs no room on the node: the limit, and the request as far as it is in effect.
-
-    While a request waits for room, nothing of its pod's resize is applied, also not the limit.
-    """
-    reported = managed.container.reported or managed.container.desired
-    if managed.pod.qos_class == GUARANTEED:
-        return reported
-    return CpuAllocation(goal.limit_millicores, min(reported.request_millicores, goal.request_millicores))
-
-
-def memory_without_room(managed: ManagedPod, goal: MemoryAllocation) -> MemoryAllocation:
-    """The part of a memory goal that needs no room: the limit, and the request as far as it is in effect."""
-    reported = managed.container.reported_memory or managed.container.memory
-    if goal.request_bytes is None or reported.request_bytes is None:
-        return goal
-    return goal.altered("request", min(reported.request_bytes, goal.request_bytes))
-
-
 def patch_body(pod: PodRecord, container: ContainerRecord, to: Resources) -> Json:
     """The strategic-merge patch of `pods/resize`, with only what changes of the container's CPU and memory.
 
@@ -215,6 +162,34 @@ class RestoreGoal:
         return RestoreGoal(Resources(self.resources.cpu, memory), "; ".join(filter(None, (self.note, note))))
 
     def without_room(self, managed: ManagedPod) -> Resources:
-        """The part that needs no room on the node."""
-        cpu = without_room(managed, self.resources.cpu)
-        return Resources(cpu, memory_without_room(managed, self.resources.memory))
+        """The part that needs no room on the node: the limits, and the requests as far as they are in effect.
+
+        While a request waits for room, nothing of its pod's resize is applied, also not the limit.
+        """
+        container, (cpu, memory) = managed.container, self.resources
+        has, had = container.reported or container.desired, container.reported_memory or container.memory
+        request = min(has.request_millicores, cpu.request_millicores)
+        least = has if managed.pod.qos_class == GUARANTEED else CpuAllocation(cpu.limit_millicores, request)
+        if memory.request_bytes is not None and had.request_bytes is not None:
+            memory = memory.altered("request", min(had.request_bytes, memory.request_bytes))
+        return Resources(least, memory)
+
+
+def restored(
+    managed: ManagedPod, original: CpuAllocation, memory: MemoryAllocation | None, settings: ResourceSettings
+) -> RestoreGoal:
+    """The container's original CPU, as far as it can be restored, and memory, of which a part that is None stays.
+
+    A CPU limit that was added cannot be removed. It is raised to the ceiling, so that it has no effect.
+    """
+    has, wanted = managed.container.memory, memory or MemoryAllocation()
+    kept = MemoryAllocation(
+        has.request_bytes if wanted.request_bytes is None else wanted.request_bytes,
+        has.limit_bytes if wanted.limit_bytes is None else wanted.limit_bytes,
+    )
+    added = managed.container.desired.limit_millicores
+    if original.limit_millicores is not None or added is None:
+        return RestoreGoal(Resources(original, kept))
+    ceiling = max(added, settings.cpu.max, original.request_millicores)
+    note = f"its limit was added by us and cannot be removed; it stays, at {ceiling}m"
+    return RestoreGoal(Resources(CpuAllocation(ceiling, original.request_millicores), kept), note)

@@ -1,7 +1,8 @@
-"""Freeze objects as records, those in force for a policy, and an Actuator that writes nothing that is frozen.
+"""Freeze objects as records, those in force for a policy, and the reason for which a write is withheld.
 
-A pass reads freezes from the watch. Before each write they are read from the API server again: a call of the webhook is
-acknowledged once its Freeze is stored, so the next write has to see it, also where the watch is behind.
+A pass reads freezes from the watch. Before each write the fenced client asks for the reason, and they are read from the
+API server again: a call of the webhook is acknowledged once its Freeze is stored, so the next write has to see it, also
+where the watch is behind.
 
 Any replica may store the Freeze that an alert asks for, because the API server's resource versions decide between two.
 A resolved alert's Freeze is ended and kept: a notification of the same alert that is sent again, or late, finds its end
@@ -29,19 +30,8 @@ from slopewise.config.alerts import KEPT_SECONDS, AlertFreeze
 from slopewise.config.freeze import FreezeSpec
 from slopewise.crds.conditions import timestamp
 from slopewise.crds.freezes import FreezeState, FreezeStatus
-from slopewise.model import (
-    NO_FREEZES,
-    CpuAllocation,
-    Decision,
-    Freeze,
-    Freezes,
-    MemoryAllocation,
-    Migrate,
-    Outcome,
-    Restored,
-    strictest,
-)
-from slopewise.ports import Actuator, Clock
+from slopewise.model import NO_FREEZES, Freeze, FreezeEffect, Freezes, strictest
+from slopewise.ports import Clock
 from slopewise.text import bounded
 
 MADE_BY_LABEL = f"{GROUP}/made-by"
@@ -189,42 +179,19 @@ class KubeFreezes:
         return frozenset(uid for uid, freeze in under if freeze is not None and freeze.effect == "Recommend")
 
 
-class UnlessFrozen:
-    """An Actuator that asks for the freezes before each write, and writes nothing under one.
+def frozen_reason(
+    freezes: Callable[[], Freezes], managed: ManagedPod | None, nodes: Iterable[str], effect: FreezeEffect | None = None
+) -> str | None:
+    """Why a write about this pod and these nodes is withheld; None: it is not.
 
-    The wrapped actuator is called without a pause in between. `deferred` is the outcome under a freeze; the next pass
-    withholds the decision by its guard.
+    `freezes`: those now; where they cannot be read nothing is written. `effect`: only freezes of this one count.
     """
-
-    def __init__(
-        self, actuator: Actuator, freezes: Callable[[], Freezes], find: Callable[[str], ManagedPod | None]
-    ) -> None:
-        """`freezes`: those now, ApiError when unknown. `find`: a job's pod by the job's uid."""
-        self._actuator = actuator
-        self._freezes = freezes
-        self._find = find
-
-    def carry_out(self, decision: Decision) -> Outcome[Decision]:
-        """As the wrapped actuator; `deferred`, and nothing sent, under a freeze, also of the node that a job leaves."""
-        here = (decision.from_node,) if isinstance(decision, Migrate) else ()
-        reason = self._reason(decision.job_uid, (decision.node, *here))
-        return self._actuator.carry_out(decision) if reason is None else Outcome(decision, "deferred", reason)
-
-    def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
-        """As the wrapped actuator; `deferred` under the effect Freeze. Recommend is there to restore."""
-        managed = self._find(job_uid)
-        nodes = () if managed is None or managed.pod.node is None else (managed.pod.node,)
-        reason = self._reason(job_uid, nodes, "Freeze")
-        return self._actuator.restore(job_uid, original, memory) if reason is None else Restored("deferred", reason)
-
-    def _reason(self, job_uid: str, nodes: Iterable[str], effect: str | None = None) -> str | None:
-        try:
-            freezes = self._freezes()
-        except ApiError as error:
-            return f"whether it is frozen cannot be read: {error}"
-        managed = self._find(job_uid)
-        freeze = freezes.of("" if managed is None else managed.pod.namespace, *nodes)
-        return None if freeze is None or effect not in (None, freeze.effect) else f"frozen: {freeze.message}"
+    try:
+        now = freezes()
+    except ApiError as error:
+        return f"whether it is frozen cannot be read: {error}"
+    freeze = now.of("" if managed is None else managed.pod.namespace, *nodes)
+    return None if freeze is None or effect not in (None, freeze.effect) else f"frozen: {freeze.message}"
 
 
 class FreezeDocument(StatusDocument):

@@ -13,7 +13,7 @@ import base64
 import json
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -24,13 +24,11 @@ from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import PARAMS, Api, Json, path_of
 from slopewise.adapters.kube.state.status_writer import StatusDocument
 from slopewise.adapters.kube.workloads.annotations import STUDY_LABEL
-from slopewise.crds.growth_status import PassView, running_status
 from slopewise.crds.history import appended
-from slopewise.crds.inactive_status import Departure, absent_status, departed_status
 from slopewise.crds.job_growth import Action, JobGrowthStatus, MoveIntent, Original, PodGrowth
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.raw_points import shortened
-from slopewise.model import MEMORY_JSON, Absence, CpuAllocation, Job, JobMemory, JobUid, MemoryAllocation
+from slopewise.model import MEMORY_JSON, CpuAllocation, JobMemory, JobUid, MemoryAllocation
 
 _HISTORY: TypeAdapter[tuple[Action, ...]] = TypeAdapter(tuple[Action, ...])
 _KEPT_APART = {"pods", "move", "history"}
@@ -158,19 +156,8 @@ class GrowthDocument(StatusDocument):
         for slot in self.slots.values():
             slot.stored_original = slot.stored_memory = None
 
-    def show(self, jobs: Sequence[Job], view: PassView) -> None:
-        """Show the workload's jobs, in the order of their slots, as of this pass."""
-        self._render_next(lambda before: running_status(jobs, view, before))
-
-    def show_departed(self, departure: Departure, now_seconds: float) -> None:
-        """Show that no policy manages it, although it has a pod."""
-        self._render_next(lambda before: departed_status(departure, before, now_seconds))
-
-    def show_absent(self, absence: Absence, now_seconds: float) -> None:
-        """Show that it has no pod on a node."""
-        self._render_next(lambda before: absent_status(absence, before, now_seconds))
-
-    def _render_next(self, new_status: Callable[[JobGrowthStatus], JobGrowthStatus]) -> None:
+    def show(self, new_status: Callable[[JobGrowthStatus], JobGrowthStatus]) -> None:
+        """Show from the next write on what this makes of the last status (`running_status`, `absent_status`, …)."""
         with self.lock:  # or what is shown while it is rendered would be lost
             self._new_status = new_status
 

@@ -1,8 +1,8 @@
 """The Memory port of a cluster: stores each job's memory in the status of custom resources.
 
 `KubeMemory` is one policy's view of the process's one `JobGrowthStore`. Originals are written before `save` returns,
-everything else soon (`status_writer.py`). A job whose original could not be stored is not resized: `OnlyStored` wraps
-the actuator.
+everything else soon (`status_writer.py`). A job whose original could not be stored is not resized: the actuator asks
+`KubeMemory.stored_original`.
 """
 
 from __future__ import annotations
@@ -17,23 +17,17 @@ from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument, Slot
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
-from slopewise.adapters.kube.state.policy_records import NO_RECORDS, NONE_STORED, Intervals, OnNodes, PolicyRecords
+from slopewise.adapters.kube.state.training_policies import NO_RECORDS, NONE_STORED, Intervals, OnNodes, PolicyRecords
 from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.errors import SlopewiseError
 from slopewise.model import (
     CpuAllocation,
-    Decision,
     JobMemory,
     MemoryAllocation,
     MemoryState,
     NodeMemory,
-    Outcome,
     PlacementMemory,
-    Resize,
-    ResizeMemory,
-    Restored,
 )
-from slopewise.ports import Actuator
 
 ORIGINALS_A_PASS = 100
 """So many workloads at most get their first change in one pass (`PassSettings.first_changes_a_pass`): storing an
@@ -143,7 +137,7 @@ class KubeMemory:
     def save(self, state: MemoryState) -> None:
         """Keep `state`; jobs that are not in it stay as they were. Originals are stored when this returns.
 
-        Never raises for a job: `unstored` has the jobs whose original is not stored, and those have none meanwhile.
+        Never raises for a job: `stored_original` has the reason of each whose original is not stored.
         """
         with self._job_growths.lock:
             unsafe = [found for uid, memory in state.jobs.items() if (found := self._keep(uid, memory)) is not None]
@@ -247,9 +241,11 @@ class KubeMemory:
                 slot.memory = slot.memory.altered(original=before.original, original_memory=before.original_memory)
                 self._unstored[slot.job_uid] = problem
 
-    def unstored(self, job_uid: str) -> Unstored | None:
-        """Why this job's original is not stored; None: it is, or it has none."""
-        return self._unstored.get(job_uid)
+    def stored_original(self, job_uid: str) -> CpuAllocation | str:
+        """A job's stored original CPU, or why it is not stored: then the job must not be changed."""
+        if (problem := self._unstored.get(job_uid)) is not None:
+            return problem.reason
+        return self.original(job_uid) or "its original resources could not be stored, so it is not changed yet"
 
     def holds_originals(self) -> bool:
         """True while a pod lacks its original resources; ObservationError while that is unknown.
@@ -293,24 +289,6 @@ class KubeMemory:
                     self._job_growths.retire(document)
                     for slot in slots:
                         self._slots.pop(slot.job_uid, None)
-
-
-class OnlyStored:
-    """An Actuator that resizes no job whose original is not stored."""
-
-    def __init__(self, actuator: Actuator, unstored: Callable[[str], Unstored | None]) -> None:
-        """`unstored`: why a job's original is not stored (`KubeMemory.unstored`)."""
-        self._actuator = actuator
-        self._unstored = unstored
-
-    def carry_out(self, decision: Decision) -> Outcome[Decision]:
-        """As the wrapped actuator; a resize without a stored original is `failed`, and nothing is sent."""
-        problem = self._unstored(decision.job_uid) if isinstance(decision, Resize | ResizeMemory) else None
-        return self._actuator.carry_out(decision) if problem is None else Outcome(decision, "failed", problem.reason)
-
-    def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
-        """As the wrapped actuator: a restore needs no stored original."""
-        return self._actuator.restore(job_uid, original, memory)
 
 
 def _with_stored(memory: JobMemory, slot: Slot) -> JobMemory:

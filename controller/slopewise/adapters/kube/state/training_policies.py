@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import msgspec
 from pydantic import ValidationError
@@ -21,7 +22,6 @@ from slopewise.adapters.kube.cache.records import API_VERSION, FINALIZER, MANAGE
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import MERGE_PATCH, PARAMS, Api, Json, path_of
 from slopewise.adapters.kube.client.retry import update
-from slopewise.adapters.kube.state.policy_records import ClassRecords, Intervals, PolicyRecords
 from slopewise.adapters.kube.state.status_writer import StatusDocument
 from slopewise.config.pass_settings import policy_of, with_interval
 from slopewise.config.training_policy import LabelSelector, TrainingPolicy
@@ -57,6 +57,33 @@ Labels = Mapping[str, str]
 def policy_path(name: str | None = None) -> str:
     """The path of one policy, or of all."""
     return path_of(API_VERSION, "trainingpolicies", name=name)
+
+
+class Intervals(NamedTuple):
+    """What is stored of nodes, by name: when each was evaluated (Unix seconds), and its interval in seconds."""
+
+    nodes: Mapping[str, tuple[float, float]] = MappingProxyType({})
+    placement_nodes: Mapping[str, tuple[float, float]] = MappingProxyType({})
+    """Of the policy of `spec.placement`."""
+
+
+NONE_STORED = Intervals()
+
+ClassRecords = Mapping[str, tuple[ClassFigures, ...]]
+"""What the jobs of each workload class have shown (`MemoryState.classes`)."""
+
+
+class PolicyRecords(NamedTuple):
+    """What is stored of a policy beside nodes: as in `MemoryState`."""
+
+    classes: ClassRecords = MappingProxyType({})
+    departed: tuple[Departed, ...] = ()
+
+
+NO_RECORDS = PolicyRecords()
+
+OnNodes = Callable[[Mapping[str, NodeMemory], Mapping[str, NodeMemory]], None]
+"""Stores the evaluations of nodes: by the policy, and by its placement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +201,8 @@ def claim_pods(
             if winner != chooser.name and not pod.ended and not pod.waits_for_us:
                 lost[chooser.name].append(pod)
                 winners.setdefault(chooser.name, winner)
-    conflicts = {name: _conflict(pods_lost, winners[name]) for name, pods_lost in lost.items()}
+    names = {name: sorted(f"{pod.namespace}/{pod.name}" for pod in theirs) for name, theirs in lost.items()}
+    conflicts = {name: Conflict(len(each), tuple(each[:_NAMED]), winners[name]) for name, each in names.items()}
     return Claims(policy_of_pod, conflicts, frozenset(chooser.name for chooser in choosers))
 
 
@@ -214,11 +242,6 @@ class _Chooser:
 
 def _chosen(selector: LabelSelector, labels_of: Mapping[str, Labels]) -> frozenset[str]:
     return frozenset(name for name, labels in labels_of.items() if selector.matches(labels))
-
-
-def _conflict(pods: Sequence[PodRecord], winner: str) -> Conflict:
-    names = sorted(f"{pod.namespace}/{pod.name}" for pod in pods)
-    return Conflict(len(pods), tuple(names[:_NAMED]), winner)
 
 
 # --- finalizers ----------------------------------------------------------------------------------------------

@@ -76,7 +76,8 @@ def read_annotations(annotations: Mapping[str, str], started_at_seconds: float, 
         target_level=reading.value(TARGET_LOSS, _number),
         deliverable_level=reading.value(DELIVERABLE_LOSS, _number),
         weight=reading.weight(max_weight),
-        favours_best=reading.value(FAVOUR, _best) or False,
+        favours_best=reading.value(FAVOUR, _one_of("best", then="leave it out where trials are jobs like others"))
+        == "best",
     )
     objectives = replace(objectives, stops_at_target=reading.stops_at_target(objectives))
     reading.check_deadline(objectives.deadline_at_seconds, started_at_seconds)
@@ -84,11 +85,12 @@ def read_annotations(annotations: Mapping[str, str], started_at_seconds: float, 
     requested = Requested(
         objectives=objectives,
         useful_parallelism_cores=None if millicores is None else millicores / 1000,
-        migratable=reading.value(MIGRATABLE, _yes_or_no) or False,
+        migratable=reading.value(MIGRATABLE, _one_of("true", "false")) == "true",
         container=reading.value(CONTAINER, str),
         workload_class=reading.value(CLASS, _class_name),
     )
-    reading.value(CHECKPOINTS, _external_or_none)  # used by `moves/movability.py`; here only validated
+    # Used by `moves/movability.py`; here only validated.
+    reading.value(CHECKPOINTS, _one_of(EXTERNAL, NO_CHECKPOINTS, then="leave it out where checkpoints are on a volume"))
     reading.name_unknown()
     return replace(requested, warnings=tuple(reading.warnings))
 
@@ -125,7 +127,7 @@ class _Reading:
 
     def stops_at_target(self, objectives: Objectives) -> bool:
         """Whether its owner asks for a stop, and states the target that it needs."""
-        if self.value(AT_TARGET, _stop_or_keep) != STOP:
+        if self.value(AT_TARGET, _one_of(*get_args(AtTarget))) != STOP:
             return False
         if objectives.target_level is None:
             self.warnings.append(f"annotation {AT_TARGET} is not used: a stop needs a target; state {TARGET_LOSS}")
@@ -209,30 +211,17 @@ def _class_name(text: str) -> str:
     return text
 
 
-def _external_or_none(text: str) -> str:
-    if text not in (EXTERNAL, NO_CHECKPOINTS):
-        raise ValueError(
-            f'{text!r} is neither "{EXTERNAL}" nor "{NO_CHECKPOINTS}"; leave it out where checkpoints are on a volume'
-        )
-    return text
+def _one_of(*words: str, then: str = "") -> Callable[[str], str]:
+    """Takes these words alone; `then`: what to do instead of writing another one."""
 
+    def parse(text: str) -> str:
+        if text not in words:
+            known = " nor ".join(f'"{word}"' for word in words)
+            instead = f"; {then}" if then else ""
+            raise ValueError(f"{text!r} is {'neither' if len(words) > 1 else 'not'} {known}{instead}")
+        return text
 
-def _stop_or_keep(text: str) -> str:
-    if text not in get_args(AtTarget):
-        raise ValueError(f'{text!r} is neither "stop" nor "keep"')
-    return text
-
-
-def _best(text: str) -> bool:
-    if text != "best":
-        raise ValueError(f'{text!r} is not "best"; leave it out where trials are jobs like others')
-    return True
-
-
-def _yes_or_no(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError(f'{text!r} is neither "true" nor "false"')
-    return text == "true"
+    return parse
 
 
 def study_by_label(labels: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from slopewise.adapters.kube.cache.records import ManagedPod, OwnerRef
+from slopewise.adapters.kube.cache.records import OwnerRef
 from slopewise.adapters.kube.client.protocol import Json, Store
 
 Target = tuple[str, str, str]
@@ -77,10 +77,6 @@ class Autoscalers:
             self._by_target = names_by_target(records)
             self._seen = records
         return self._by_target
-
-    def scaling_by_cpu(self, managed: ManagedPod) -> str | None:
-        """The name of the one that scales a pod's owner by CPU; None: there is none."""
-        return scaled_by(self.by_target(), managed.pod.namespace, managed.workload, managed.pod.owner).cpu
 
 
 def names_by_target(records: Iterable[AutoscalerRecord]) -> Mapping[Target, ScaledBy]:

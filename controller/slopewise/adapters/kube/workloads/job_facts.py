@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from slopewise.adapters.kube.cache.records import ContainerRecord, ManagedPod, NodeRecord, PodRecord
-from slopewise.adapters.kube.workloads.accepted_range import accepted_range
 from slopewise.adapters.kube.workloads.annotations import CONTAINER, Requested, read_annotations
 from slopewise.adapters.kube.workloads.autoscalers import UNSCALED, ScaledBy
 from slopewise.adapters.kube.workloads.eligibility import (
     Case,
+    accepted_range,
     ineligible_reason,
     memory_ineligible_reason,
 )

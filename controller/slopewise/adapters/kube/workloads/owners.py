@@ -11,6 +11,7 @@ resources are stored under them, and under another name resized CPU would be tak
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -96,11 +97,6 @@ def owner_path(namespace: str, link: OwnerRef) -> str | None:
     return path_of(f"{group}/{_quoted(version)}", plural, namespace, _quoted(link.name))
 
 
-def nothing_recorded(pod: PodRecord) -> Identity | None:
-    """Where no memory is kept."""
-    return None
-
-
 class Owners:
     """Resolves pods to jobs; safe from several threads. Share one instance, so that owners are read once."""
 
@@ -108,7 +104,7 @@ class Owners:
         self,
         jobs: Store[ObjectRecord],
         api: Api,
-        recorded: Callable[[PodRecord], Identity | None] = nothing_recorded,
+        recorded: Callable[[PodRecord], Identity | None] = lambda _: None,
     ) -> None:
         """`recorded`: the stored identity of a pod, after a restart of the controller."""
         self.jobs = jobs
@@ -146,10 +142,13 @@ class Owners:
     def _resolve(self, pods: Sequence[PodRecord]) -> Resolution:
         left_out: dict[str, str] = {}
         workloads = self._workloads([pod for pod in pods if pod.uid not in self._identities], left_out)
-        peers = _LivePeers(
-            (workloads[pod.uid].workload if pod.uid in workloads else self._identities[pod.uid].workload, pod)
+        # Live pods without an index, by their workload. One that succeeded counts: its work is done and it is not
+        # replaced. One that failed, or is being deleted, leaves its slot to its replacement.
+        alike = Counter(
+            named.workload.uid
             for pod in (pods if workloads else ())  # only new pods need their peers
-            if pod.uid in workloads or pod.uid in self._identities
+            if not pod.deleting and pod.phase != "Failed" and _index(pod) is None
+            if (named := workloads.get(pod.uid) or self._identities.get(pod.uid)) is not None
         )
         identities: dict[str, Identity] = {}
         found: dict[str, tuple[Identity, PodRecord]] = {}
@@ -160,7 +159,9 @@ class Owners:
                 if pod.uid not in workloads:
                     continue
                 new = workloads[pod.uid]
-                named = self._recorded(pod) or replace(new, slot=peers.slot(new.workload, pod))
+                alone, index = alike[new.workload.uid] <= 1, _index(pod)
+                slot = index if index is not None else ONLY_SLOT if alone else pod.name
+                named = self._recorded(pod) or replace(new, slot=slot)
                 identity = replace(named, study=new.study)
             identities[pod.uid] = identity
             if (study := study_by_label(pod.labels)) != identity.study and study:
@@ -206,7 +207,7 @@ class Owners:
                 return _Owner(job.owner)
         path = owner_path(namespace, link)
         if path is None:
-            return _Owner(missing="" if kind == _EACH_RUN_COUNTS else _unread(link))
+            return _Owner(missing="" if kind == _EACH_RUN_COUNTS else _message(link, "is of a kind that is not read"))
         known = self._owners.get((namespace, link.uid))
         if known is None:
             if silent is not None:
@@ -237,26 +238,6 @@ class _Owner:
     missing: str | None = None
 
 
-class _LivePeers:
-    """How many live pods without an index each workload has."""
-
-    def __init__(self, pods: Iterable[tuple[OwnerRef, PodRecord]]) -> None:
-        self._alike: dict[str, int] = {}
-        for workload, pod in pods:
-            if not pod.deleting and pod.phase != "Failed" and _index(pod) is None:
-                self._alike[workload.uid] = self._alike.get(workload.uid, 0) + 1
-
-    def slot(self, workload: OwnerRef, pod: PodRecord) -> str:
-        """The slot of a new pod.
-
-        A pod that succeeded counts: its work is done and it is not replaced. One that failed, or is being deleted,
-        leaves its slot to its replacement.
-        """
-        if (index := _index(pod)) is not None:
-            return index
-        return ONLY_SLOT if self._alike.get(workload.uid, 0) <= 1 else pod.name
-
-
 def _index(pod: PodRecord) -> str | None:
     parts = [
         pod.labels[label] for labels in _SLOT_LABELS if all(each in pod.labels for each in labels) for label in labels
@@ -280,10 +261,6 @@ def _quoted(part: str) -> str:
 
 def _message(link: OwnerRef, what: str) -> str:
     return f"its owner {link.kind} {link.name} {what}, so its job is only known up to there"
-
-
-def _unread(link: OwnerRef) -> str:
-    return f"its owner {link.kind} {link.name} is of a kind that is not read, so its job is only known up to there"
 
 
 class JobIndex(Protocol):

@@ -12,7 +12,7 @@ import pytest
 from support.api_server import ApiServer, Drop, Reply, refusal
 from support.waiting import eventually
 
-from slopewise.adapters.kube.cache.reflector import Backoff, Reflector, Timing
+from slopewise.adapters.kube.cache.reflector import Reflector, Timing
 
 PODS = "/api/v1/namespaces/team-a/pods"
 ALL = "/api/v1/pods"
@@ -94,19 +94,6 @@ def test_a_large_list_is_read_by_pages_and_again_when_the_next_page_has_expired(
     store = watching()
     assert len(store.items()) == 602
     assert [each.params["limit"] for each in server.requests[:4]] == ["500"] * 4
-
-
-def test_a_watch_is_taken_up_again_where_it_ended(server: ApiServer, watching: Watching) -> None:
-    store = watching()
-    server.put(PODS, pod("c"))
-    server.end_watches()
-    assert eventually(lambda: len(server.asked("GET")) == 3)
-    server.end_watches()
-    assert eventually(lambda: len(server.asked("GET")) == 4)
-    server.put(PODS, pod("d"))
-    assert eventually(lambda: list(store.items()) == ["a", "b", "c", "d"])
-    assert store.relists == 1
-    assert store.restarts == 0
 
 
 def test_a_bookmark_moves_the_place_where_a_watch_is_taken_up(server: ApiServer, watching: Watching) -> None:
@@ -192,15 +179,6 @@ def test_before_the_first_list_a_store_is_not_synced_and_says_why(server: ApiSer
     assert store.failure is None
 
 
-def test_waits_double_up_to_a_bound_and_begin_again_after_progress() -> None:
-    backoff = Backoff(0.5, 30.0)
-    longest = [0.5, 1, 2, 4, 8, 16, 30, 30]
-    waits = [backoff.next_seconds() for _ in longest]
-    assert all(most / 2 <= wait <= most for wait, most in zip(waits, longest, strict=True))
-    backoff.reset()
-    assert backoff.next_seconds() <= 0.5
-
-
 @pytest.mark.parametrize(("fault", "watches"), [(Reply(500, {}), False), (Reply(200, b""), True)])
 def test_a_server_that_fails_or_ends_every_watch_at_once_is_not_stormed(
     server: ApiServer, watching: Watching, fault: Reply, watches: bool
@@ -231,15 +209,6 @@ def test_a_listener_that_fails_does_not_end_the_watching(server: ApiServer, watc
     assert eventually(lambda: "a mistake" in str(store.failure) or store.relists == 2)
     server.put(PODS, pod("d"))
     assert eventually(lambda: list(store.items()) == ["a", "b", "c", "d"])
-
-
-def test_the_answer_to_a_write_of_our_own_is_seen_at_once(server: ApiServer, watching: Watching) -> None:
-    store = watching()
-    server.freeze()
-    written = server.put(PODS, pod("a", size=9))
-    store.observe(written)
-    assert list(store.items()) == ["a9", "b"]
-    server.thaw()
 
 
 @pytest.mark.parametrize("state", ["watching", "hanging", "away"])

@@ -63,13 +63,6 @@ def test_only_real_changes_are_reported(recorded: Recorded) -> None:
     assert recorded.changes == [(None, "a=1"), (None, "b=1"), ("a=1", "a=5"), ("b=1", None)]
 
 
-def test_a_second_list_shows_only_what_is_different(recorded: Recorded) -> None:
-    recorded.listing(9, thing("a", 1), thing("b", 2), thing("c", 3))
-    recorded.changes.clear()
-    recorded.listing(20, thing("a", 1), thing("b", 15, 7), thing("d", 16))
-    assert recorded.changes == [("c=1", None), ("b=1", "b=7"), (None, "d=1")]
-
-
 def test_an_older_event_does_not_undo_what_was_observed(recorded: Recorded) -> None:
     recorded.listing(9, thing("a", 9))
     recorded.of.observe(thing("a", 100, 2))

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slopewise.adapters.kube.client.protocol import path_of, resource_of
-
-
-def test_paths_are_those_of_the_api_server() -> None:
-    assert path_of("v1", "pods") == "/api/v1/pods"
-    assert path_of("v1", "nodes", name="n") == "/api/v1/nodes/n"
-    assert path_of("batch/v1", "jobs", "a") == "/apis/batch/v1/namespaces/a/jobs"
-    assert path_of("batch/v1", "jobs", "a", "train") == "/apis/batch/v1/namespaces/a/jobs/train"
+from slopewise.adapters.kube.client.protocol import resource_of
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import pytest
 from msgspec import structs
-from support.managed_pods import a_managed_pod
+from support.managed_pods import KnownJob, a_managed_pod
 
 from slopewise.adapters.kube.cache.records import MIGRATABLE, ManagedPod
 from slopewise.adapters.kube.moves.dispatch import KubeMover, Ways
-from slopewise.model import Migrate, Movability, Move, Outcome, Place
+from slopewise.model import Decision, Migrate, Movability, Move, Outcome, Place, Stop
 
 MOVE = Migrate("j", "node-a", "node-b", "why")
 
@@ -38,14 +38,6 @@ class Way:
 
 
 @dataclass
-class JobIndex:
-    managed: ManagedPod | None
-
-    def find(self, job_uid: str) -> ManagedPod | None:
-        return self.managed
-
-
-@dataclass
 class World:
     managed: ManagedPod | None = field(default_factory=movable)
     movability: Movability | None = field(default_factory=lambda: Movability(way="suspend", members=("j", "k")))
@@ -53,34 +45,44 @@ class World:
     evict: Way = field(default_factory=lambda: Way("evict"))
     gates: Way = field(default_factory=lambda: Way("gates"))
 
-    def move(self, move: Move = MOVE) -> Outcome[Move]:
-        ways = Ways(self.gates.place, self.suspend.begin, self.evict.begin)
-        mover = KubeMover("draps", JobIndex(self.managed), lambda uid: self.movability, ways)
-        return mover.move(move)
+    def begin(self, decision: Move | Stop = MOVE) -> Outcome[Decision]:
+        ways = Ways(self.gates.place, self.suspend.begin, self.evict.begin, self.stops)
+        mover = KubeMover("draps", KnownJob(self.managed), lambda uid: self.movability, ways)
+        return mover.begin(decision)
+
+    def stops(self, stop: Stop, managed: ManagedPod, policy: str) -> Outcome[Stop]:
+        return Outcome(stop, "applied", f"stopped for {policy}")
 
     def begun(self) -> int:
         return sum(len(way.begun) for way in (self.suspend, self.evict, self.gates))
 
 
 def test_an_arriving_pod_is_placed_by_its_gate() -> None:
-    assert World().move(Place("j", "node-b", "why")).detail == "gates"
+    assert World().begin(Place("j", "node-b", "why")).detail == "gates"
 
 
 def test_the_way_is_the_one_that_the_platform_has_found() -> None:
-    assert World().move().detail == "suspend"
-    assert World(movability=Movability(way="evict")).move().detail == "evict"
+    assert World().begin().detail == "suspend"
+    assert World(movability=Movability(way="evict")).begin().detail == "evict"
+
+
+def test_a_job_at_its_target_is_stopped_while_it_has_a_pod() -> None:
+    stop = Stop("j", "node-a", "why")
+    assert World().begin(stop).detail == "stopped for draps"
+    gone = World(managed=None).begin(stop)
+    assert (gone.result, gone.detail) == ("failed", "its pod is gone; there is nothing to stop")
 
 
 def test_the_members_of_its_workload_go_with_it() -> None:
     world = World()
-    world.move()
+    world.begin()
     assert world.suspend.begun == [(MOVE, "draps", ("j", "k"))]
 
 
 @pytest.mark.parametrize(
     ("world", "result", "words"),
     [
-        (World(managed=None), "failed", "its pod is gone"),
+        (World(managed=None), "failed", "its pod is gone; there is nothing to move"),
         (World(movability=None), "infeasible", "nothing is known of how"),
         (World(movability=Movability(blocked_reason="it is a bare pod")), "infeasible", "it is a bare pod"),
         (World(movability=Movability()), "infeasible", "no way to move it"),
@@ -93,7 +95,7 @@ def test_the_members_of_its_workload_go_with_it() -> None:
     ],
 )
 def test_what_cannot_be_moved_is_not_begun_and_says_why(world: World, result: str, words: str) -> None:
-    outcome = world.move()
+    outcome = world.begin()
     assert outcome.result == result
     assert words in outcome.detail
     assert world.begun() == 0

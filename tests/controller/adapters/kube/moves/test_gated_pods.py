@@ -39,11 +39,6 @@ def a_report(*waiting: str, outcomes: tuple[Outcome[Move], ...] = (), held: bool
 
 
 class TestPlacing:
-    def test_a_pod_that_comes_back_is_pinned(self, stage: Stage) -> None:
-        assert place(stage).result == "applied"
-        pod = stage.pod("train-x")
-        assert (is_gated(pod), pinned_nodes(pod)) == (False, ["node-b"])
-
     @pytest.mark.parametrize("why", ["its Job counts an eviction", "no opt-in", "its owner cannot be read", "bare"])
     def test_a_pod_that_may_not_be_evicted_or_not_come_back_is_only_wished_there(self, stage: Stage, why: str) -> None:
         uid = TRAIN
@@ -107,12 +102,6 @@ class TestLettingGo:
         stage.gates.after_pass(report)
         stage.tick()
         assert is_gated(stage.pod("train-x")) is kept
-
-    def test_a_pod_that_no_policy_selects_is_let_go(self, stage: Stage) -> None:
-        stage.put_pod("stray", owner=None, gated=True, labels={"slopewise.dev/managed": "false"})
-        stage.tick()
-        stage.tick(MAX_WAIT_SECONDS)
-        assert not is_gated(stage.pod("stray"))
 
     def test_a_new_leader_counts_again_and_lets_it_go(self, stage: Stage) -> None:
         stage.tick()

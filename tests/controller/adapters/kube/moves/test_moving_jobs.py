@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
-from support.cluster_records import FakeStore, a_container, a_node_record, a_pod, an_object, owned_by
+from support.cluster_records import FakeOwnersApi, FakeStore, a_container, a_node_record, a_pod, an_object, owned_by
 from support.observed_cluster import world
 from support.worlds import START
 
@@ -22,7 +21,6 @@ from slopewise.adapters.kube.cache.records import (
     PodRecord,
     SchedulingFacts,
 )
-from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.moves.movability_inputs import Moving
 from slopewise.adapters.kube.state.job_memory import Remembered
 from slopewise.adapters.prometheus.reader import JobSeries
@@ -37,33 +35,13 @@ PINNED_TO_N1 = (
 )
 
 
-@dataclass
-class FakeApi:
-    """Answers reads of owners and volumes, and gives a version."""
-
-    answers: dict[str, Any] = field(default_factory=dict)
-    version: tuple[int, int] | None = (1, 36)
-    asked: list[str] = field(default_factory=list)
-
-    def server_version(self) -> tuple[int, int]:
-        if self.version is None:
-            raise ApiError(0, "", "no answer")
-        return self.version
-
-    def get(self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False) -> Any:
-        self.asked.append(path)
-        if path not in self.answers:
-            raise ApiError(404, "NotFound", "refused")
-        return self.answers[path]
-
-
 class MovingWorld:
     """A cluster of which a test says who is moved, what is remembered, and what owners look like."""
 
     def __init__(
         self, *pods: PodRecord, nodes: tuple[NodeRecord, ...] = (a_node_record(), a_node_record("n2"))
     ) -> None:
-        self.api = FakeApi({JOB_PATH: the_job()})
+        self.api = FakeOwnersApi({JOB_PATH: the_job()})
         self.under_way: list[MoveUnderWay] = []
         self.remembered: set[str] = set()
         self.moves_made: dict[str, int] = {}

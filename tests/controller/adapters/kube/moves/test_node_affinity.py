@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.api_objects import Json
@@ -25,11 +24,6 @@ def required(*terms: Json) -> Json:
 def terms_of(affinity: Json) -> list[Json]:
     terms: list[Json] = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     return terms
-
-
-@pytest.mark.parametrize("affinity", [None, {}, {"nodeAffinity": {}}, {"nodeAffinity": None}])
-def test_without_a_wish_of_the_owner_there_is_one_term(affinity: Json | None) -> None:
-    assert terms_of(pinned(affinity, "b")) == [{"matchFields": [NODE_B]}]
 
 
 def test_each_term_keeps_its_requirements_and_gets_the_node() -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from support.cluster_records import owned_by
+from support.cluster_records import FakeOwnersApi, owned_by
 
 from slopewise.adapters.kube.cache.records import STOPPED, OwnerRef
-from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.moves.owner_cache import (
     KEPT_SECONDS,
     PAUSE_KEPT_SECONDS,
@@ -31,21 +29,6 @@ VOLUME_PATH = "/api/v1/persistentvolumes/pv-1"
 IGNORES = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
 
 
-@dataclass
-class FakeApi:
-    """Answers reads by path: an object, or the status of a refusal."""
-
-    answers: dict[str, Mapping[str, Any] | int] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-
-    def get(self, path: str, params: Mapping[str, str] | None = None, *, metadata_only: bool = False) -> Any:
-        self.asked.append(path)
-        answer = self.answers.get(path, 404)
-        if isinstance(answer, int):
-            raise ApiError(answer, {404: "NotFound", 403: "Forbidden"}.get(answer, ""), "refused")
-        return answer
-
-
 def a_job(*, uid: str = "job-1", gated: bool = True, template: Mapping[str, Any] = {}, **spec: Any) -> dict[str, Any]:
     gates = [{"name": "slopewise.dev/place"}] if gated else []
     pod_spec = {"restartPolicy": "Never", "schedulingGates": gates, **template}
@@ -60,7 +43,7 @@ def a_volume(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "pv-1", "annotations": annotations}, "spec": spec}
 
 
-def reading(api: FakeApi, now: float = 0.0) -> OwnerReading:
+def reading(api: FakeOwnersApi, now: float = 0.0) -> OwnerReading:
     made = OwnerReading(api)  # type: ignore[arg-type]
     made.begin_pass(now)
     return made
@@ -68,8 +51,8 @@ def reading(api: FakeApi, now: float = 0.0) -> OwnerReading:
 
 def test_a_job_says_what_is_against_either_way_of_moving_it() -> None:
     ready = {"affinity": {"podAffinity": {"x": 1}}}
-    assert reading(FakeApi({JOB_PATH: a_job()})).template("team", JOB, 1) == OwnerTemplate()
-    found = reading(FakeApi({JOB_PATH: a_job(gated=False, template=ready)})).template("team", JOB, 1)
+    assert reading(FakeOwnersApi({JOB_PATH: a_job()})).template("team", JOB, 1) == OwnerTemplate()
+    found = reading(FakeOwnersApi({JOB_PATH: a_job(gated=False, template=ready)})).template("team", JOB, 1)
     assert (found.blocked_reason, found.affinity_json) == (None, '{"podAffinity": {"x": 1}}')
     assert "no scheduling gate slopewise.dev/place" in (found.not_evictable_reason or "")
 
@@ -83,7 +66,7 @@ def test_a_job_says_what_is_against_either_way_of_moving_it() -> None:
     ],
 )
 def test_a_job_that_another_has_or_replaced_or_that_cannot_be_understood_stays(job: Any, reason: str) -> None:
-    assert reason in (reading(FakeApi({JOB_PATH: job})).template("team", JOB, 1).blocked_reason or "")
+    assert reason in (reading(FakeOwnersApi({JOB_PATH: job})).template("team", JOB, 1).blocked_reason or "")
 
 
 @pytest.mark.parametrize(
@@ -98,13 +81,13 @@ def test_a_job_that_another_has_or_replaced_or_that_cannot_be_understood_stays(j
     ],
 )
 def test_owners_whose_pods_do_not_come_back_one_after_the_other_are_not_even_read(owner: OwnerRef, words: str) -> None:
-    api = FakeApi()
+    api = FakeOwnersApi()
     assert words in (reading(api).template("team", owner, 1).blocked_reason or "")
     assert api.asked == []
 
 
 def test_an_owner_is_read_once_for_each_generation_whatever_its_age() -> None:
-    api = FakeApi({JOB_PATH: a_job()})
+    api = FakeOwnersApi({JOB_PATH: a_job()})
     here = reading(api)
     for generation in (1, 1, 2, 2):
         here.template("team", JOB, generation)
@@ -116,7 +99,7 @@ def test_of_many_claims_the_last_is_read_too_while_the_first_grow_old() -> None:
     claims = [f"saved-{number}" for number in range(15 * READS_A_PASS)]
     path = CLAIM_PATH.removesuffix("saved")
     bound = {f"{path}{claim}": {"spec": {"volumeName": "pv-1"}} for claim in claims}
-    here = reading(FakeApi({**bound, VOLUME_PATH: a_volume(nfs={})}))
+    here = reading(FakeOwnersApi({**bound, VOLUME_PATH: a_volume(nfs={})}))
     for seen in range(80):
         here.begin_pass(20.0 * seen)
         disks = [here.disk("team", claim) for claim in claims]
@@ -124,7 +107,7 @@ def test_of_many_claims_the_last_is_read_too_while_the_first_grow_old() -> None:
 
 
 def test_what_has_no_generation_is_believed_for_a_while() -> None:
-    api = FakeApi({CLAIM_PATH: {"spec": {"volumeName": "pv-1"}}, VOLUME_PATH: a_volume(nfs={})})
+    api = FakeOwnersApi({CLAIM_PATH: {"spec": {"volumeName": "pv-1"}}, VOLUME_PATH: a_volume(nfs={})})
     here = reading(api)
     here.disk("team", "saved")
     here.begin_pass(KEPT_SECONDS - 1)
@@ -136,7 +119,7 @@ def test_what_has_no_generation_is_believed_for_a_while() -> None:
 
 
 def test_a_right_that_is_missing_is_named_and_asked_for_again_later() -> None:
-    api = FakeApi({JOB_PATH: 403})
+    api = FakeOwnersApi({JOB_PATH: 403})
     here = reading(api)
     for now in (0.0, GRANT_SECONDS - 1):
         here.begin_pass(now)
@@ -149,7 +132,7 @@ def test_a_right_that_is_missing_is_named_and_asked_for_again_later() -> None:
 
 
 def test_once_none_answers_no_other_is_asked_in_that_pass() -> None:
-    api = FakeApi({JOB_PATH: 0})
+    api = FakeOwnersApi({JOB_PATH: 0})
     here = reading(api)
     assert "could not be read" in (here.template("team", JOB, 1).blocked_reason or "")
     assert "has not been read yet" in (here.disk("team", "saved").blocked_reason or "")
@@ -159,7 +142,7 @@ def test_once_none_answers_no_other_is_asked_in_that_pass() -> None:
 def test_a_pass_reads_a_bounded_number_and_the_next_one_goes_on() -> None:
     owners = [owned_by("Job", f"j{n}", f"u{n}") for n in range(READS_A_PASS + 5)]
     paths = {f"/apis/batch/v1/namespaces/team/jobs/{each.name}": a_job(uid=each.uid) for each in owners}
-    api = FakeApi(dict(paths))
+    api = FakeOwnersApi(dict(paths))
     here = reading(api)
     reason = [here.template("team", each, 1).blocked_reason for each in owners]
     assert len(api.asked) == READS_A_PASS
@@ -170,7 +153,7 @@ def test_a_pass_reads_a_bounded_number_and_the_next_one_goes_on() -> None:
 
 @pytest.mark.parametrize("kind", ["hostPath", "local"])
 def test_a_disk_of_one_node_stays_unless_an_administrator_says_that_every_node_has_it(kind: str) -> None:
-    api = FakeApi({CLAIM_PATH: {"spec": {"volumeName": "pv-1"}}, VOLUME_PATH: a_volume(**{kind: {}})})
+    api = FakeOwnersApi({CLAIM_PATH: {"spec": {"volumeName": "pv-1"}}, VOLUME_PATH: a_volume(**{kind: {}})})
     reason = reading(api).disk("team", "saved").blocked_reason or ""
     assert f"a {kind} volume of one node" in reason
     assert SHARED_STORAGE in reason
@@ -181,17 +164,17 @@ def test_a_disk_of_one_node_stays_unless_an_administrator_says_that_every_node_h
 def test_where_a_volume_can_be_reached_from_is_kept() -> None:
     required = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
     volume = a_volume(csi={}, nodeAffinity={"required": required})
-    api = FakeApi({CLAIM_PATH: {"spec": {"volumeName": "pv-1"}}, VOLUME_PATH: volume})
+    api = FakeOwnersApi({CLAIM_PATH: {"spec": {"volumeName": "pv-1"}}, VOLUME_PATH: volume})
     disk = reading(api).disk("team", "saved")
     assert disk.blocked_reason is None
     assert '"zone"' in disk.node_affinity_json
 
 
 def test_a_claim_that_is_bound_to_nothing_or_not_there_is_reported() -> None:
-    assert reading(FakeApi({CLAIM_PATH: {"spec": {}}})).disk("team", "saved").blocked_reason == (
+    assert reading(FakeOwnersApi({CLAIM_PATH: {"spec": {}}})).disk("team", "saved").blocked_reason == (
         "its claim saved has no volume yet"
     )
-    assert reading(FakeApi()).disk("team", "saved").blocked_reason == (
+    assert reading(FakeOwnersApi()).disk("team", "saved").blocked_reason == (
         "its claim saved, or the volume behind it, is not there"
     )
 
@@ -207,7 +190,7 @@ def test_a_claim_that_is_bound_to_nothing_or_not_there_is_reported() -> None:
     ],
 )
 def test_an_owner_that_wants_no_pods_says_why(spec: dict[str, Any], why: str | None) -> None:
-    reason = reading(FakeApi({JOB_PATH: a_job(**spec)})).pause("team", JOB, "0", 1)
+    reason = reading(FakeOwnersApi({JOB_PATH: a_job(**spec)})).pause("team", JOB, "0", 1)
     assert reason == (None if why is None else Pause("suspended", why))
 
 
@@ -223,7 +206,7 @@ def test_an_owner_that_wants_no_pods_says_why(spec: dict[str, Any], why: str | N
 def test_an_owner_that_was_scaled_down_says_so(kind: str, replicas: int, slot: str, why: str | None) -> None:
     path = f"/apis/apps/v1/namespaces/team/{kind.lower()}s/train"
     owner = owned_by(kind, "train", "job-1", "apps/v1")
-    reason = reading(FakeApi({path: a_job(replicas=replicas)})).pause("team", owner, slot, 0)
+    reason = reading(FakeOwnersApi({path: a_job(replicas=replicas)})).pause("team", owner, slot, 0)
     assert reason == (None if why is None else Pause("suspended", why))
 
 
@@ -237,18 +220,18 @@ def test_an_owner_that_was_scaled_down_says_so(kind: str, replicas: int, slot: s
 )
 def test_a_job_that_is_over_says_how(condition: str, expected: Pause) -> None:
     job = {**a_job(suspend=True), "status": {"conditions": [{"type": condition, "status": "True"}]}}
-    assert reading(FakeApi({JOB_PATH: job})).pause("team", JOB, "0", 1) == expected
+    assert reading(FakeOwnersApi({JOB_PATH: job})).pause("team", JOB, "0", 1) == expected
 
 
 def test_a_job_that_was_stopped_at_its_target_says_so() -> None:
     job = a_job(suspend=True)
     job["metadata"]["annotations"] = {STOPPED: StopNote(0.0, "stopped at its target: loss 0.19 ≤ 0.2", "p").written()}
     stopped = Pause("stopped", "stopped at its target: loss 0.19 ≤ 0.2")
-    assert reading(FakeApi({JOB_PATH: job})).pause("team", JOB, "0", 1) == stopped
+    assert reading(FakeOwnersApi({JOB_PATH: job})).pause("team", JOB, "0", 1) == stopped
 
 
 def test_whether_an_owner_wants_pods_is_asked_again_when_its_spec_changes_or_after_a_minute() -> None:
-    api = FakeApi({JOB_PATH: a_job()})
+    api = FakeOwnersApi({JOB_PATH: a_job()})
     asked = reading(api)
     assert asked.pause("team", JOB, "0", 1) is None
     api.answers[JOB_PATH] = a_job(suspend=True)
@@ -271,5 +254,5 @@ def test_whether_an_owner_wants_pods_is_asked_again_when_its_spec_changes_or_aft
 
 @pytest.mark.parametrize("answer", [403, 404, a_job(uid="another", suspend=True), {}])
 def test_of_an_owner_that_cannot_be_read_nothing_is_said(answer: Any) -> None:
-    assert reading(FakeApi({JOB_PATH: answer})).pause("team", JOB, "0", 1) is None
-    assert reading(FakeApi()).pause("team", owned_by("CronJob", "nightly", "c"), "0", 1) is None
+    assert reading(FakeOwnersApi({JOB_PATH: answer})).pause("team", JOB, "0", 1) is None
+    assert reading(FakeOwnersApi()).pause("team", owned_by("CronJob", "nightly", "c"), "0", 1) is None

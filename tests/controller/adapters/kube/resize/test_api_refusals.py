@@ -33,7 +33,6 @@ QOS = 'spec: Invalid value: "Burstable": Pod QOS Class may not change as a resul
         (403, FORBIDDEN + NO_RIGHT, "failed", "grant it patch on pods/resize", 0),
         (403, FORBIDDEN + NO_QUOTA, "deferred", "raise the quota, or wait until other pods have ended", 300),
         (403, FORBIDDEN + "maximum cpu usage per Container is 600m", "infeasible", "change the range", 300),
-        (403, FORBIDDEN + "minimum cpu usage per Pod is 20m", "infeasible", "change the range", 300),
         (403, FORBIDDEN + RATIO, "infeasible", "change the range", 300),
         (403, FORBIDDEN + NO_ROOM, "infeasible", "run it on a larger node", math.inf),
         (403, FORBIDDEN + "not yet ready to handle request", "failed", "tried again in the next pass", 0),

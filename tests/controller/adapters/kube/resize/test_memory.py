@@ -10,8 +10,9 @@ from support.managed_pods import MIB, STARTED, a_container, a_managed_pod, a_raw
 from support.resize_world import ORIGINAL, World
 
 from slopewise.adapters.kube.cache.records import Resources
-from slopewise.adapters.kube.resize.target import Impossible, restored_memory, with_memory
+from slopewise.adapters.kube.resize.target import Impossible, restored, with_memory
 from slopewise.adapters.pauses import GRANT_SECONDS
+from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import Decision, MemoryAllocation, MemoryBound, Outcome, ResizeMemory
 
 
@@ -79,9 +80,9 @@ class TestTarget:
 
     def test_a_part_of_the_original_that_is_not_given_stays(self) -> None:
         pod = a_managed_pod(a_container(memory=(128, 1280)))
-        assert restored_memory(pod, None) == pod.container.memory
-        assert restored_memory(pod, HAD) == HAD
-        assert restored_memory(pod, MemoryAllocation(512 * MIB)) == MemoryAllocation(512 * MIB, 1280 * MIB)
+        given = (None, HAD, MemoryAllocation(512 * MIB))
+        kept = [restored(pod, ORIGINAL, each, ResourceSettings()).resources.memory for each in given]
+        assert kept == [pod.container.memory, HAD, MemoryAllocation(512 * MIB, 1280 * MIB)]
 
 
 class TestReported:
@@ -121,13 +122,6 @@ class TestPatch:
         world.index.look()
         assert world.resize(1500).result == "applied"
         assert world.patches() == [patch, {"limits": {"cpu": "1500m"}}]
-
-    def test_nothing_is_sent_without_a_stored_original_or_for_what_is_impossible(self, world: World) -> None:
-        outcome = self.resize(world, a_change("request", 2048))
-        assert (outcome.result, world.server.requests) == ("infeasible", [])
-        world.original = None
-        outcome = self.resize(world, a_change("request", 128))
-        assert (outcome.result, world.server.requests) == ("failed", [])
 
     def test_a_refused_one_is_not_repeated_and_another_is(self, world: World) -> None:
         world.server.fault(refusal(403, "Forbidden", "exceeded quota: q"), method="PATCH")

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.worlds import FakeClock
 
 from slopewise.adapters.kube.resize.rate_limiter import Rate, RateLimiter
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 100.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-def buckets(clock: Clock, node: int = 100, namespace: int = 100, cluster: int = 100) -> RateLimiter:
-    return RateLimiter(node=Rate(node), namespace=Rate(namespace), cluster=Rate(cluster), clock=clock)
+def buckets(clock: FakeClock, node: int = 100, namespace: int = 100, cluster: int = 100) -> RateLimiter:
+    return RateLimiter(node=Rate(node), namespace=Rate(namespace), cluster=Rate(cluster), clock=clock.monotonic)
 
 
 def test_a_burst_is_let_through_and_then_it_says_when_the_next_may_go() -> None:
-    clock = Clock()
+    clock = FakeClock()
     limited = buckets(clock, node=3)
     assert [limited.take("n1", "a") for _ in range(3)] == [None] * 3
     assert limited.take("n1", "a") == "3 resizes in 60 s are allowed on node n1; the next in 20 s"
@@ -31,7 +24,7 @@ def test_a_burst_is_let_through_and_then_it_says_when_the_next_may_go() -> None:
 
 
 def test_each_node_and_namespace_has_its_own() -> None:
-    limited = buckets(Clock(), node=1, namespace=2)
+    limited = buckets(FakeClock(), node=1, namespace=2)
     assert limited.take("n1", "a") is None
     assert limited.take("n2", "a") is None
     assert limited.take("n3", "a") == "2 resizes in 60 s are allowed in namespace a; the next in 30 s"
@@ -39,14 +32,14 @@ def test_each_node_and_namespace_has_its_own() -> None:
 
 
 def test_the_cluster_has_one_for_all() -> None:
-    limited = buckets(Clock(), cluster=2)
+    limited = buckets(FakeClock(), cluster=2)
     assert limited.take("n1", "a") is None
     assert limited.take("n2", "b") is None
     assert limited.take("n3", "c") == "2 resizes in 60 s are allowed in the cluster; the next in 30 s"
 
 
 def test_what_one_bucket_refuses_is_not_taken_from_the_others() -> None:
-    clock = Clock()
+    clock = FakeClock()
     limited = buckets(clock, node=1, cluster=2)
     assert limited.take("n1", "a") is None
     assert limited.take("n1", "a") is not None
@@ -54,7 +47,7 @@ def test_what_one_bucket_refuses_is_not_taken_from_the_others() -> None:
 
 
 def test_buckets_of_nodes_that_are_gone_are_forgotten() -> None:
-    clock = Clock()
+    clock = FakeClock()
     limited = buckets(clock, cluster=100_000)
     for number in range(5000):
         clock.seconds += 1
@@ -64,7 +57,7 @@ def test_buckets_of_nodes_that_are_gone_are_forgotten() -> None:
 
 @given(st.lists(st.floats(0, 30), min_size=1, max_size=200), st.integers(1, 5))
 def test_no_minute_sees_more_than_a_burst_and_a_refill(pauses: list[float], tokens: int) -> None:
-    clock, taken = Clock(), list[float]()
+    clock, taken = FakeClock(), list[float]()
     limited = buckets(clock, node=tokens)
     for pause in pauses:
         clock.seconds += pause

@@ -1,14 +1,14 @@
-"""Freezes in force for a policy, and an actuator that asks for them before each write."""
+"""Freezes in force for a policy, and the reason for which a write is withheld."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from support.api_server import ApiServer, refusal
-from support.worlds import FakeActuator
+from msgspec import structs
+from support.api_server import ApiServer
+from support.managed_pods import a_managed_pod
 
 from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.kube.cache.reflector import Reflector
@@ -17,25 +17,13 @@ from slopewise.adapters.kube.state.freezes import (
     ENDED_LABEL,
     FreezeRecord,
     KubeFreezes,
-    UnlessFrozen,
     freeze_path,
+    frozen_reason,
     in_force,
     parse_freeze,
 )
 from slopewise.config.freeze import in_utc
-from slopewise.model import (
-    NO_FREEZES,
-    CpuAllocation,
-    Freeze,
-    Freezes,
-    Migrate,
-    Outcome,
-    Place,
-    Resize,
-    ResizeMemory,
-    Restored,
-    Stop,
-)
+from slopewise.model import NO_FREEZES, Freeze, FreezeEffect, Freezes
 
 NOW = 1_790_000_000.0
 RAW = {"name": "f", "uid": "u", "creationTimestamp": "2026-11-23T10:00:00Z"}
@@ -110,91 +98,51 @@ def test_before_a_write_one_counts_that_the_watch_has_not_shown(server: ApiServe
     assert server.asked("GET")[-1].params["labelSelector"] == f"!{ENDED_LABEL}"
 
 
-def test_without_an_answer_it_is_not_known(server: ApiServer) -> None:
-    server.fault(refusal(500, "InternalError", "etcd"), path="/freezes")
-    with pytest.raises(ApiError):
-        kube_freezes(server).before_write("p")
-
-
 def test_a_controller_of_one_namespace_has_none_and_sends_nothing(server: ApiServer) -> None:
     freezes = KubeFreezes(server.client(), None, SystemClock())
     assert freezes.before_write("p") == freezes.of("p") == NO_FREEZES
     assert server.requests == []
 
 
-@dataclass
-class Pod:
-    namespace: str = "team"
-    node: str = "n1"
+MANAGED = a_managed_pod()
+FREEZE = Freeze("f", "Freeze", "Freeze f: fan")
+OF_TEAM = Freezes(namespaces={"team-a": FREEZE})
+TO_RECOMMEND = Freezes(namespaces={"team-a": Freeze("f", "Recommend", "Freeze f: fan")})
+WHY = "frozen: Freeze f: fan"
 
 
-@dataclass
-class Managed:
-    pod: Pod
-
-
-RESIZE = Resize("j", "n1", "limits", 1000, 500, "why")
-MEMORY = ResizeMemory("j", "n1", "request", 2, 1, "why")
-STOP = Stop("j", "n1", "why")
-GO, COME = Migrate("j", "n1", "n2", "why"), Place("j", "n2", "why")
-FROZEN = "deferred: frozen: Freeze f: fan"
-OF_TEAM = Freezes(namespaces={"team": Freeze("f", "Freeze", "Freeze f: fan")})
-TO_RECOMMEND = Freezes(namespaces={"team": Freeze("f", "Recommend", "Freeze f: fan")})
-
-
-def results(freezes: Freezes | ApiError) -> list[str]:
-    """Of each kind of write, by an actuator that carries everything out."""
-
-    def now() -> Freezes:
-        if isinstance(freezes, ApiError):
-            raise freezes
-        return freezes
-
-    wrapped = FakeActuator()
-    actuator = UnlessFrozen(wrapped, now, lambda _: Managed(Pod()))  # type: ignore[arg-type, return-value]
-    outcomes: list[Outcome[Any] | Restored] = [
-        actuator.carry_out(RESIZE), actuator.carry_out(MEMORY), actuator.carry_out(STOP), actuator.carry_out(GO),
-        actuator.carry_out(COME), actuator.restore("j", CpuAllocation(1000, 1000)),
-    ]  # fmt: skip
-    return [f"{each.result}: {each.detail}" if each.detail else each.result for each in outcomes]
+def reason(freezes: Freezes, *nodes: str, effect: FreezeEffect | None = None) -> str | None:
+    return frozen_reason(lambda: freezes, MANAGED, nodes, effect)
 
 
 @pytest.mark.parametrize(
-    ("freezes", "expected"),
-    [
-        (NO_FREEZES, ["applied"] * 6),
-        (OF_TEAM, [FROZEN] * 6),
-        (TO_RECOMMEND, [*[FROZEN] * 5, "applied"]),
-    ],
+    ("freezes", "of_a_decision", "of_a_restore"),
+    [(NO_FREEZES, None, None), (OF_TEAM, WHY, WHY), (TO_RECOMMEND, WHY, None)],
     ids=["none", "all writes", "all but restores"],
 )
-def test_a_freeze_defers_each_kind_of_write(freezes: Freezes, expected: list[str]) -> None:
-    assert results(freezes) == expected
+def test_a_freeze_withholds_each_write_and_recommend_no_restore(
+    freezes: Freezes, of_a_decision: str | None, of_a_restore: str | None
+) -> None:
+    assert (reason(freezes, "n1"), reason(freezes, "n1", effect="Freeze")) == (of_a_decision, of_a_restore)
 
 
 def test_where_freezes_cannot_be_read_nothing_is_written() -> None:
-    found = results(ApiError(0, "", "connection refused"))
-    assert {each.partition(":")[0] for each in found} == {"deferred"}
-    assert all("whether it is frozen cannot be read" in each for each in found)
+    def unread() -> Freezes:
+        raise ApiError(0, "", "connection refused")
+
+    assert "whether it is frozen cannot be read: " in str(frozen_reason(unread, None, ()))
 
 
 def test_a_frozen_node_neither_loses_nor_gets_a_job() -> None:
-    freeze = Freeze("f", "Freeze", "m")
-    kinds = ["resize", "memory", "stop", "go", "come", "restore"]
-    held = {
-        node: {
-            kind for kind, result in zip(kinds, results(Freezes(nodes={node: freeze})), strict=True) if ":" in result
-        }
-        for node in ("n1", "n2", "n3")
-    }
-    assert held == {"n1": set(kinds) - {"come"}, "n2": {"go", "come"}, "n3": set()}
+    freezes = Freezes(nodes={"n2": FREEZE})
+    assert (reason(freezes, "n1"), reason(freezes, "n1", "n2"), reason(freezes, "n2", "n1")) == (None, WHY, WHY)
 
 
 def test_the_jobs_that_are_to_be_as_in_mode_recommend(server: ApiServer) -> None:
     freezes = kube_freezes(server)
     until = in_utc(time.time() + 60).isoformat()
-    spec = {"scope": "namespace", "name": "team", "effect": "Recommend", "until": until}
+    spec = {"scope": "namespace", "name": "team-a", "effect": "Recommend", "until": until}
     server.put(freeze_path(), {"metadata": {"name": "f"}, "spec": spec})
     freezes.before_write("p")
-    pods = {"a": Managed(Pod()), "b": Managed(Pod(namespace="other"))}
-    assert freezes.to_recommend("p", ["a", "b", "gone"], pods.get) == {"a"}  # type: ignore[arg-type]
+    other = structs.replace(MANAGED, pod=structs.replace(MANAGED.pod, namespace="other"))
+    assert freezes.to_recommend("p", ["a", "b", "gone"], {"a": MANAGED, "b": other}.get) == {"a"}

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pytest
 from structlog.testing import capture_logs
-from support.api_server import ApiServer, refusal
+from support.api_server import ApiServer
 from support.waiting import eventually
 
 from slopewise.adapters.kube.client.client import KubeApi
@@ -262,9 +262,3 @@ def test_writes_are_spread_out() -> None:
         running.writer.submit(Thing("news"), transition=True)
         assert eventually(lambda: len(running.sent.names) == BURST + 4)
         assert running.writer.waiting == 21 - BURST - 4
-
-
-def test_a_refused_status_is_an_error_of_the_sender(server: ApiServer) -> None:
-    server.fault(refusal(422, "Invalid", "status.cpu: too long"), method="PATCH", path="status")
-    with pytest.raises(SlopewiseError, match="too long"):
-        a_sender(server).send(Thing("t"))

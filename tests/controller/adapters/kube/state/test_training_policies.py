@@ -13,13 +13,15 @@ from support.worlds import START
 
 from slopewise.adapters.kube.cache.records import FINALIZER, MANAGED_LABEL, PLACE_GATE, PodRecord
 from slopewise.adapters.kube.client.client import ApiError
-from slopewise.adapters.kube.state.policy_records import NO_RECORDS, Intervals, PolicyRecords
 from slopewise.adapters.kube.state.status_writer import StatusSender
 from slopewise.adapters.kube.state.training_policies import (
     MAX_CLASSES_BYTES,
+    NO_RECORDS,
     RECORDS_SECONDS,
+    Intervals,
     PolicyDocument,
     PolicyRecord,
+    PolicyRecords,
     add_finalizer,
     claim_pods,
     classes_json,
@@ -45,15 +47,6 @@ def a_pod(name: str, *, namespace: str = "team-a", node: str = "node-a", **label
     return structs.replace(
         a_managed_pod().pod, uid=f"uid-{name}", name=name, namespace=namespace, node=node, labels=all_labels
     )
-
-
-def test_a_policy_as_the_api_server_stores_it() -> None:
-    record = parse_policy(raw(spec={"mode": "Auto", "resources": {"cpu": {"min": "250m", "max": 8}}}))
-    assert record.invalid is None
-    assert record.document is not None
-    assert (record.document.metadata.name, record.document.spec.mode) == ("p", "Auto")
-    assert record.document.spec.resources.cpu.max == 8000
-    assert (record.generation, record.deleting, record.finalizers) == (2, False, ())
 
 
 @pytest.mark.parametrize(

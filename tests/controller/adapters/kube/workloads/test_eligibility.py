@@ -9,10 +9,10 @@ from msgspec import structs
 from support.cluster_records import GIB, a_container, a_node_record, a_pod, owned_by
 
 from slopewise.adapters.kube.cache.records import ContainerRecord, NodeRecord, PodRecord
-from slopewise.adapters.kube.workloads.accepted_range import accepted_range
 from slopewise.adapters.kube.workloads.eligibility import (
     KUEUE_LABEL,
     Case,
+    accepted_range,
     ineligible_reason,
     memory_ineligible_reason,
 )
@@ -248,9 +248,3 @@ def test_a_guaranteed_pod_with_gpus_may_reserve_more_unless_kueue_admitted_it() 
     by_shares = ResourceSettings(control="requests", accelerators="Share")
     reason = ineligible_reason(case(a_guaranteed_one_with_gpus(), by_shares))
     assert reason == "it is Guaranteed, so its request is its limit; set spec.resources.control: limits"
-
-
-def test_a_guaranteed_pod_with_gpus_beside_a_static_cpu_manager_says_why_it_is_not_changed() -> None:
-    pinned = a_node_record(static_cpu_manager=True)
-    reason = ineligible_reason(case(a_guaranteed_one_with_gpus(), SHARE, node=pinned))
-    assert str(reason).startswith("it is Guaranteed on node n1, whose static CPU manager pins cores and refuses every")

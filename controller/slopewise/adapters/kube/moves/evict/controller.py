@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import structlog
 
-from slopewise.adapters.kube.cache.records import ManagedPod, NodeRecord, OwnerRef, PodRecord
+from slopewise.adapters.kube.cache.records import ManagedPod, NodeRecord, OwnerRef, PodRecord, SchedulingFacts
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.kube.client.meanings import Refused
@@ -30,9 +30,9 @@ from slopewise.adapters.kube.events import About, Event
 from slopewise.adapters.kube.moves.evict.replacements import (
     AWAITED,
     ENDING,
-    Member,
     Replacements,
     Step,
+    as_leaving,
     next_step,
     runs,
 )
@@ -44,7 +44,8 @@ from slopewise.adapters.kube.moves.eviction import (
     is_not_replaced,
     not_recreated_reason,
 )
-from slopewise.adapters.kube.moves.scheduling_gate import Aim, GateReleaser, would_refuse
+from slopewise.adapters.kube.moves.node_predicates import refusal_by
+from slopewise.adapters.kube.moves.scheduling_gate import Aim, GateReleaser
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.workloads.owners import Owners
@@ -62,6 +63,10 @@ TURN_SECONDS = 0.5
 for them."""
 OWNER_CHECK_SECONDS = 15.0
 """Between two checks whether the owner of an ended pod still recreates it."""
+
+
+_Member = tuple[PodMove, PodRecord]
+"""A pod that is to be moved, as it is stored and as it is."""
 
 
 class EvictionController:
@@ -110,23 +115,22 @@ class EvictionController:
             if document.move is not None:
                 return self._under_way_already(move, managed, document.move)
             found = self._members(move, managed, members)
-            begun = found if isinstance(found, Refused) else self._check_and_start(move, managed, policy, found)
+            begun = found if isinstance(found, Refused) else self._start_if_granted(move, managed, policy, found)
             if isinstance(begun, Refused):
                 return Outcome(move, begun.result, self._on_refused(managed, begun))
             how = f"evicted; its replacement goes to {move.node}"
             return Outcome(move, "applied", how, begun_at_seconds=begun)
 
-    def _check_and_start(
-        self, move: Migrate, managed: ManagedPod, policy: str, members: Sequence[Member]
+    def _start_if_granted(
+        self, move: Migrate, managed: ManagedPod, policy: str, members: Sequence[_Member]
     ) -> Refused | float:
         """When the move was begun, in Unix seconds."""
         if (wait := self._take_turn(managed.pod.node or "", managed.pod.namespace)) is not None:
             return Refused("deferred", wait)
         if (refused := self._granted(members)) is not None:
             return refused
-        return self._start(
-            move, self._job_growths.get_or_create(managed.workload, managed.pod.namespace), policy, members
-        )
+        document = self._job_growths.get_or_create(managed.workload, managed.pod.namespace)
+        return self._start(move, document, policy, members)
 
     def _under_way_already(self, move: Migrate, managed: ManagedPod, intent: MoveIntent) -> Outcome[Move]:
         together = any(each.slot == managed.slot for each in intent.pods) and intent.node == move.node
@@ -134,7 +138,7 @@ class EvictionController:
             return Outcome(move, "applied", "moves together with the other pods of its workload")
         return Outcome(move, "deferred", f"a move of its workload to {intent.node or 'any node'} is under way")
 
-    def _members(self, move: Migrate, managed: ManagedPod, uids: Sequence[str]) -> tuple[Member, ...] | Refused:
+    def _members(self, move: Migrate, managed: ManagedPod, uids: Sequence[str]) -> tuple[_Member, ...] | Refused:
         """The running pods that are not on the target node already."""
         if managed.pod.ended or managed.pod.deleting:
             return Refused("failed", "its pod is ending")
@@ -144,17 +148,14 @@ class EvictionController:
         running += [(identity.slot, pod) for identity, pod in others if runs(pod) and pod.node != move.node]
         if any(pod.owner is None for _, pod in running):
             return Refused("infeasible", "a bare pod is not recreated; run it as a Job", "rule")
-        return tuple(Member(slot, pod, pod.owner) for slot, pod in running if pod.owner is not None)
+        return tuple((as_leaving(slot, pod, pod.owner), pod) for slot, pod in running if pod.owner is not None)
 
-    def _granted(self, members: Sequence[Member]) -> Refused | None:
+    def _granted(self, members: Sequence[_Member]) -> Refused | None:
         """Whether each pod would be recreated and each eviction granted: checked before anything is done."""
-        checked: set[str] = set()
-        for member in members:
-            if member.owner.uid not in checked:
-                checked.add(member.owner.uid)
-                if (refused := self._check_recreation(member.pod)) is not None:
-                    return refused
-        return disruption_refusal(self._api, [member.pod for member in members])
+        for pod in {leaving.owner.uid: pod for leaving, pod in reversed(members)}.values():
+            if (refused := self._check_recreation(pod)) is not None:
+                return refused
+        return disruption_refusal(self._api, [pod for _, pod in members])
 
     def _check_recreation(self, pod: PodRecord) -> Refused | None:
         try:
@@ -164,15 +165,11 @@ class EvictionController:
         return None if reason is None else Refused("infeasible", reason, "rule")
 
     def _start(
-        self, move: Migrate, document: GrowthDocument, policy: str, members: Sequence[Member]
+        self, move: Migrate, document: GrowthDocument, policy: str, members: Sequence[_Member]
     ) -> Refused | float:
         document.policy = document.policy or policy
         now = self._clock.now()
-        document.move = MoveIntent(
-            node=move.node,
-            since=timestamp(now),
-            pods=tuple(member.leaving() for member in members),
-        )
+        document.move = MoveIntent(node=move.node, since=timestamp(now), pods=tuple(leaving for leaving, _ in members))
         try:
             self._job_growths.write_now(document)
         except NotLeadingError:
@@ -182,7 +179,7 @@ class EvictionController:
             document.move = None
             reason = f"where it is to go could not be stored, so it is not evicted: {error}"
             return Refused("failed", reason, "trouble")
-        refusals = [self._evict(member.pod) for member in members]
+        refusals = [self._evict(pod) for _, pod in members]
         if all(refused is not None and not refused.maybe_done for refused in refusals):
             self._clear(document, "no pod of it could be evicted")
             return next(refused for refused in refusals if refused is not None)
@@ -230,8 +227,7 @@ class EvictionController:
         note = f"not moved to {node} ({reason}); it starts wherever the scheduler puts it"
         self._log.warning("move given up", workload=f"{document.namespace}/{document.name}", reason=note)
         workload = document.workload
-        about = About(workload.api_version, workload.kind, workload.name, workload.uid, document.namespace)
-        self._emit(Event(about, "MoveGivenUp", note, warning=True, action="Move"))
+        self._emit(Event(About.of(workload, document.namespace), "MoveGivenUp", note, warning=True, action="Move"))
         for leaving in document.move.pods if document.move is not None else ():
             uid, change = str(JobUid(workload.uid, leaving.slot)), f"{leaving.node} to {node}"
             document.acted(history.move_ended(uid, change, "cancelled", note, self._clock.now()))
@@ -312,7 +308,8 @@ class EvictionController:
         """Pinned, unless the node would refuse it: then wherever the scheduler places it."""
         self._tried[pod.uid] = self._clock.monotonic()
         name = f"{pod.namespace}/{pod.name}"
-        if node and (reason := would_refuse(pod, node, self._nodes)) is not None:
+        reason = refusal_by(self._nodes, node, pod.scheduling or SchedulingFacts()) if node else None
+        if reason is not None:
             self.give_up_node(pod, reason)
             node = ""
         release = self._gate_releaser.release(pod, Aim(node, pin=True) if node else None)

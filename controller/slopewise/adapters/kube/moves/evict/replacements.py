@@ -37,25 +37,16 @@ def runs(pod: PodRecord) -> bool:
     return pod.node is not None and not pod.ended and not pod.deleting
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One pod that is to be moved."""
-
-    slot: str
-    pod: PodRecord
-    owner: OwnerRef
-
-    def leaving(self) -> PodMove:
-        """As it is stored."""
-        pod, owner = self.pod, self.owner
-        return PodMove(
-            slot=self.slot,
-            name=pod.name,
-            uid=pod.uid,
-            node=pod.node or "",
-            created=timestamp(pod.created_at_seconds),
-            owner=WorkloadRef(api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.uid),
-        )
+def as_leaving(slot: str, pod: PodRecord, owner: OwnerRef) -> PodMove:
+    """A pod that is to be moved, as it is stored."""
+    return PodMove(
+        slot=slot,
+        name=pod.name,
+        uid=pod.uid,
+        node=pod.node or "",
+        created=timestamp(pod.created_at_seconds),
+        owner=WorkloadRef(api_version=owner.api_version, kind=owner.kind, name=owner.name, uid=owner.uid),
+    )
 
 
 class Replacements:

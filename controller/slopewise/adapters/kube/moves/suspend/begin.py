@@ -18,7 +18,7 @@ from slopewise.adapters.kube.client.meanings import Refused, explain
 from slopewise.adapters.kube.client.protocol import Api, Json, Store, path_of
 from slopewise.adapters.kube.client.retry import update
 from slopewise.adapters.kube.moves.eviction import OnRefused, as_it_is, disruption_refusal
-from slopewise.adapters.kube.moves.node_predicates import Needs, NodeFit
+from slopewise.adapters.kube.moves.node_predicates import refusal_by
 from slopewise.adapters.kube.moves.recreation import failed_when_ended_reason, foreign_manager, is_finished
 from slopewise.adapters.kube.moves.suspend.annotation import MAX_JOBS, JobMove, move_of, move_on, patch_once, under_way
 from slopewise.adapters.kube.moves.suspend.state_machine import begun, is_suspended, owners_node_affinity
@@ -44,17 +44,10 @@ def read_live(api: Api, namespace: str, job_uid: str) -> tuple[PodRecord, ...]:
 
 def target_trouble(job: Json, node: str, nodes: Store[NodeRecord] | None) -> str | None:
     """Why the Job's pods cannot start on that node; None: they can, as far as is known."""
-    if nodes is None or not nodes.synced:
-        return None
-    record = nodes.get("", node)
-    if record is None:
-        return "there is no such node"
     template = job["spec"]["template"]
     affinity = owners_node_affinity(job)
     own = {**template["spec"], "affinity": None if affinity is None else {"nodeAffinity": affinity}}
-    facts = scheduling_facts(template.get("metadata") or {}, own)
-    needs = Needs(facts.node_selector, facts.tolerations, facts.affinity_json)
-    return NodeFit([record]).refused(needs, 0).get(node)
+    return refusal_by(nodes, node, scheduling_facts(template.get("metadata") or {}, own))
 
 
 class JobMover:
@@ -112,8 +105,11 @@ class JobMover:
             return Refused("infeasible", reason, "rule")
 
         def suspend(job: Json) -> Refused | JobMove:
-            refused = self._objection(job, move, managed)
-            return refused or self._suspend(job, self._intent(job, move, managed, policy, job_uids))
+            if (refused := self._objection(job, move, managed)) is not None:
+                return refused
+            intent = self._intent(job, move, managed, policy, job_uids)
+            sent = patch_once(self._api, path, begun(job, intent), lambda job: move_on(job) == intent, self._on_written)
+            return sent or intent
 
         path = job_path(managed.pod.namespace, managed.workload.name)
         try:
@@ -176,14 +172,6 @@ class JobMover:
             job_uids=job_uids,
             node_affinity=owners_node_affinity(job),
         )
-
-    def _suspend(self, job: Json, intent: JobMove) -> Refused | JobMove:
-        """One patch. ApiError where nothing was done."""
-        path = job_path(intent.namespace, intent.name)
-        refused = patch_once(
-            self._api, path, begun(job, intent), lambda found: move_on(found) == intent, self._on_written
-        )
-        return refused or intent
 
 
 GONE = Refused("failed", "its Job is gone", gone=True)

@@ -102,7 +102,10 @@ class SuspendedJobController:
         found = moves(self._jobs)
         self._emit_deleted({move.workload_uid for move in found})
         self._under_way = [move for move in found if move.step != "pinned"]
-        self._forget_all_but({move.workload_uid for move in found})
+        uids = {move.workload_uid for move in found}
+        self._refused.keep(uids.intersection(self._refused), self._clock.monotonic())
+        self._troubles.forget_all_but(uids)
+        self._checked_at = {uid: at for uid, at in self._checked_at.items() if uid in uids}
         if not found:
             return
         self._check_nodes(found)
@@ -163,12 +166,10 @@ class SuspendedJobController:
         """The same, with a read of each missing node: one that cannot be parsed is missing in the store, too."""
         living = self._living(pods)
         lost = {pod.node for pod in pods if pod.node is not None and pod not in living}
-        there = {node for node in lost if self._node_exists(node)}
+        # By lists of one: our account may not get nodes.
+        names = {node: {"fieldSelector": f"metadata.name={node}"} for node in lost}
+        there = {node for node, name in names.items() if self._api.get(path_of("v1", "nodes"), name)["items"]}
         return tuple(pod for pod in pods if pod in living or pod.node in there)
-
-    def _node_exists(self, node: str) -> bool:
-        """By a list of one: our account may not get nodes."""
-        return bool(self._api.get(path_of("v1", "nodes"), {"fieldSelector": f"metadata.name={node}"})["items"])
 
     def _is_missing(self, node: str) -> bool:
         return self._missing_seconds(node) >= NODE_GONE_SECONDS
@@ -243,11 +244,6 @@ class SuspendedJobController:
         self._on_written(self._api.patch(job_path(move.namespace, move.name), change.body, MERGE_PATCH, PARAMS))
         self._checked_at.pop(move.workload_uid, None)
         self._report(move, change.message, change.ended, warning=change.warning)
-
-    def _forget_all_but(self, uids: set[str]) -> None:
-        self._refused.keep(uids.intersection(self._refused), self._clock.monotonic())
-        self._troubles.forget_all_but(uids)
-        self._checked_at = {uid: at for uid, at in self._checked_at.items() if uid in uids}
 
 
 class _PodsOf:

@@ -17,7 +17,6 @@ from slopewise.adapters.kube.client.retry import update
 from slopewise.adapters.kube.moves.stop_note import StopNote, note_on
 from slopewise.adapters.kube.moves.suspend.annotation import patch_once
 from slopewise.adapters.kube.moves.suspend.begin import GONE, job_path, not_now, suspension_obstacles
-from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.model import Outcome, Stop
 from slopewise.ports import Clock
 
@@ -66,22 +65,6 @@ class JobStopper:
         }
         path = job_path(meta["namespace"], meta["name"])
         return patch_once(self._api, path, body, lambda found: note_on(found) == note, self._on_written)
-
-
-class KubeStopper:
-    """The stops of one policy."""
-
-    def __init__(self, policy: str, index: JobIndex, stopper: JobStopper) -> None:
-        self._policy = policy
-        self._index = index
-        self._stopper = stopper
-
-    def stop(self, stop: Stop) -> Outcome[Stop]:
-        """Stop a job's workload; NotLeadingError without the lease."""
-        managed = self._index.find(stop.job_uid)
-        if managed is None:
-            return Outcome(stop, "failed", "its pod is gone; there is nothing to stop")
-        return self._stopper.stop(stop, managed, self._policy)
 
 
 def _no_job(managed: ManagedPod) -> str | None:

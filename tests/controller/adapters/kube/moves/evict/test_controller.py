@@ -15,7 +15,7 @@ from support.managed_pods import PODS
 from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.fencing import NotLeadingError
+from slopewise.adapters.kube.client.fencing import FrozenError, NotLeadingError, unless
 from slopewise.adapters.kube.moves.evict.controller import (
     MAX_MOVE_SECONDS,
     OWNER_CHECK_SECONDS,
@@ -149,16 +149,22 @@ class TestBeginning:
             begin(stage)
         assert (stage.evictions.under_way(), stage.evictions_sent()) == ((), [])
 
+    @pytest.mark.parametrize("asked_first", [True, False])
+    def test_a_freeze_before_the_first_request_leaves_no_intent_and_a_later_one_lets_the_move_begin_whole(
+        self, stage: Stage, asked_first: bool
+    ) -> None:
+        with unless(lambda: "frozen" if bool(stage.evictions_sent(dry_run=True)) != asked_first else None):
+            if not asked_first:
+                assert begin(stage).result == "applied"
+                return
+            with pytest.raises(FrozenError):
+                begin(stage)
+        assert (stage.evictions.under_way(), stage.evictions_sent(dry_run=True)) == ((), [])
+
     def test_two_moves_of_one_job_are_one(self, stage: Stage) -> None:
         begin(stage)
         assert begin(stage, node="node-c").result == "deferred"
         assert stage.evictions_sent() == ["train-x"]
-
-    def test_an_eviction_without_an_answer_counts_as_begun(self, stage: Stage) -> None:
-        stage.server.fault(Reply(200, {}), method="POST", path="/eviction$")  # the dry run
-        stage.server.fault(Drop(after=True), method="POST", path="/eviction$")
-        assert begin(stage).result == "applied"
-        assert "deletionTimestamp" in stage.pod("train-x")["metadata"]
 
     def test_an_eviction_that_is_refused_after_all_leaves_no_intent(self, stage: Stage) -> None:
         stage.server.fault(Reply(200, {}), method="POST", path="/eviction$")  # the dry run

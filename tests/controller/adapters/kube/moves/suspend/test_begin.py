@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.api_objects import Json, merged
-from support.api_server import Drop, Reply, refusal
+from support.api_server import Reply, refusal
 from support.gated_pods import IGNORE_DISRUPTION
 from support.managed_pods import PODS
 from support.suspended_jobs import BUDGETS, JOBS, NAME, UID, WISH, Yard
@@ -244,15 +244,6 @@ def test_a_conflict_is_thought_over_once_more(yard: Yard, conflicts: int, result
 
     assert yard.begin().result == result
     assert len(yard.patches()) == 2
-
-
-@pytest.mark.parametrize(("fault", "result"), [(Drop(after=True), "applied"), (Drop(), "failed")])
-def test_after_a_lost_answer_the_job_itself_is_asked(yard: Yard, fault: Drop, result: str) -> None:
-    yard.put_job()
-    yard.server.fault(fault, method="PATCH")
-
-    assert yard.begin().result == result
-    assert yard.annotated == (result == "applied")
 
 
 def test_a_job_that_took_the_name_of_another_is_not_touched(yard: Yard) -> None:

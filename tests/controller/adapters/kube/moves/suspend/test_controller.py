@@ -12,14 +12,14 @@ import pytest
 from support.api_objects import Address, Json, Selector
 from support.api_server import Drop, refusal
 from support.managed_pods import PODS
-from support.suspended_jobs import JOBS, NAME, NODES, UID, WISH, CrashError, Frozen, Killed, Stored, Yard, pins
+from support.suspended_jobs import JOBS, NAME, NODES, UID, WISH, CrashError, Frozen, Killed, Stored, Yard
 
 from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import MOVE
 from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, Step, move_on
 from slopewise.adapters.kube.moves.suspend.controller import PODS_ENDED_SECONDS, SuspendedJobController
-from slopewise.adapters.kube.moves.suspend.state_machine import ARRIVAL_SECONDS, freed
+from slopewise.adapters.kube.moves.suspend.state_machine import freed
 
 Story = Callable[[Yard], None]
 """What happens meanwhile."""
@@ -64,20 +64,6 @@ def test_a_job_that_is_moved_runs_on_its_target(yard: Yard, affinity: Json | Non
     assert [warning for _, warning in yard.reported] == [False, False]
 
 
-def test_it_is_not_resumed_while_a_pod_of_it_is_still_ending(yard: Yard) -> None:
-    yard.put_job()
-    yard.lingering = True
-    yard.begin()
-    follower = yard.follower()
-
-    yard.settle(follower, 300, step_seconds=5.0)
-    assert yard.suspended
-    yard.end_pods()
-    yard.settle(follower, 5)
-
-    assert yard.running_on() == ["node-b"]
-
-
 def test_a_pod_that_only_the_api_server_knows_of_yet_is_waited_for(yard: Yard) -> None:
     yard.put_job()
     yard.lingering = True
@@ -87,18 +73,6 @@ def test_a_pod_that_only_the_api_server_knows_of_yet_is_waited_for(yard: Yard) -
     yard.settle(yard.follower(), 5)
 
     assert yard.suspended
-
-
-def test_a_job_can_be_moved_back_and_forth(yard: Yard) -> None:
-    yard.put_job(affinity=WISH)
-    follower = yard.follower()
-
-    for target in ("node-b", "node-a", "node-b"):
-        yard.begin(to=target)
-        yard.settle(follower, 5)
-        assert yard.running_on() == [target]
-
-    assert pins(yard.affinity) == ["node-b"]
 
 
 def test_a_move_that_is_over_costs_no_request_not_even_of_a_new_leader(yard: Yard) -> None:
@@ -127,25 +101,6 @@ def taint(yard: Yard) -> None:
     fill(yard)
 
 
-@pytest.mark.parametrize("trouble", [taint, remove])
-def test_a_target_that_is_known_not_to_take_it_is_not_even_tried(yard: Yard, trouble: Story) -> None:
-    yard.put_job(affinity=WISH)
-    yard.lingering = True
-    yard.begin()
-    yard.work()
-
-    trouble(yard)
-    yard.end_pods()
-    yard.settle(yard.follower(), 5)
-
-    assert steps(yard) == ["leaving", "freed"]
-    assert is_free(yard, WISH)
-    assert yard.running_on() == ["node-a"]
-    assert yard.ended == ["cancelled"]
-    assert yard.reported[0][0].startswith("not moved to node-b: ")
-    assert yard.reported[0][1]
-
-
 @pytest.mark.parametrize("trouble", [fill, remove])
 def test_a_target_that_is_lost_just_after_the_pin_is_given_up_within_a_minute(yard: Yard, trouble: Story) -> None:
     yard.put_job(affinity=WISH)
@@ -162,24 +117,6 @@ def test_a_target_that_is_lost_just_after_the_pin_is_given_up_within_a_minute(ya
     assert yard.running_on() == ["node-a"]
     assert any("to start wherever the scheduler puts it" in text and warning for text, warning in yard.reported)
     assert yard.ended == ["released"], "its history has it"
-
-
-def test_an_image_that_cannot_be_pulled_does_not_keep_the_move_under_way_for_ever(yard: Yard) -> None:
-    yard.put_job()
-    yard.begin()
-    follower = yard.follower()
-    yard.work()
-    follower.tick()
-    yard.work()
-    raw = yard.server.get(f"/api/v1/namespaces/team-a/pods/{yard.managed().pod.name}")
-    raw["status"]["phase"] = "Pending"
-    yard.server.put("/api/v1/namespaces/team-a/pods", raw)
-
-    yard.settle(follower, ARRIVAL_SECONDS + 5, step_seconds=5.0)
-
-    assert steps(yard) == ["leaving", "pinning", "pinned"]
-    assert yard.reported[-1][1]
-    assert yard.mover().under_way() == ()
 
 
 # --- nodes that are lost later ------------------------------------------------------------------------------
@@ -199,17 +136,6 @@ def test_a_pinned_job_whose_node_is_deleted_runs_elsewhere_within_a_minute(yard:
     assert yard.affinity == WISH
     assert not yard.annotated
     assert "node-a" in yard.running_on()
-
-
-def test_a_pinned_job_whose_pod_was_replaced_and_finds_no_room_is_freed_within_a_minute(yard: Yard) -> None:
-    moved(yard)
-    yard.full.add("node-b")
-    yard.server.remove(f"/api/v1/namespaces/team-a/pods/{yard.managed().pod.name}")
-
-    yard.settle(yard.follower(), 60, step_seconds=2.0)
-
-    assert is_free(yard, WISH)
-    assert yard.running_on() == ["node-a"]
 
 
 @pytest.mark.parametrize("nodes_are_silent", [False, True])

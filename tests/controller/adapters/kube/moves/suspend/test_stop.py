@@ -9,13 +9,12 @@ import pytest
 from msgspec import structs
 from support.api_objects import merged
 from support.api_server import Drop, refusal
-from support.resize_world import FakeJobIndex
 from support.suspended_jobs import JOBS, NAME, UID, Yard
 
 from slopewise.adapters.kube.cache.records import AT_TARGET, STOP, STOPPED, ManagedPod, OwnerRef
 from slopewise.adapters.kube.client.protocol import Json
 from slopewise.adapters.kube.moves.stop_note import StopNote, note_on
-from slopewise.adapters.kube.moves.suspend.stop import JobStopper, KubeStopper
+from slopewise.adapters.kube.moves.suspend.stop import JobStopper
 from slopewise.model import Outcome, Stop
 from slopewise.operate.sweep import Sweeper
 
@@ -51,21 +50,6 @@ def test_neither_the_thread_of_moves_nor_the_sweeper_resumes_it(yard: Yard) -> N
     assert (yard.suspended, yard.running_on(), swept.freed, swept.failed) == (True, [], {}, {})
     assert len(yard.patches()) == 1
     assert yard.violations == []
-
-
-def test_a_job_that_was_moved_before_is_stopped_where_it_is_and_stays_stopped(yard: Yard) -> None:
-    put_job(yard)
-    yard.begin()
-    follower = yard.follower()
-    yard.settle(follower, 10.0)
-    assert yard.running_on() == ["node-b"]
-
-    assert stop(yard).result == "applied"
-    yard.server.remove("/api/v1/nodes/node-b")
-    yard.settle(follower, 60.0)
-
-    assert (yard.suspended, yard.annotated, yard.affinity) == (True, False, None)
-    assert yard.reported[-1][0] == "it was stopped at its target; it is no longer tied to node-b"
 
 
 def test_a_second_stop_of_the_same_suspension_writes_nothing(yard: Yard) -> None:
@@ -144,12 +128,6 @@ def test_without_the_right_to_suspend_it_says_which_component_grants_it(yard: Ya
     outcome = stop(yard, pod)
     assert outcome.result == "infeasible"
     assert outcome.detail.startswith("our account may not suspend Jobs; ")
-
-
-def test_a_pod_that_is_gone_is_not_stopped(yard: Yard) -> None:
-    stopper = KubeStopper("training", FakeJobIndex(yard.server), JobStopper(yard.api, yard.clock))
-    outcome = stopper.stop(Stop("w:0", "node-a", WHY))
-    assert (outcome.result, outcome.detail) == ("failed", "its pod is gone; there is nothing to stop")
 
 
 @pytest.mark.parametrize(("carried_out", "result"), [(True, "applied"), (False, "failed")])
