@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterator
-from datetime import datetime
 from typing import TypeGuard
 
 from slopewise.adapters.kube.cache.records import FINALIZER
@@ -33,7 +32,7 @@ def is_resize(event: Event) -> TypeGuard[Write]:
 
 
 class CgroupsFollow:
-    """A container's cgroup has the CPU of the last accepted write, or its original; not while its resize waits."""
+    """A pod's cgroup has the CPU of the last accepted write, or its original; not while its resize waits."""
 
     def __init__(self) -> None:
         self._had: dict[str, deque[tuple[Cpu, Write]]] = defaultdict(lambda: deque(maxlen=50))
@@ -53,6 +52,8 @@ class CgroupsFollow:
         if not write.accepted or write.key[0] != "pods" or "spec" not in write.after:
             return
         pod = write.after
+        if len(pod["spec"]["containers"]) > 1:  # a sample is of the whole pod
+            return
         had, cpu = self._had[pod["metadata"]["uid"]], cpu_of(pod)
         if not had or had[-1][0] != cpu:
             had.append((cpu, write))
@@ -155,15 +156,26 @@ class OriginalsKept:
 class RestoredBeforeLetGo:
     """A policy that is deleted is let go once its pods have their originals in effect, or after a minute."""
 
+    def __init__(self) -> None:
+        self._deleted_at: dict[str, float] = {}
+
     def check(self, event: Event, world: World) -> Found:
-        """Of the write that removes our finalizer."""
-        if not isinstance(event, Write) or event.key[0] != "trainingpolicies" or not (event.ours and event.accepted):
+        """Of the write that removes our finalizer from a policy that is being deleted."""
+        if not isinstance(event, Write) or event.key[0] != "trainingpolicies" or not event.accepted:
             return
         before = world.get(*event.key)
-        if FINALIZER not in ((before.get("metadata") or {}).get("finalizers") or ()):
-            return
-        if FINALIZER in (event.after["metadata"].get("finalizers") or ()) or not _deleting(before, event):
-            return
+        if "deletionTimestamp" in (event.after.get("metadata") or {}):
+            self._deleted_at.setdefault(event.name, event.at_seconds)
+        deleted_at = self._deleted_at.get(event.name, event.at_seconds)
+        if (
+            _holds(before)
+            and event.ours
+            and not _holds(event.after)
+            and event.at_seconds < deleted_at + RESTORE_SECONDS
+        ):
+            yield from self._unrestored(event, world)
+
+    def _unrestored(self, event: Write, world: World) -> Found:
         for pod, written in world.of("pods"):
             known = stored(world, pod["metadata"]["uid"])
             if known is None or known.policy != event.name or known.original is None or not is_live(pod):
@@ -172,9 +184,8 @@ class RestoredBeforeLetGo:
                 yield Contradiction("restore", f"{event.name} is let go; a pod of it has {has}", (written, event))
 
 
-def _deleting(policy: Json, write: Write) -> bool:
-    since = policy["metadata"].get("deletionTimestamp")
-    return since is not None and write.at_seconds - datetime.fromisoformat(since).timestamp() < RESTORE_SECONDS
+def _holds(policy: Json) -> bool:
+    return FINALIZER in ((policy.get("metadata") or {}).get("finalizers") or ())
 
 
 class FreezesHold:

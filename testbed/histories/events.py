@@ -46,9 +46,20 @@ class Write:
         return self.kind.partition("/")[0], self.namespace, self.name
 
     @property
+    def removes(self) -> bool:
+        """The object is gone: a pod stays until its grace is over, any object until its last finalizer is removed."""
+        meta = self.after.get("metadata") or {}
+        if self.verb != "delete" and "deletionTimestamp" not in meta:
+            return False
+        return "/" not in self.kind and not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
+
+    @property
     def version(self) -> int:
-        """The resource version that it made, which orders all writes; 0: none is known."""
-        return int((self.after.get("metadata") or {}).get("resourceVersion") or 0)
+        """The resource version that it made, which orders all writes; 0: none is known.
+
+        What removes an object is answered with the version of the write before it.
+        """
+        return 0 if self.removes else int((self.after.get("metadata") or {}).get("resourceVersion") or 0)
 
     def __str__(self) -> str:
         version = f" (version {self.version})" if self.version else ""
@@ -58,7 +69,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The CPU limit of a container's cgroup at one moment, in millicores; None: it has none."""
+    """The CPU limit of a pod's cgroup at one moment, in millicores; None: it has none."""
 
     at_seconds: float
     pod_uid: str
@@ -136,18 +147,10 @@ class World:
         if event.verb == "deletecollection":
             for key in [key for key in self._objects if key[:2] == event.key[:2]]:
                 del self._objects[key]
-        elif _is_gone(event):
+        elif event.removes:
             self._objects.pop(event.key, None)
         elif "metadata" in event.after:
             self._objects[event.key] = (event.after, event)
-
-
-def _is_gone(write: Write) -> bool:
-    """A pod that is deleted stays until its grace is over, and any object until its last finalizer is removed."""
-    meta = write.after.get("metadata") or {}
-    if write.verb != "delete" and "deletionTimestamp" not in meta:
-        return False
-    return "/" not in write.kind and not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
 
 
 def shown(millicores: int | None) -> str:

@@ -38,6 +38,8 @@ class Told:
     events: list[Event] = field(default_factory=list)
     now: float = BEGIN_SECONDS
     version: int = 95
+    deleted_at: int = 0
+    """The version with which the policy was deleted."""
     objects: dict[tuple[str, str], Json] = field(default_factory=dict)
 
     # --- what anybody does -----------------------------------------------------------------------------------
@@ -86,9 +88,12 @@ class Told:
         old = self.objects["trainingpolicies", "p"]
         old["metadata"]["deletionTimestamp"] = timestamp(self.now).isoformat()
         self.write("trainingpolicies", "p", old, CLUSTER, verb="delete")
+        self.deleted_at = self.version
 
     def let_policy_go(self, by: str = US) -> None:
+        """The answer has the version of the write before, as an API server has it."""
         self.change("trainingpolicies", "p", by, metadata={"finalizers": []})
+        self.objects["trainingpolicies", "p"]["metadata"]["resourceVersion"] = str(self.deleted_at)
 
     def namespace(self, moves: str = MOVES_ALLOWED) -> None:
         self.write("namespaces", NAMESPACE, {"metadata": {"labels": {MOVES_LABEL: moves}}}, CLUSTER, "create")
