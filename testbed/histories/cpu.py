@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from slopewise.adapters.kube.cache.records import FINALIZER
 from slopewise.adapters.kube.cache.wire import cpu_millicores
-from testbed.histories.events import Contradiction, Decided, Event, Json, Sample, World, Write, shown
+from testbed.histories.events import Contradiction, Decided, Event, Json, Key, Sample, World, Write, shown
 from testbed.histories.objects import Cpu, cpu_of, freezes_of, is_live, stored, stored_in
 
 Found = Iterator[Contradiction]
@@ -220,24 +220,36 @@ class OneWriter:
     """Only the replica that has the lease writes; what was under way when another took it may still arrive."""
 
     def __init__(self) -> None:
-        self._holder: Write | None = None
-        self._replicas: set[str] = set()
+        self._lease_of: dict[str, Key] = {}
+        """Of each replica: the lease that it has asked for."""
+        self._holds: dict[Key, Write] = {}
+        """The write with which its holder took a lease, or gave it back."""
 
     def check(self, event: Event, world: World) -> Found:
         """Events for people change nothing, and freezes of alerts are any replica's to store."""
         if not isinstance(event, Write):
             return
         if event.kind == "leases":
-            self._replicas.add(event.writer)
-            if event.accepted and event.after:
-                holds = (event.after.get("spec") or {}).get("holderIdentity")
-                same = self._holder is not None and self._holder.writer == event.writer and holds
-                self._holder = self._holder if same else event
-        elif event.writer in self._replicas and event.accepted and event.key[0] not in ("events", "freezes"):
-            holder = self._holder
-            leads = holder is not None and holder.writer == event.writer and holder.after["spec"].get("holderIdentity")
-            if not leads and holder is not None and holder.until_seconds + READ_SECONDS < event.at_seconds:
-                yield Contradiction("writer", f"{event.writer} does not lead", (holder, event))
+            self._note(event)
+        elif event.writer in self._lease_of and event.accepted and event.key[0] not in ("events", "freezes"):
+            holds = self._holds.get(self._lease_of[event.writer])
+            leads = holds is None or (holds.writer == event.writer and holds.after["spec"].get("holderIdentity"))
+            if not leads and holds is not None and holds.until_seconds + READ_SECONDS < event.at_seconds:
+                yield Contradiction("writer", f"{event.writer} does not lead", (holds, event))
+
+    def _note(self, write: Write) -> None:
+        if "delete" in write.verb:
+            self._holds.pop(write.key, None)
+            return
+        self._lease_of[write.writer] = write.key
+        if write.accepted and "spec" in write.after:
+            holds = self._holds.get(write.key)
+            renews = holds is not None and _holder(holds) == _holder(write)
+            self._holds[write.key] = holds if holds is not None and renews else write
+
+
+def _holder(lease: Write) -> tuple[str, str]:
+    return lease.writer, lease.after["spec"].get("holderIdentity", "")
 
 
 class ReportsAreTrue:

@@ -76,7 +76,8 @@ def _writes(line: Json, replicas: set[str]) -> Iterator[Write]:
     after = {} if answer.get("kind") in ("Status", "Eviction", "Binding") else answer
     yield Write(
         at_seconds=_seconds(line["requestReceivedTimestamp"]), until_seconds=_seconds(line["stageTimestamp"]),
-        writer=writer, verb=line["verb"], kind=kind, namespace=at.get("namespace", ""),
+        writer=writer, verb=line["verb"], kind=kind,
+        namespace="" if kind == "namespaces" else at.get("namespace", ""),  # of a namespace it names that itself
         name=at.get("name") or (after.get("metadata") or {}).get("name", ""),
         code=(line.get("responseStatus") or {}).get("code", 0), body=body, after=after,
         ours=writer in replicas or FIELD_MANAGER in query.get("fieldManager", ()),

@@ -15,7 +15,7 @@ from slopewise.adapters.kube.cache.records import MANAGED_LABEL, PLACE_GATE
 from slopewise.errors import UsageError
 from testbed.histories.__main__ import app
 from testbed.histories.check import contradictions
-from testbed.histories.events import Step
+from testbed.histories.events import Step, Write
 from testbed.histories.reading import read
 
 Tale = Callable[[Told], None]
@@ -203,6 +203,11 @@ def test_a_good_run_has_no_contradiction() -> None:
     told.resize("2")
     told.remove("freezes", "f")
     told.lease(US, holder="")
+    told.lease(US)
+    told.wait(5)
+    told.store()
+    told.lease(US, holder="")
+    told.remove("leases", "slopewise-controller")
     told.lease(OTHER)
     told.delete_policy()
     told.resize("300m", by=OTHER)
@@ -270,6 +275,14 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path, text: str, said: st
     (tmp_path / "audit.log").write_text(text)
     with pytest.raises(UsageError, match=said):
         read(tmp_path)
+
+
+def test_a_namespace_is_found_although_its_reference_names_it_twice(tmp_path: Path) -> None:
+    at = {"resource": "namespaces", "namespace": "n", "name": "n"}
+    (tmp_path / "audit.log").write_text(an_audit_line(objectRef=at))
+    [event] = read(tmp_path)
+    assert isinstance(event, Write)
+    assert event.key == ("namespaces", "", "n")
 
 
 def test_a_dry_run_is_no_write(tmp_path: Path) -> None:
