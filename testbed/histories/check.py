@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from testbed.histories import cpu, moves
-from testbed.histories.events import Contradiction, Event, World, Write
+from testbed.histories.events import Contradiction, Event, Sample, World, Write
 
 
 class Rule(Protocol):
@@ -36,11 +36,15 @@ def contradictions(events: Sequence[Event], *, settled: bool = False) -> list[Co
 
 def ordered(events: Sequence[Event]) -> list[Event]:
     """By time; accepted writes among themselves by the version that they made, which is exact where times are not."""
-    line = sorted(events, key=lambda event: event.until_seconds if isinstance(event, Write) else event.at_seconds)
-    places = [
-        place for place, event in enumerate(line) if isinstance(event, Write) and event.version and event.accepted
-    ]
-    by_version = sorted((line[place] for place in places), key=lambda write: write.version)  # type: ignore[union-attr]
-    for place, write in zip(places, by_version, strict=True):
+    line = sorted(events, key=_seconds)
+    writes = {place: event for place, event in enumerate(line) if isinstance(event, Write) and event.version}
+    for place, write in zip(writes, sorted(writes.values(), key=lambda write: write.version), strict=True):
         line[place] = write
     return line
+
+
+def _seconds(event: Event) -> float:
+    """A kubelet may carry out a write before its sender has the answer: a sample counts as a second later."""
+    if isinstance(event, Write):
+        return event.until_seconds
+    return event.at_seconds + cpu.READ_SECONDS * isinstance(event, Sample)

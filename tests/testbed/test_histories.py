@@ -15,7 +15,7 @@ from slopewise.adapters.kube.cache.records import MANAGED_LABEL, PLACE_GATE
 from slopewise.errors import UsageError
 from testbed.histories.__main__ import app
 from testbed.histories.check import contradictions
-from testbed.histories.events import Step, Write
+from testbed.histories.events import Sample, Step, Write
 from testbed.histories.reading import read
 
 Tale = Callable[[Told], None]
@@ -198,6 +198,7 @@ def test_a_good_run_has_no_contradiction() -> None:
     told.sample(2000)
     told.resize("1", code=409)
     told.resize("1")
+    told.events.append(Sample(told.events[-2].at_seconds + 0.05, "uid-a", 1000))  # before the resize is answered
     told.decided(1000)
     told.freeze("namespace", name="another")
     told.resize("2")
