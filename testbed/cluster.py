@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from slopewise.errors import UsageError
-from testbed import cgroups, chains, control_plane, images, leftovers, machine, monitoring, network, nodes
+from testbed import audit, cgroups, chains, control_plane, images, leftovers, machine, monitoring, network, nodes
 from testbed.api import Api, apply, wait_until
 from testbed.builds import all_builds, bring
 from testbed.control_plane import Programs
@@ -162,6 +162,7 @@ def _prepare(settings: Settings, programs: Programs) -> Processes:
     settings.kubectl.parent.mkdir()
     settings.kubectl.symlink_to(programs.kubernetes / "kubectl")
     Identities(settings).make()
+    audit.write_policy(settings)
     monitoring.write_configuration(settings)
     for node in NODES:
         nodes.write_files(settings, node, programs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import identities
+from testbed import audit, identities
 from testbed.identities import Identities
 from testbed.processes import Program
 from testbed.settings import (
@@ -81,6 +81,7 @@ def api_server(settings: Settings, programs: Programs) -> Program:
             "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true",
             f"--default-not-ready-toleration-seconds={EVICTION_SECONDS}",
             f"--default-unreachable-toleration-seconds={EVICTION_SECONDS}",
+            *audit.arguments(settings),
         ),
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -110,6 +110,8 @@ class Objects:
         self.forgotten_until = 0
         self.kubelets_follow = False
         """What was resized is in effect, and reported so, a moment after the answer."""
+        self.on_change: Callable[[Entry], None] = lambda _: None
+        """Called with each change, in their order."""
         self._objects: dict[Address, Json] = {}
 
     def saved(self) -> dict[Address, Json]:
@@ -266,6 +268,7 @@ class Objects:
 
     def _notify(self, at: Address, old: Json | None, new: Json | None) -> None:
         self.history.append(Entry(self.version, at, old, new))
+        self.on_change(self.history[-1])
         self.changed.notify_all()
 
 

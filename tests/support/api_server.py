@@ -138,6 +138,8 @@ class ApiServer(AbstractContextManager["ApiServer"]):
         """Rights, as `Request.right`, that access reviews refuse."""
         self.resources = [{"name": "pods/resize", "verbs": ["get", "patch", "update"]}]
         """What is served of the core group."""
+        self.interfere: Callable[[Request], Fault | None] = lambda _: None
+        """Asked about each request, in the thread that carries it out: the fault to do; None: what is planned."""
         self.streams = 0
         """Watches that are open now."""
         self._start()
@@ -233,6 +235,8 @@ class ApiServer(AbstractContextManager["ApiServer"]):
         return self._frozen.is_set()
 
     def next_fault(self, request: Request) -> Fault | None:
+        if (fault := self.interfere(request)) is not None:
+            return fault
         for planned in self._planned:
             if planned.hits(request):
                 planned.times -= 1

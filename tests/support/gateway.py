@@ -121,6 +121,11 @@ class Gateway:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
+    @property
+    def name(self) -> str:
+        """By which the audit log tells it from others."""
+        return f"gateway-{self._server.server_address[1]}"
+
     def close(self) -> None:
         self._flowing.set()
         self._server.shutdown()
@@ -225,6 +230,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _forward(self, request: Request, raw: bytes) -> None:
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}
+        headers["User-Agent"] = f"{self.headers.get('User-Agent', '')} {self.gateway.name}"
         self.upstream.request(request.method, self.gateway.target(request), raw or None, headers)
         response = self.upstream.getresponse()
         if "watch=true" in request.query and response.status == HTTPStatus.OK:

@@ -70,6 +70,7 @@ def save(path, state):
     if HOW == "takes 4 s to save" and checkpoints.stopping:
         time.sleep(4)
     path.write_text(json.dumps(state))
+    note("saved", steps=checkpoints.steps)
 
 def train(reporter, checkpoints):
     state = checkpoints.resume() or {"sum": 0}

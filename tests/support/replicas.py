@@ -111,6 +111,8 @@ class Town(AbstractContextManager["Town"]):
         catalogue.name_file(Path(__file__).with_name("policies") / "even_shares.py")
         self.server = ApiServer()
         self.server.objects.kubelets_follow = True
+        self.client = self.server.client
+        """Makes the client of a replica."""
         self.prometheus = EmptyPrometheus()
         self._log = io.StringIO()
         configure_logging(stream=self._log, as_json=True)
@@ -221,7 +223,7 @@ class RunningReplica(AbstractContextManager["RunningReplica"]):
         options = replace(known, **self.options)
         instruments = Instruments()
         metrics = ClusterMetrics(instruments.registry)
-        api = self.town.server.client(2.0, metrics.on_request)
+        api = self.town.client(2.0, metrics.on_request)
         self.replica = Replica(options, api, instruments, metrics, policy_of_file(options)).__enter__()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import fcntl
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from support.trainers import Trainers
 from support.waiting import wait_for
 
 from slopewise.crds.schema.definitions import definitions, training_policies
+from testbed.histories.collect import collecting
+from testbed.histories.events import Event
+from testbed.histories.reading import read
 from testbed.settings import Settings
 
 _LOCK = Path(tempfile.gettempdir()) / "cluster-fault.lock"
@@ -31,6 +35,22 @@ def kinds(kubectl: Kubectl) -> Iterator[None]:
     wait_for("the kinds are served", lambda: kubectl.attempt(*looks), lambda seen: seen.returncode == 0)
     yield
     kubectl.apply(training_policies())  # the definition that other tests expect
+
+
+@pytest.fixture
+def history(testbed_settings: Settings, tmp_path: Path) -> Iterator[Callable[[], list[Event]]]:
+    """All that has happened on the cluster since the test began; to be asked for before the namespace is made."""
+    folder = tmp_path / "history"
+    with collecting(testbed_settings, folder) as collect:
+
+        def read_all() -> list[Event]:
+            collect()
+            for diary in tmp_path.glob("shared/*/diary"):
+                (folder / diary.parent.name).mkdir()
+                shutil.copy(diary, folder / diary.parent.name)
+            return read(folder)
+
+        yield read_all
 
 
 @pytest.fixture

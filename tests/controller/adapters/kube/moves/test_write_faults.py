@@ -1,0 +1,175 @@
+"""A fault at every write of a move: each ends with a job that runs, and a history without contradictions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from itertools import product
+
+import pytest
+from support.api_server import ApiServer
+from support.gated_pods import Stage, is_gated
+from support.managed_pods import NAMESPACE
+from support.suspended_jobs import NODES, WISH, Yard
+from support.write_faults import ANY, FAULTS, Faulty
+
+from slopewise.adapters.kube.cache.records import MIGRATABLE, MOVES_ALLOWED, MOVES_LABEL
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.fencing import FencedApi
+from slopewise.model import Migrate
+from testbed.histories.check import contradictions
+
+Story = Callable[[Yard], None]
+"""What happens meanwhile, after every write."""
+Plan = Mapping[tuple[str, int], str]
+
+PASS_SECONDS = 20.0
+OVER_SECONDS = 300.0
+"""A fault costs a back-off of 30 s, and a Job without room 20 s."""
+
+
+def nothing(yard: Yard) -> None:
+    """All goes well."""
+
+
+def fill(yard: Yard) -> None:
+    """The target has no room any more."""
+    yard.full.add("node-b")
+
+
+def remove(yard: Yard) -> None:
+    """The target is deleted."""
+    if yard.nodes.get("", "node-b") is not None:
+        yard.server.remove(f"{NODES}/node-b")
+
+
+SUSPENDED = {nothing: 3, fill: 4, remove: 2}
+"""The writes of a move by suspension, in each story."""
+EVICTED = 5
+"""The writes of a move by eviction: two of its intent, the eviction, the gate, and the end of the intent."""
+IN_MAKE_TEST = ("crash before", "crash after", "answer lost", "409")
+every_fault = pytest.mark.parametrize(
+    "fault", [fault if fault in IN_MAKE_TEST else pytest.param(fault, marks=pytest.mark.long) for fault in FAULTS]
+)
+
+
+def consent(server: ApiServer) -> None:
+    server.put("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": {MOVES_LABEL: MOVES_ALLOWED}}})
+
+
+def suspend(yard: Yard, story: Story, plan: Plan) -> Faulty:
+    """A Job that a policy wants on node-b; each crash is followed by a new leader."""
+    consent(yard.server)
+    yard.put_job(affinity=WISH, asks={MIGRATABLE: "true"})
+    faulty = Faulty(yard.server, plan, yard.clock.now)
+    ends, next_pass, api = yard.clock.seconds + OVER_SECONDS, 0.0, None
+    while yard.clock.seconds < ends:
+        if api is None or faulty.crashed:
+            api = FencedApi(faulty.client(), lambda: True)
+            mover, follower = yard.mover(api), yard.follower(api)
+        if (
+            yard.clock.seconds >= next_pass
+            and not yard.annotated
+            and yard.running_on() == ["node-a"]
+            and not yard.ended
+        ):
+            next_pass = yard.clock.seconds + PASS_SECONDS
+            with suppress(ApiError):
+                yard.begin(mover)
+        story(yard)
+        yard.work()
+        with suppress(ApiError):
+            follower.tick()
+        yard.clock.seconds += 2.0
+    return faulty
+
+
+@every_fault
+@pytest.mark.parametrize(
+    ("story", "at"), [(story, at + 1) for story, writes in SUSPENDED.items() for at in range(writes)]
+)
+def test_a_fault_at_any_write_of_a_move_by_suspension_leaves_a_job_that_runs(
+    yard: Yard, story: Story, at: int, fault: str
+) -> None:
+    faulty = suspend(yard, story, {(ANY, at): fault})
+    assert faulty.done, "the fault was not tried"
+    assert contradictions(faulty.events, settled=True) == []
+    assert (yard.suspended, len(yard.running_on())) == (False, 1)
+    if story is nothing:
+        assert yard.running_on() == ["node-b"]
+
+
+@pytest.fixture
+def stage(server: ApiServer) -> Stage:
+    consent(server)
+    stage = Stage(server)
+    stage.put_job()
+    stage.put_pod("train-x")
+    return stage
+
+
+def _is_moved(stage: Stage) -> bool:
+    running = [pod["spec"].get("nodeName") for pod in stage.live() if pod["status"]["phase"] == "Running"]
+    return running == ["node-b"] and not stage.evictions.under_way()
+
+
+def evict(stage: Stage, plan: Plan) -> Faulty:
+    """A Job of one pod on node-a that a policy wants on node-b."""
+    faulty = Faulty(stage.server, plan, stage.clock.now)
+    stage.api = FencedApi(faulty.client(), lambda: True)
+    stage.restart()
+    for number in range(1, 40):
+        if faulty.crashed:
+            stage.api = FencedApi(faulty.client(), lambda: True)
+            stage.restart()
+        with suppress(ApiError):
+            managed = stage.find("uid-of-train:0")
+            if (
+                number % 5 == 1
+                and managed is not None
+                and managed.pod.node == "node-a"
+                and not stage.evictions.under_way()
+            ):
+                move = Migrate(managed.job_uid, "node-a", "node-b", "why")
+                stage.evictions.begin(move, managed, "draps", ())
+        with suppress(ApiError):
+            stage.tick(4.0)
+        assert len(stage.live()) <= 1
+        stage.let_the_cluster_react(number)
+        if len(faulty.done) == len(plan) and _is_moved(stage):
+            break
+    return faulty
+
+
+@every_fault
+@pytest.mark.parametrize("at", range(1, EVICTED + 1))
+def test_a_fault_at_any_write_of_a_move_by_eviction_leaves_a_job_that_runs(stage: Stage, at: int, fault: str) -> None:
+    faulty = evict(stage, {(ANY, at): fault})
+    assert faulty.done, "the fault was not tried"
+    assert contradictions(faulty.events, settled=True) == []
+    (pod,) = stage.live()
+    assert (is_gated(pod), pod["spec"].get("nodeName")) == (False, "node-b")
+
+
+def drawn(seed: int) -> Plan:
+    """Three faults at the first six writes."""
+    plan = random.Random(seed).sample(list(product(range(1, 7), FAULTS)), 3)
+    return {(ANY, at): fault for at, fault in plan}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(60))
+def test_three_faults_of_a_move_by_suspension_leave_a_job_that_runs(yard: Yard, seed: int) -> None:
+    faulty = suspend(yard, (nothing, fill, remove)[seed % 3], drawn(seed))
+    assert contradictions(faulty.events, settled=True) == []
+    assert (yard.suspended, len(yard.running_on())) == (False, 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(60))
+def test_three_faults_of_a_move_by_eviction_leave_a_job_that_runs(stage: Stage, seed: int) -> None:
+    faulty = evict(stage, drawn(seed))
+    assert contradictions(faulty.events, settled=True) == []
+    (pod,) = stage.live()
+    assert (is_gated(pod), "nodeName" in pod["spec"]) == (False, True)
