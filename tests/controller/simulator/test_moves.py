@@ -120,7 +120,6 @@ def test_growth_that_flips_every_interval_moves_no_job_more_often_than_the_bound
 @pytest.mark.parametrize(
     "bounds",
     [
-        BOUNDED,
         Migration(enabled=True, max_per_node_per_hour=20, min_stay_seconds=100.0),
         Migration(enabled=True, max_per_node_per_hour=1000, max_concurrent=1, min_stay_seconds=0.0),
     ],
