@@ -24,7 +24,7 @@ def test_a_tenth_too_much_of_one_figure_counts_once_and_what_is_not_printed_does
 def test_a_shipped_speed_is_nearer_to_the_print_than_slower_and_faster_ones(scenario: str) -> None:
     document = load_scenario(scenario)
     assert document.spec.default_scheduler == "least-used"
-    instances = [draw(document, seed) for seed in SEEDS]
+    instances = [draw(document, seed) for seed in SEEDS[::4]]
     (speed,) = {node.speed for node in instances[0].nodes}
     slower, shipped, faster = (
         distance(baseline(instances, each), PRINTED[scenario]) for each in (speed - COARSE, speed, speed + COARSE)
