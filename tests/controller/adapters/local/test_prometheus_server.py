@@ -86,6 +86,7 @@ def test_it_answers_with_its_targets_also_after_a_kill_and_leaves_neither_proces
         assert server.url == url
         assert is_ready(server)
         restarted = server.pid
+        assert restarted is not None
     assert server.pid is None
     assert not psutil.pid_exists(restarted)
     assert not data.exists()
