@@ -484,7 +484,6 @@ WORKERS = f"""{OPENMP}
 @pytest.mark.parametrize(
     ("environment", "openmp", "openblas"),
     [
-        (INHERITED, 1, 1),
         ({**INHERITED, "OPENBLAS_NUM_THREADS": "2"}, 1, 2),
         ({"SLOPEWISE_THREADS": "2"}, 2, 2),
     ],
