@@ -64,7 +64,7 @@ def test_policies_prints_every_policy_with_unit_default_bounds_and_source() -> N
 
 
 def test_a_policy_that_there_is_not_is_named_with_those_there_are() -> None:
-    assert message_of(slopewise_process("policies", "nope"), 2) == (
+    assert message_of(slopewise("policies", "nope"), 2) == (
         f"slopewise: there is no policy 'nope'; use one of {', '.join(POLICIES)}."
     )
 
