@@ -205,7 +205,7 @@ def test_the_requests_that_fail_are_evenly_spread(ratio: float, failed: list[int
 
 @pytest.mark.processes
 def test_a_served_model_is_busy_from_its_start_and_ends_politely() -> None:
-    with served("digits-kernel", "--seconds", "60") as (process, url):
+    with served("digits-kernel", "--seconds", "600") as (process, url):
         assert eventually(lambda: responses(url)[0] >= 3)
         count, seconds = responses(url)
         assert seconds / count > 0.01
