@@ -1,5 +1,6 @@
 # Sourced by .ci/test, .ci/run and .ci/test-pythons: `stage NAME COMMAND…` runs one stage and keeps its time, and the next
-# stage runs whatever its status. `stage_times` prints all times, then what failed with the command that repeats it.
+# stage runs whatever its status. `beside FUNCTION` runs the stages of a function in the background, and `rejoin` waits for
+# them. `stage_times` prints all times, then what failed with the command that repeats it.
 # `stages_wanted`, where it is not empty, are the beginnings of the names that run.
 stages_wanted=()
 stage_names=()
@@ -38,6 +39,34 @@ stage() {
         printf 'bash .ci/%s "%s"\n' "${0##*/}" "$name" >>"$STAGES_FAILED"
         stage_failures=$((stage_failures + 1))
     fi
+}
+
+beside() {
+    beside_folder=$(mktemp -d "${TMPDIR:-/tmp}/slopewise-beside.XXXXXX")
+    {
+        trap 'exit 130' INT
+        stage_names=() stage_seconds=() stage_failures=0
+        "$1"
+        for i in "${!stage_names[@]}"; do
+            printf '%s %s\n' "${stage_seconds[$i]}" "${stage_names[$i]}" >>"$beside_folder/times"
+        done
+        exit "$stage_failures"
+    } >"$beside_folder/output" 2>&1 &
+    beside=$!
+}
+
+# Print what the stages of `beside` have printed, and count them with the others.
+rejoin() {
+    local failures=0 seconds name
+    wait "$beside" || failures=$?
+    cat "$beside_folder/output"
+    touch "$beside_folder/times"
+    while read -r seconds name; do
+        stage_names+=("$name")
+        stage_seconds+=("$seconds")
+    done <"$beside_folder/times"
+    stage_failures=$((stage_failures + failures))
+    rm -r "$beside_folder"
 }
 
 stage_times() {

@@ -20,14 +20,17 @@ MARKS: list[set[str]] = [
     *(real | more for real, more in product(REAL, (set(), {"alone"}, {"long"}))),
 ]
 """What a test may be marked with."""
-THREE_STAGES = """
+FIVE_STAGES = """
 set -euo pipefail
 . .ci/stages.sh
 fails() { echo ".venv/bin/pytest 'tests/a.py::b'" >>"$STAGES_FAILED"; return 3; }
+short() { stage "three: a" fails; stage "three: b" echo said; }
 stages_wanted=("$@")
 stage "one" true
+beside short
 stage "two: a" fails
 stage "two: b" true
+rejoin
 stage_times
 """
 
@@ -67,7 +70,7 @@ def test_each_test_is_in_one_stage_whatever_its_marks() -> None:
 def run_stages(*names: str) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if key != "STAGES_FAILED"}
     return subprocess.run(
-        ["bash", "-c", THREE_STAGES, ".ci/test", *names],
+        ["bash", "-c", FIVE_STAGES, ".ci/test", *names],
         check=False,
         cwd=ROOT,
         env=environment,
@@ -79,9 +82,15 @@ def run_stages(*names: str) -> subprocess.CompletedProcess[str]:
 def test_all_stages_run_and_the_end_lists_what_failed_with_the_command_that_repeats_it() -> None:
     ran = run_stages()
     assert ran.returncode == 1
-    assert re.findall(r"^=== (.+)$", ran.stdout, re.MULTILINE) == ["one", "two: a", "two: b"]
+    names = ["one", "two: a", "two: b", "three: a", "three: b"]
+    assert re.findall(r"^=== (\S+(?: \w)?)$", ran.stdout, re.MULTILINE) == names
+    assert re.findall(r"^ +\d+  (.+)$", ran.stdout, re.MULTILINE) == names
+    assert "\nsaid\n" in ran.stdout
     end = ran.stdout.split("Failed; to repeat each:\n")[1]
-    assert end.splitlines() == [".venv/bin/pytest 'tests/a.py::b'", 'bash .ci/test "two: a"']
+    assert sorted(end.splitlines()) == [
+        *[".venv/bin/pytest 'tests/a.py::b'"] * 2,
+        *(f'bash .ci/test "{name}"' for name in ("three: a", "two: a")),
+    ]
 
 
 def test_named_stages_run_alone() -> None:

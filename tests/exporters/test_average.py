@@ -46,8 +46,7 @@ def with_spikes(losses: Sequence[float], steps: Iterable[int], size: float) -> l
     return spiked
 
 
-@pytest.mark.parametrize("offset", [0.0, 0.5, 100.0, -7.0])
-@pytest.mark.parametrize("noise", [0.0, 0.01, 0.3])
+@pytest.mark.parametrize(("offset", "noise"), [(0.0, 0.01), (0.5, 0.0), (100.0, 0.3), (-7.0, 0.01)])
 def test_without_spikes_it_is_the_plain_average(offset: float, noise: float) -> None:
     losses = a_training(offset=offset, noise=noise)
     average = averaged(losses)
@@ -55,8 +54,8 @@ def test_without_spikes_it_is_the_plain_average(offset: float, noise: float) -> 
     assert average.outliers == 0
 
 
-@pytest.mark.parametrize("size", [sign * times * RANGE for sign in (1, -1) for times in (20.0, 1e6, 1e12)])
-@pytest.mark.parametrize("step", [0, 1, 20, 1500])
+@pytest.mark.parametrize("size", [times * RANGE for times in (20.0, -1e6, 1e12)])
+@pytest.mark.parametrize("step", [0, 1, 1500])
 def test_a_spike_is_left_out_and_counted(size: float, step: int) -> None:
     losses = a_training()
     soon = step + RUN
@@ -78,8 +77,10 @@ def test_what_a_scrape_sees_of_a_spiked_training_is_what_it_sees_of_its_twin() -
     assert record.snapshot().outlier_losses == 1
 
 
-@pytest.mark.parametrize("steps", [range(100, 105), range(50, 1900, 30), [0, 1, 2, 7], [*range(4), 30, 31, 500]])
-@pytest.mark.parametrize("size", [100.0, -1e9])
+@pytest.mark.parametrize(
+    ("steps", "size"),
+    [(range(100, 105), -1e9), (range(50, 1900, 30), 100.0), ([0, 1, 2, 7], -1e9), ([*range(4), 30, 31, 500], 100.0)],
+)
 def test_several_spikes_are_left_out_as_well(steps: Sequence[int], size: float) -> None:
     losses = a_training()
     average = averaged(with_spikes(losses, steps, size))

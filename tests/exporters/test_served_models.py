@@ -71,10 +71,10 @@ def test_a_served_model_is_read_with_its_response_times(
         first = wait_for("its first response", read, lambda job: job.responses is not None)
         assert first.responses is not None
         assert (first.responses.count_total, first.responses.in_flight) == (1, 0)
-        statuses_of(url, ["/predict"] * 60 + ["/fails"] * 20, clients=4)
+        statuses_of(url, ["/predict"] * 30 + ["/fails"] * 10, clients=4)
         last = wait_for("all responses", read, _has_answered_all)
     assert last.responses is not None
-    mean = (last.responses.seconds_total - first.responses.seconds_total) / 60
+    mean = (last.responses.seconds_total - first.responses.seconds_total) / 30
     assert PACE_SECONDS <= mean < 100 * PACE_SECONDS
     assert last.process_started_at_seconds is not None
     assert not last.restarted
@@ -82,7 +82,7 @@ def test_a_served_model_is_read_with_its_response_times(
 
 def _has_answered_all(job: JobSeries) -> bool:
     of = job.responses
-    return of is not None and (of.count_total, of.failed_total, of.in_flight) == (61, 20, 0)
+    return of is not None and (of.count_total, of.failed_total, of.in_flight) == (31, 10, 0)
 
 
 @pytest.fixture

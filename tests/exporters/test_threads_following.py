@@ -452,12 +452,9 @@ RANK = """
 
 @TWO_CORES
 @pytest.mark.processes
-@pytest.mark.parametrize("launcher", [[], ["sh", "-c", 'RANK=1 LOCAL_WORLD_SIZE=2 exec "$@"', "sh"]])
-def test_each_local_rank_follows_its_share_and_opens_no_endpoint(
-    run: Callable[..., subprocess.Popen[str]], launcher: list[str]
-) -> None:
-    environment = {} if launcher else {"RANK": "1", "LOCAL_WORLD_SIZE": "2"}
-    output, errors = run(dedent(RANK), *RUN, *launcher, **environment).communicate(timeout=180)
+def test_each_local_rank_follows_its_share_and_opens_no_endpoint(run: Callable[..., subprocess.Popen[str]]) -> None:
+    launcher = ["sh", "-c", 'RANK=1 LOCAL_WORLD_SIZE=2 exec "$@"', "sh"]
+    output, errors = run(dedent(RANK), *RUN, *launcher).communicate(timeout=180)
     assert output == "THREADS [1] None\nTHREADS [2] None\n", errors
 
 
@@ -487,8 +484,6 @@ WORKERS = f"""{OPENMP}
 @pytest.mark.parametrize(
     ("environment", "openmp", "openblas"),
     [
-        ({}, 1, 1),  # no variable is set: joblib divides the cores
-        (INHERITED, 1, 1),
         ({**INHERITED, "OPENBLAS_NUM_THREADS": "2"}, 1, 2),
         ({"SLOPEWISE_THREADS": "2"}, 2, 2),
     ],

@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DASHBOARDS = dashboards()
 PANELS = [(name, panel) for name, dashboard in DASHBOARDS.items() for panel in panels(dashboard)]
 SHOWING = [(name, panel) for name, panel in PANELS if panel["type"] != "text"]
+DOCUMENTED = documented_metrics()
 VARIABLES = ["datasource", "cluster", "policy", "namespace", "node", "job"]
 OF_PROMETHEUS = {"ALERTS"}
 """What a Prometheus exports about the rules that it has loaded."""
@@ -44,8 +45,11 @@ def generate(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_check_names_the_file_that_is_out_of_date_and_leaves_it_alone(tmp_path: Path) -> None:
+def test_the_same_code_writes_the_same_bytes_and_check_names_the_file_that_is_out_of_date(tmp_path: Path) -> None:
     assert generate("--folder", str(tmp_path)).returncode == 0
+    committed = {file.name: file.read_bytes() for file in (ROOT / "grafana/dashboards").iterdir()}
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == committed
+
     stale = tmp_path / "job.json"
     stale.write_text("{}")
 
@@ -54,13 +58,6 @@ def test_check_names_the_file_that_is_out_of_date_and_leaves_it_alone(tmp_path: 
     assert result.returncode == 1
     assert [str(stale)] == re.findall(r"^(\S+) is out of date", result.stderr, re.MULTILINE)
     assert stale.read_text() == "{}"
-
-
-def test_the_same_code_writes_the_same_bytes_in_another_folder(tmp_path: Path) -> None:
-    assert generate("--folder", str(tmp_path)).returncode == 0
-
-    committed = {file.name: file.read_bytes() for file in (ROOT / "grafana/dashboards").iterdir()}
-    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == committed
 
 
 @each_panel
@@ -72,22 +69,14 @@ def test_a_panel_says_what_it_answers_in_which_unit_and_asks_the_chosen_data_sou
 
 
 @each_panel
-def test_a_panel_reads_only_documented_metrics(panel: Any) -> None:
+def test_a_panel_reads_documented_metrics_of_the_chosen_clusters_by_no_label_that_only_a_cluster_attaches(
+    panel: Any,
+) -> None:
     read = set().union(*(metric_names(target["expr"]) for target in panel["targets"]))
-
     assert read
-    assert read <= documented_metrics() | OF_PROMETHEUS
-
-
-@each_panel
-def test_a_panel_asks_for_no_label_that_only_a_cluster_would_attach(panel: Any) -> None:
+    assert read <= DOCUMENTED | OF_PROMETHEUS
     for target in panel["targets"]:
         assert not re.search(r"\b(namespace|pod|instance|job|node|service|container)\b\s*(=|,|\))", target["expr"])
-
-
-@each_panel
-def test_every_selector_of_a_panel_is_of_the_chosen_clusters(panel: Any) -> None:
-    for target in panel["targets"]:
         selectors = re.findall(r"\b(?:slopewise_\w+|ALERTS)\b(\{[^}]*\})?", target["expr"])
 
         assert selectors
@@ -97,7 +86,7 @@ def test_every_selector_of_a_panel_is_of_the_chosen_clusters(panel: Any) -> None
 def test_every_metric_that_the_controller_exports_is_shown_or_listed() -> None:
     queries = [promql for dashboard in DASHBOARDS.values() for _, promql in panel_queries(dashboard)]
     shown = {re.sub(r"_(bucket|sum|count)$", "", name) for promql in queries for name in metric_names(promql)}
-    exported = {name for name in documented_metrics() if name.startswith("slopewise_")}
+    exported = {name for name in DOCUMENTED if name.startswith("slopewise_")}
     exported = {re.sub(r"_(bucket|sum|count)$", "", name) for name in exported}
 
     assert exported - shown == set(NOT_SHOWN)
@@ -120,7 +109,7 @@ def test_variables_offer_only_values_of_documented_metrics(name: str) -> None:
     read = {match for query in queries for match in re.findall(r"label_values\((\w+)", query)}
 
     assert read
-    assert read <= documented_metrics()
+    assert read <= DOCUMENTED
 
 
 @each_dashboard
@@ -151,22 +140,16 @@ def test_a_title_is_of_one_panel_so_that_a_sentence_that_names_it_is_clear() -> 
 
 
 @each_dashboard
-def test_no_panel_overlaps_another_or_leaves_the_grid(name: str) -> None:
+def test_no_panel_overlaps_another_or_leaves_the_grid_and_every_row_fills_the_width(name: str) -> None:
     taken: set[tuple[int, int]] = set()
+    rows: dict[int, int] = {}
     for panel in DASHBOARDS[name]["panels"]:
         cells = set(_cells(panel["gridPos"]))
         assert not cells & taken, panel["title"]
         taken |= cells
-
-    assert max(x for x, _ in taken) == 23
-
-
-@each_dashboard
-def test_every_row_of_panels_fills_the_width(name: str) -> None:
-    rows: dict[int, int] = {}
-    for panel in DASHBOARDS[name]["panels"]:
         rows[panel["gridPos"]["y"]] = rows.get(panel["gridPos"]["y"], 0) + panel["gridPos"]["w"]
 
+    assert max(x for x, _ in taken) == 23
     assert set(rows.values()) == {24}
 
 
@@ -260,14 +243,13 @@ def test_a_row_of_the_table_leads_to_the_job_with_its_name_encoded_and_to_the_sa
 def test_the_dashboard_of_a_job_annotates_changes_and_decisions_of_that_job() -> None:
     changed, decisions = DASHBOARDS["job"]["annotations"]["list"]
 
-    assert metric_names(changed["expr"]) <= documented_metrics()
+    assert metric_names(changed["expr"]) <= DOCUMENTED
     assert decisions["datasource"]["uid"] == "-- Grafana --"
     assert decisions["target"]["tags"] == ["slopewise", "job:$job"]
 
 
-@each_dashboard
-def test_prometheus_understands_every_query(promtool: Path, tmp_path: Path, name: str) -> None:
-    queries = [*panel_queries(DASHBOARDS[name]), *annotation_queries(DASHBOARDS[name])]
+def test_prometheus_understands_every_query(promtool: Path, tmp_path: Path) -> None:
+    queries = [query for each in DASHBOARDS.values() for query in (*panel_queries(each), *annotation_queries(each))]
     rules = [{"record": f"panel:query:number{at}", "expr": promql} for at, (_, promql) in enumerate(queries)]
     file = tmp_path / "queries.rules.yaml"
     file.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))  # JSON is YAML

@@ -74,10 +74,6 @@ def test_without_a_folder_of_their_own_the_shipped_dashboards_are_pushed(grafana
     assert grafana.folders[0]["title"] == "Slopewise"
 
 
-def test_the_shipped_dashboards_are_found_in_a_checkout() -> None:
-    assert sorted(file.stem for file in dashboards_folder().glob("*.json")) == NAMES
-
-
 def test_a_wrong_token_is_reported_with_the_role_it_needs(grafana: FakeGrafana, dashboards: Path) -> None:
     with pytest.raises(SlopewiseError, match=r"answered 401 .*; give the token of a service account.*Editor") as raised:
         push_dashboards(grafana.url, "glsa_wrong", dashboards=dashboards)
@@ -105,7 +101,6 @@ NO_API = "is not Grafana's API"
         (200, "<html>a login page</html>", {}, DataSourceError, NO_API),
         # "message" in text ends the library in a TypeError
         (502, "<html>an error message of a proxy</html>", {}, DataSourceError, NO_API),
-        (200, '["another", "program"]', {}, DataSourceError, NO_API),
         (200, '[{"name": "a folder without a title"}]', {}, DataSourceError, NO_API),
         (200, "null", {}, DataSourceError, NO_API),
     ],
@@ -155,9 +150,7 @@ def test_a_missing_file_of_certificates_is_a_usage_error(dashboards: Path) -> No
         push_dashboards("https://127.0.0.1:1", TOKEN, dashboards=dashboards, verify_tls="absent.pem")
 
 
-@pytest.mark.parametrize(
-    "url", ["", "grafana.example.org", "ftp://grafana.example.org", "http://", "http://a:port", "http://a/?orgId=1"]
-)
+@pytest.mark.parametrize("url", ["grafana.example.org", "http://", "http://a:port", "http://a/?orgId=1"])
 def test_an_address_that_cannot_be_used_is_reported_with_an_example(url: str) -> None:
     with pytest.raises(UsageError, match=r"write it like https://grafana\.example\.org"):
         push_dashboards(url, TOKEN)

@@ -21,7 +21,6 @@ from local.conftest import (
     tiny,
     tiny_trainings,
 )
-from support.command_line import slopewise
 from support.own_policy import a_file, deciding
 from support.terminals import on_a_terminal
 from support.waiting import eventually
@@ -53,11 +52,6 @@ def start(*arguments: str, **more: object) -> subprocess.Popen[str]:
 def finish(process: subprocess.Popen[str], seconds: float = 600) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=seconds)
     return process.returncode, out, err
-
-
-@pytest.fixture
-def two_jobs(tmp_path: Path) -> Path:
-    return jobs_file(tmp_path, tiny("a", 2), tiny("b", 2))
 
 
 @pytest.fixture
@@ -139,24 +133,6 @@ def test_dqoes_serves_real_models_and_compares_response_times_with_their_objecti
     assert result["policy_runs"]["dqoes"]["resizes_applied"] > 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("--policy", "srpt-oracle"), "only the simulator does"),
-        (("--nodes", "4096"), "--nodes 4096: this machine has"),
-        (("--workload", "served", "--jobs", "mine.yaml"), "--workload and --jobs contradict each other"),
-        (("--policy", "specon", "--nodes", "1"), "policy specon could do nothing here: it chooses among nodes"),
-        (("--policy", "deadline", "--workload", "trainings"), "none of these jobs has a deadline; add --workload"),
-        (("--policy", "nonsense"), "there is no policy 'nonsense'; use one of"),
-    ],
-)
-def test_what_cannot_be_run_here_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...], sentence: str) -> None:
-    refused = slopewise("demo", *arguments)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert sentence in refused.stderr
-    assert "Traceback" not in refused.stderr
-
-
 def test_a_job_that_fails_under_a_policy_of_the_users_is_in_every_round_which_compares_nothing_and_exits_1(
     tmp_path: Path,
 ) -> None:
@@ -177,15 +153,22 @@ def test_a_job_that_fails_under_a_policy_of_the_users_is_in_every_round_which_co
     assert [line.split()[-1] for line in order] == ["fair", "newest-first", "newest-first", "fair"]
 
 
-def test_run_local_with_json_logs_writes_nothing_but_json_and_a_policy_of_the_users_only_recommends(
-    busy_and_idle: Path, tmp_path: Path
+def test_run_local_beside_a_prometheus_that_runs_already_with_json_logs_and_a_policy_of_the_users_that_recommends(
+    busy_and_idle: Path, tmp_path: Path, prometheus_binaries: PrometheusBinaries
 ) -> None:
     mine, policy = a_file(tmp_path, name="newest-first"), tmp_path / "policy.yaml"
     # A scrape each second: of a job of 2 s the first loss and the last are two.
     policy.write_text(f"spec: {{mode: Recommend, policy: {{name: {mine}}}, behaviour: {{intervalSeconds: 4}}}}")
     command = ("run", "--local", "--jobs", str(busy_and_idle), "--policy-file", str(policy), "--port", "0")
-    code, out, err = finish(start(*command, "--json-logs"))
-    assert code == 0, err
+    with PrometheusServer(prometheus_binaries, tmp_path / "data") as theirs:
+        file = tmp_path / "data" / "targets.json"  # what its configuration names
+        given = ("--prometheus-url", theirs.url, "--scrape-interval", "1", "--targets-file", str(file))
+        code, out, err = finish(start(*command, *given, "--json-logs"))
+        assert code == 0, err
+        assert theirs.pid is not None
+        assert not file.exists()
+        with PrometheusReader(theirs.url, {"namespace": "local"}, 1.0, [EvaluationSettings()], 60.0) as reader:
+            assert set(reader.last_values("training_loss", time.time(), 60.0)) == {"busy", "idle"}
     lines = [json.loads(line) for line in err.splitlines()]
     passes = [line for line in lines if line["event"] == "pass completed"]
     assert passes
@@ -239,29 +222,10 @@ def test_run_local_on_a_terminal_shows_the_live_table_with_the_names_in_full(tmp
     assert "job started" not in table
 
 
-def test_run_local_uses_a_prometheus_that_runs_already_and_leaves_it_running(
-    tmp_path: Path, prometheus_binaries: PrometheusBinaries
-) -> None:
-    jobs = jobs_file(tmp_path, tiny("a", 6), tiny("b", 6))
-    policy = tmp_path / "p.yaml"
-    policy.write_text("spec: {mode: Auto, behaviour: {intervalSeconds: 4}}")
-    with PrometheusServer(prometheus_binaries, tmp_path / "data") as theirs:
-        file = tmp_path / "data" / "targets.json"  # what its configuration names
-        given = ("--prometheus-url", theirs.url, "--scrape-interval", "1", "--targets-file", str(file))
-        arguments = ("--jobs", str(jobs), "--policy-file", str(policy), "--port", "0", "--json-logs")
-        code, _, err = finish(start("run", "--local", *arguments, *given))
-        assert code == 0, err
-        assert theirs.pid is not None
-        assert not file.exists()
-        with PrometheusReader(theirs.url, {"namespace": "local"}, 1.0, [EvaluationSettings()], 60.0) as reader:
-            assert set(reader.last_values("training_loss", time.time(), 60.0)) == {"a", "b"}
-    ended = json.loads(err.splitlines()[-1])
-    assert all(job["loss_first"] > 5 * job["loss_last"] for job in ended["jobs"]), err
-
-
-def test_a_policy_of_the_users_that_fails_ends_the_demo_with_its_sentence(two_jobs: Path) -> None:
-    bad = a_file(two_jobs.parent, deciding("return 1 / 0 if snapshot.jobs else fair"), name="raises")
-    code, out, err = finish(start("demo", "--jobs", str(two_jobs), "--policy", str(bad), "-o", "json"))
+def test_a_policy_of_the_users_that_fails_ends_the_demo_with_its_sentence(tmp_path: Path) -> None:
+    jobs = jobs_file(tmp_path, tiny("a", 2), tiny("b", 2))
+    bad = a_file(tmp_path, deciding("return 1 / 0 if snapshot.jobs else fair"), name="raises")
+    code, out, err = finish(start("demo", "--jobs", str(jobs), "--policy", str(bad), "-o", "json"))
     assert (code, out) == (1, ""), err
     assert err.splitlines()[-1].startswith(
         "slopewise: policy raises failed: ZeroDivisionError: division by zero (line "
@@ -269,18 +233,20 @@ def test_a_policy_of_the_users_that_fails_ends_the_demo_with_its_sentence(two_jo
 
 
 @pytest.mark.parametrize(
-    ("after_seconds", "number"),
-    [(0.4, signal.SIGINT), (0.9, signal.SIGTERM), (1.6, signal.SIGINT), (2.5, signal.SIGTERM), (None, signal.SIGTERM)],
+    ("after_seconds", "number", "times"),
+    [(0.9, signal.SIGTERM, 1), (1.8, signal.SIGINT, 1), (None, signal.SIGINT, 3)],
 )
-def test_stopped_at_any_moment_it_leaves_nothing_behind(
-    tmp_path: Path, after_seconds: float | None, number: signal.Signals
+def test_stopped_at_any_moment_it_leaves_nothing_behind_and_further_ctrl_c_do_not_disturb_that(
+    tmp_path: Path, after_seconds: float | None, number: signal.Signals, times: int
 ) -> None:
     process = start("demo", "--jobs", str(jobs_file(tmp_path, tiny("a", 600), tiny("b", 600))))
     if after_seconds is None:  # it trains
         assert eventually(tiny_trainings)
         after_seconds = 1.0
     time.sleep(after_seconds * random.uniform(0.8, 1.2))
-    process.send_signal(number)
+    for _ in range(times):
+        process.send_signal(number)
+        time.sleep(0.05)
     code, out, err = finish(process)
     assert out == ""
     if "CPU is given by" in err:  # before that it is Python itself that is stopped while it imports
@@ -290,33 +256,12 @@ def test_stopped_at_any_moment_it_leaves_nothing_behind(
         assert code != 0
 
 
-def test_a_second_ctrl_c_does_not_disturb_the_tidying_up(tmp_path: Path) -> None:
-    jobs = jobs_file(tmp_path, tiny("a", 600), tiny("b", 600))
-    process = start("demo", "--jobs", str(jobs))
-    assert eventually(lambda: len(tiny_trainings()) >= 2)
-    for _ in range(3):
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.05)
-    code, _, err = finish(process)
-    assert code == 130, err
-    assert "Traceback" not in err
-
-
-def test_flags_that_a_policy_file_contradicts_are_refused(tmp_path: Path, two_jobs: Path) -> None:
-    (tmp_path / "p.yaml").write_text("spec: {mode: Recommend}")
-    arguments = ["--jobs", str(two_jobs), "--policy-file", str(tmp_path / "p.yaml"), "--interval", "9"]
-    refused = slopewise("demo", *arguments)
-    assert refused.returncode == 2
-    assert "--interval and --policy-file contradict each other" in refused.stderr
-
-
-@pytest.mark.parametrize("actuator", ["auto", "duty-cycle"])
 def test_what_a_killed_controller_left_the_next_start_cleans_up_and_users_commands_go_on_unlimited(
-    tmp_path: Path, actuator: str
+    tmp_path: Path,
 ) -> None:
     before = leaked_cgroups(), leaked_folders()
     jobs = jobs_file(tmp_path, tiny("a", 600), tiny("b", 600))
-    process = start("demo", "--jobs", str(jobs), "--actuator", actuator)
+    process = start("demo", "--jobs", str(jobs), "--actuator", "duty-cycle")
     assert eventually(lambda: len(tiny_trainings()) >= 2)
     time.sleep(2)
     process.kill()

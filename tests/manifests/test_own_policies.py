@@ -28,7 +28,7 @@ def rendered(folder: Path, overlay: str, text: str | None = None) -> Documents:
     )
 
 
-@pytest.mark.parametrize("overlay", ["minimal", "namespaced", "high-availability"])
+@pytest.mark.parametrize("overlay", ["minimal", "namespaced"])
 def test_the_files_are_mounted_where_the_controller_looks_for_policies(tmp_path: Path, overlay: str) -> None:
     documents = rendered(tmp_path, overlay)
     config = only(documents, "ConfigMap", "slopewise-policies")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.rendering import OVERLAYS, ROOT, mounted, render_mine
+from support.rendering import ROOT, mounted, render_mine
 
 from slopewise.adapters.http.config import load_http_config
 
@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs/prometheus.md").read_text(encoding="utf-8")
 SECTION = PAGE.partition("## Credentials")[2].partition("\n## ")[0]
 
 
-@pytest.mark.parametrize("overlay", OVERLAYS)
+@pytest.mark.parametrize("overlay", ["minimal", "namespaced"])
 def test_the_secret_is_mounted_where_the_controller_looks_for_its_http_config(overlay: str, tmp_path: Path) -> None:
     container, mount, volume = mounted(render_mine(tmp_path, overlay, components=[COMPONENT]), "prometheus")
 

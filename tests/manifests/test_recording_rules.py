@@ -240,6 +240,7 @@ def test_growth_and_use_are_those_that_a_pass_computes(figures: Figures, record:
     assert recorded == pytest.approx(computed, rel=tolerance())
 
 
+@pytest.mark.alone
 @pytest.mark.processes
 def test_what_gets_worse_does_not_grow(figures: Figures) -> None:
     assert computed_and_recorded(figures, GROWTH, "worse") == (0.0, 0.0)
@@ -255,11 +256,13 @@ def test_the_deviation_from_an_objective_is_that_of_a_pass(figures: Figures, pod
     assert 1 - recorded == pytest.approx(1 - computed, rel=tolerance())
 
 
+@pytest.mark.alone
 @pytest.mark.processes
 def test_a_loss_that_is_no_number_or_is_to_rise_has_no_growth(figures: Figures) -> None:
     assert figures.recorded[GROWTH].keys() == LOSSES.keys()
 
 
+@pytest.mark.alone
 @pytest.mark.processes
 def test_prometheus_evaluates_every_rule_without_an_error(figures: Figures) -> None:
     rules = [rule.get("record") or rule["alert"] for group in GROUPS for rule in group["rules"]]

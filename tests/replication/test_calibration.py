@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from replication.calibration import PRINTED, SEEDS, baseline, calibrated, distance, with_speed
+from replication.calibration import PRINTED, SEEDS, baseline, calibrated, distance
 from slopewise.simulator.scenario.scenario import load_scenario
 from slopewise.simulator.workload import draw
 
@@ -20,29 +20,16 @@ def test_a_tenth_too_much_of_one_figure_counts_once_and_what_is_not_printed_does
     assert distance({"mean completion": 110.0, "makespan": 200.0}, {"makespan": 200.0}) == 0.0
 
 
-def test_faster_workers_end_the_same_jobs_sooner() -> None:
-    instance = draw(load_scenario("specon-20-mixed"), 1)
-    assert {node.speed for node in with_speed(instance, 2.0).nodes} == {2.0}
-    slow, fast = (baseline([instance], speed) for speed in (0.5, 2.0))
-    assert fast["makespan"] < slow["makespan"]
-
-
 @pytest.mark.parametrize("scenario", PRINTED)
 def test_a_shipped_speed_is_nearer_to_the_print_than_slower_and_faster_ones(scenario: str) -> None:
     document = load_scenario(scenario)
     assert document.spec.default_scheduler == "least-used"
-    instances = [draw(document, seed) for seed in SEEDS]
+    instances = [draw(document, seed) for seed in SEEDS[::4]]
     (speed,) = {node.speed for node in instances[0].nodes}
     slower, shipped, faster = (
         distance(baseline(instances, each), PRINTED[scenario]) for each in (speed - COARSE, speed, speed + COARSE)
     )
     assert shipped < min(slower, faster)
-
-
-def test_the_vae_at_random_times_have_the_workers_of_those_at_fixed_times() -> None:
-    fixed, random = (draw(load_scenario(name), 1) for name in ("specon-20-vae", "specon-20-vae-random"))
-    assert fixed.nodes == random.nodes
-    assert fixed.default_scheduler == random.default_scheduler == "least-used"
 
 
 def test_the_speed_that_is_found_is_one_that_was_tried_last_and_has_its_figures() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 from support.pictures import show_the_same
@@ -65,16 +64,8 @@ def test_the_same_figures_give_the_same_bytes_and_others_another_picture(
     assert {file for file, reported in others.items() if reported == once[file]} == set()
 
 
-def test_every_picture_is_svg_without_a_date(once: dict[str, bytes]) -> None:
-    for reported in once.values():
-        assert ET.fromstring(reported).tag.endswith("svg")
-        assert b"<dc:date>" not in reported
-
-
-@pytest.mark.parametrize("name", ["specon-20-vae-random", "specon-grid"])
-def test_a_figure_that_no_seed_has_leaves_a_gap_instead_of_a_zero_and_only_what_was_run_is_drawn(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_figure_that_no_seed_has_leaves_a_gap_instead_of_a_zero(tmp_path: Path) -> None:
+    name = "specon-20-vae-random"
     result, reported = a_result(name), {}
     gaps, zeros = Estimate(None, None, None), Estimate(0.0, 0.0, 0.0, 24)
     for kind, figure in (("full", None), ("gaps", gaps), ("zeros", zeros)):

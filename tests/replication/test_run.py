@@ -1,31 +1,22 @@
-"""Settings are run over seeds: the same figures every time, however many processes there are."""
+"""Settings are run over seeds: the figures of every claim, and the baseline that the paper prints."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from replication.claims import Candidate, Claim, Setting, Variant, jct_mean_seconds, of_base, reduction
-from replication.run import SETTINGS, Runs, run_settings, values_of, values_of_seed, variants_of, with_variant
+from replication.claims import Candidate, Claim, Setting, Variant
+from replication.run import SETTINGS, Runs, _result, run_settings, values_of_seed, variants_of, with_variant
 from slopewise.simulator.world.model import RunOutcome
 
 SMALL = "flowcon-fixed"
-CLAIMS = (
-    Claim("mean completion, DS", "", None, "s", of_base(jct_mean_seconds)),
-    Claim("mean completion falls", "", None, "%", reduction(jct_mean_seconds), Candidate("fair")),
-)
 
 
-def test_figures_do_not_depend_on_the_number_of_workers() -> None:
+def test_figures_of_worker_processes_are_those_of_this_one() -> None:
     done: list[str] = []
-    alone = run_settings([SMALL], [1, 2], 1, done.append)
-    together = run_settings([SMALL], [1, 2], 2, lambda _: None)
-    assert [(result.setting, result.seeds, result.estimates) for result in alone] == [
-        (result.setting, result.seeds, result.estimates) for result in together
-    ]
+    (together,) = run_settings([SMALL], [1, 2], 2, done.append)
+    alone = _result(SETTINGS[SMALL], [values_of_seed(SMALL, seed) for seed in (1, 2)])
+    assert (together.setting, together.seeds, together.estimates) == (alone.setting, 2, alone.estimates)
     assert done == [SMALL, SMALL]
-    assert alone[0].seeds == 2
 
 
 def test_every_claim_has_a_figure_and_the_fixed_run_under_the_baseline_is_the_printed_one() -> None:
@@ -67,15 +58,6 @@ def test_a_figure_of_the_baseline_stands_again_where_the_world_is_another() -> N
     read, tried = Variant("read", {"alpha": 0.1}), Variant("tried", scenario={"contentionRatio": 0.1})
     setting = Setting("s", "S", SMALL, Candidate("fair"), (on_base,), (Variant("first"), read, tried))
     assert [variant.name for variant in variants_of(on_base, setting)] == ["first", "tried"]
-
-
-def test_both_default_schedulers_have_figures_of_the_baseline_and_of_the_policy() -> None:
-    """A policy that moves nothing gains nothing over either, because it has the one of its baseline."""
-    setting = replace(SETTINGS["specon-20-mixed"], claims=CLAIMS)
-    values = values_of(setting, 1)
-    least_used, fewest_jobs, *_ = (variant.name for variant in setting.variants)
-    assert values[0, least_used] != values[0, fewest_jobs]
-    assert (values[1, least_used], values[1, fewest_jobs]) == (0.0, 0.0)
 
 
 def test_candidates_that_differ_in_anything_have_runs_of_their_own_and_others_share_one() -> None:

@@ -64,15 +64,6 @@ def test_a_changed_module_is_built_again(build: Build, calls: Path, tmp_path: Pa
     assert bring(build, tmp_path / "cache", Progress(StringIO())) != first
 
 
-def test_a_build_that_lost_a_program_is_built_again(build: Build, calls: Path, tmp_path: Path) -> None:
-    folder = bring(build, tmp_path / "cache", Progress(StringIO()))
-    (folder / "two").unlink()
-
-    bring(build, tmp_path / "cache", Progress(StringIO()))
-
-    assert (folder / "two").exists()
-
-
 def test_a_failed_build_shows_the_compilers_words_and_leaves_nothing(calls: Path, build: Build, tmp_path: Path) -> None:
     broken = Build("broken", build.module, {"good": "example/good", "bad": "broken"}, 1)
 
@@ -97,12 +88,6 @@ def test_without_go_the_version_to_install_is_named(
 
     with pytest.raises(MissingToolError, match=r"install Go 1\.24\.0 or later"):
         bring(build, tmp_path / "cache", Progress(StringIO()))
-
-
-def test_go_gets_nothing_of_where_modules_come_from(build: Build, calls: Path, tmp_path: Path) -> None:
-    bring(build, tmp_path / "cache", Progress(StringIO()))
-
-    assert all("-mod=readonly" in call and "proxy" not in call for call in calls.read_text().splitlines())
 
 
 def test_a_release_without_a_module_names_those_that_are_there() -> None:

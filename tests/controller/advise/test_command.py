@@ -63,9 +63,14 @@ def message_of(result: subprocess.CompletedProcess[str], exit_code: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def printed(url: str) -> dict[str, Any]:
-    result = advise(url, "-o", "json")
-    assert (result.returncode, result.stderr) == (0, "")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("report") / "r.html"
+
+
+@pytest.fixture(scope="module")
+def printed(url: str, report: Path) -> dict[str, Any]:
+    result = advise(url, "-o", "json", "--report", str(report))
+    assert result.returncode == 0, result.stderr
     found: dict[str, Any] = json.loads(result.stdout)
     return found
 
@@ -128,10 +133,8 @@ class TestAHistory:
             assert text in result.stdout
         assert yaml.safe_load((tmp_path / "p.yaml").read_text())["kind"] == "TrainingPolicy"
 
-    def test_the_report_is_one_file_in_which_names_are_text(self, url: str, tmp_path: Path) -> None:
-        result = advise(url, "--report", str(tmp_path / "r.html"))
-        assert result.returncode == 0, result.stderr
-        page = Page((tmp_path / "r.html").read_text())
+    def test_the_report_is_one_file_in_which_names_are_text(self, printed: dict[str, Any], report: Path) -> None:
+        page = Page(report.read_text())
         assert HOSTILE in page.text
         assert "alert(1)" not in "".join(page.scripts)
         assert not [value for name, value in page.attributes if name in ("src", "href")]

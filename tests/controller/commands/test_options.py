@@ -75,6 +75,9 @@ def completed(line: str) -> list[str]:
             for command in (("explain", "a"), ("history",))
         ),
         (("replay", "x.jsonl"), "x.jsonl: there is no such decision record"),
+        (("history", "--local", "--record", "r"), "--local is for a session that runs; leave it or --record out"),
+        (("explain", "a", "--local", "--record", "r"), "--local is for a session that runs"),
+        (("status", "--local", "--context", "c"), "--context is for a cluster; leave it or --local out"),
         (("top", "--local", "--context", "c"), "--context is for a cluster; leave it or --local out"),
         (("top", "-o", "json", "--count", "2"), "-o json prints one object; leave --count out"),
         (("doctor", "--jobs", "j.yaml"), "--jobs is for this machine; add --local"),

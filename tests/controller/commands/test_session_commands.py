@@ -249,18 +249,6 @@ class TestTheOthers:
         assert lines.count("job-9: waits for a place") == 1
         assert (sum("waits for" in line for line in lines), "2 more: slopewise jobs" in lines) == (10, True)
 
-    @pytest.mark.parametrize(
-        ("arguments", "message"),
-        [
-            (("status", "--local", "--context", "c"), "--context is for a cluster; leave it or --local out"),
-            (("history", "--local", "--record", "r"), "--local is for a session that runs; leave it or --record out"),
-            (("explain", "a", "--local", "--record", "r"), "--local is for a session that runs"),
-        ],
-    )
-    def test_what_contradicts_itself_is_refused(self, arguments: tuple[str, ...], message: str) -> None:
-        ended = slopewise(*arguments)
-        assert (ended.returncode, message in ended.stderr) == (2, True)
-
     def test_the_unit_of_systemd_has_the_options_and_leaves_the_jobs_when_it_is_stopped(self, tmp_path: Path) -> None:
         unit = slopewise("up", "--systemd", "--max-running", "3", "--policy-file", "p.yaml", cwd=tmp_path).stdout
         assert f"-m slopewise up --policy-file {os.path.realpath(tmp_path)}/p.yaml --max-running 3" in unit

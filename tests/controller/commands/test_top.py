@@ -155,16 +155,3 @@ class TestMachine:
         ended = slopewise("top", "--local")
         assert (ended.returncode, ended.stdout) == (4, "")
         assert "no session runs here; start one with `slopewise up`." in ended.stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--local", "--context", "c"], "--context is for a cluster; leave it or --local out"),
-        (["-o", "json", "--count", "2"], "-o json prints one object; leave --count out"),
-    ],
-)
-def test_a_mistake_is_one_sentence_and_exit_code_2(arguments: list[str], message: str) -> None:
-    ended = slopewise("top", *arguments)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert message in ended.stderr

@@ -81,7 +81,7 @@ def check_devices(instance: Instance, outcome: RunOutcome) -> None:
 
 
 @pytest.mark.parametrize("accelerators", ["Ignore", "Raise", "Share"])
-@examples(15)
+@examples(8)
 @given(instance=instances())
 def test_no_step_is_faster_than_its_device_and_none_slower_than_with_the_jobs_own_cpu(
     accelerators: AcceleratorControl, instance: Instance

@@ -160,17 +160,14 @@ def _session_of(pid: int) -> int | None:
         return None
 
 
-@pytest.mark.parametrize(("number", "exit_code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_ctrl_c_prints_the_seeds_that_are_whole_and_leaves_no_process(
-    folder: Path, number: signal.Signals, exit_code: int
-) -> None:
+def test_ctrl_c_prints_the_seeds_that_are_whole_and_leaves_no_process(folder: Path) -> None:
     trace = folder / "trace.jsonl"
     with a_long_sweep(folder, "--trace", str(trace)) as process:
         assert eventually(lambda: trace.exists() and '"seed": 3' in trace.read_text())
-        os.killpg(process.pid, number)
+        os.killpg(process.pid, signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)
-        assert process.returncode == exit_code
-        assert f"stopped by {number.name}" in stderr
+        assert process.returncode == 130
+        assert "stopped by SIGINT" in stderr
         assert len(stderr.strip().splitlines()) == 1, stderr
         printed = json.loads(stdout)
         done = printed["partial"]["seeds_done"]

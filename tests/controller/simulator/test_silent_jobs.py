@@ -12,7 +12,8 @@ from slopewise.model import CpuControl
 from slopewise.simulator.engine import run
 from slopewise.simulator.world.model import Instance, RunOutcome
 
-GIVE_CPU = ["deadline", "dqoes", "flowcon", "flowcon2", "las", "srpt-oracle", "tradl"]
+GIVE_CPU = ["deadline", "dqoes", "flowcon", "las", "srpt-oracle", "tradl"]
+"""`flowcon2` gives CPU as `flowcon` does."""
 SILENT = "silent"
 
 

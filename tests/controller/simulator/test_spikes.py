@@ -29,11 +29,16 @@ def completion_seconds(spike: Spike | None, control: CpuControl = "requests") ->
 
 
 @pytest.mark.parametrize(
-    ("size", "control"),
-    [(20.0, "requests"), (-20.0, "requests"), (1e12, "requests"), (20.0, "limits"), (-1e12, "limits")],
+    ("size", "at", "lasts", "control"),
+    [
+        (20.0, 0.0, WHOLE_WINDOWS, "requests"),
+        (-20.0, 0.03, ONE_SCRAPE, "requests"),
+        (-20.0, 0.3, WHOLE_WINDOWS, "requests"),
+        (1e12, 0.3, ONE_SCRAPE, "requests"),
+        (20.0, 0.3, WHOLE_WINDOWS, "limits"),
+        (-1e12, 0.03, WHOLE_WINDOWS, "limits"),
+    ],
 )
-@pytest.mark.parametrize("lasts", [ONE_SCRAPE, WHOLE_WINDOWS])
-@pytest.mark.parametrize("at", [0.0, 0.03, 0.3])
 def test_a_spike_takes_no_cpu_from_a_training_and_gives_it_none(
     size: float, at: float, lasts: float, control: CpuControl
 ) -> None:

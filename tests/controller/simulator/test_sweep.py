@@ -99,8 +99,8 @@ def test_the_ratio_to_fair_is_the_mean_of_the_seeds_ratios(result: SweepResult) 
     assert "fair" not in result.ratio_to_fair()
 
 
-@pytest.mark.parametrize("seed", [1, 9])
-def test_the_worst_job_is_measured_against_eight_fair_runs_of_other_tie_breaks(seed: int) -> None:
+def test_the_worst_job_is_measured_against_eight_fair_runs_of_other_tie_breaks() -> None:
+    seed = 1
     asked: list[int] = []
 
     def counted(instance: Instance, tie_break_seed: int) -> RunOutcome:

@@ -81,7 +81,7 @@ def end(process: subprocess.Popen[bytes]) -> tuple[int, str]:
     return process.returncode, errors.decode()
 
 
-def test_a_log_that_grows(start: Start, until: Until, tmp_path: Path) -> None:
+def test_a_log_that_grows_and_begins_again(start: Start, until: Until, tmp_path: Path) -> None:
     log, started_at = tmp_path / "train.log", time.time()
     process = start(log, "--model", "mlp", "--framework", "numpy")
     seen = until(lambda samples: 'training_state{state="starting"}' in samples)
@@ -100,6 +100,9 @@ def test_a_log_that_grows(start: Start, until: Until, tmp_path: Path) -> None:
     assert seen["training_nonfinite_loss_total"] == 1
     assert seen['training_loss{stage="eval"}'] == 0.5
     assert seen["training_step_duration_seconds_count"] >= 10
+    append(log, lines(1, 3))
+    again = until(lambda samples: samples[STEPS] == 2)
+    assert again["process_start_time_seconds"] > seen["process_start_time_seconds"]
     assert end(process)[0] == 0
 
 
@@ -141,26 +144,14 @@ def test_a_state_that_cannot_be_written_does_not_end_it(start: Start, until: Unt
     assert errors.count("cannot write the state") == 1
 
 
-def test_a_training_that_begins_again_has_another_start(start: Start, until: Until, tmp_path: Path) -> None:
-    log = tmp_path / "train.log"
-    start(log)
-    append(log, lines(1, 31))
-    before = until(lambda samples: samples[STEPS] == 30)
-    append(log, lines(1, 3))
-    after = until(lambda samples: samples[STEPS] == 2)
-    assert after["process_start_time_seconds"] > before["process_start_time_seconds"]
-
-
 @pytest.mark.parametrize(
     ("last", "options", "state"),
     [
-        (b"Training completed.\n", (), FINISHED),
-        (b"ALL DONE\n", ("--finished", "^ALL DONE$"), FINISHED),
         (b"", ("--idle-seconds", 1), FINISHED),
         (b"Traceback (most recent call last):\n  File x\nValueError: no\n", ("--idle-seconds", 1), FAILED),
         (b"", ("--pid", 2**22 - 1), FINISHED),
     ],
-    ids=["framework's line", "user's line", "silence", "traceback", "process gone"],
+    ids=["silence", "silence after a traceback", "process gone"],
 )
 def test_how_a_training_is_known_to_have_ended(
     start: Start, until: Until, tmp_path: Path, last: bytes, options: tuple[object, ...], state: str
@@ -227,11 +218,20 @@ def test_what_cannot_be_used_is_refused_in_one_line(
     assert len(errors.splitlines()) == 1
 
 
-def test_patterns_from_the_environment(start: Start, until: Until, tmp_path: Path) -> None:
+def test_patterns_from_the_environment_and_a_line_of_the_user_that_ends_it(
+    start: Start, until: Until, tmp_path: Path
+) -> None:
     log = tmp_path / "train.log"
     append(log, b"round 7 costs 0.25\n")
-    start(log, SLOPEWISE_EXPORTER_PATTERN=r"round (?P<step>\d+)" + "\n" + r"costs (?P<loss>\S+)")
+    start(
+        log,
+        "--finished",
+        "^ALL DONE$",
+        SLOPEWISE_EXPORTER_PATTERN=r"round (?P<step>\d+)" + "\n" + r"costs (?P<loss>\S+)",
+    )
     assert until(lambda samples: samples[STEPS] == 7)[LOSS] == 0.25
+    append(log, b"ALL DONE\n")
+    until(lambda samples: samples.get(FINISHED) == 1)
 
 
 def test_gigabytes_are_read_in_constant_memory(start: Start, until: Until, tmp_path: Path) -> None:

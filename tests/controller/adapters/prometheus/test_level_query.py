@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import subprocess
 from pathlib import Path
+from typing import Any
 
-import pytest
 import yaml
 
 from slopewise.adapters.prometheus import queries
@@ -17,8 +17,23 @@ BEFORE = "9 9 9 9 9 9 9 9 "
 """Scrapes from 0 to 35 s; the window that ends at 55 s has the four after them."""
 
 
-def window(promtool: Path, folder: Path, samples: str, expected: dict[str, float]) -> subprocess.CompletedProcess[str]:
-    """Ask for the level of one series at 55 s; what comes back has these values, by kind, and no others."""
+ONE_SPIKE = (
+    ("4 3 2 1", {"level": 2.5}),
+    ("1e12 3 2 1", {"level": 2.5}),
+    ("4 3 -1e12 1", {"level": 2.0}),
+    ("4 3 2 1e12", {"level": 3.5}),
+    ("4 3 2 -1e12", {"level": 2.5}),
+    ("4 _ _ 1", {"level": 2.5, "samples": 2}),
+)
+NOT_FINITE = (
+    ("4 3 NaN 1", {"last": 1.0, "lowest": 1.0, "level": 2.0}),
+    ("4 3 Inf 1", {"last": 1.0, "lowest": 1.0, "level": 3.5}),
+    ("4 -Inf 2 1", {"last": 1.0, "lowest": -math.inf, "level": 1.5}),
+)
+
+
+def asked_for(samples: str, expected: dict[str, float]) -> dict[str, Any]:
+    """The level of one series at 55 s; what comes back has these values, by kind, and no others."""
     query = queries.levels("loss", (("namespace", "n"),), WINDOW_SECONDS - 0.001, SCRAPE_SECONDS)
     labels = {"namespace": "n", "pod": "p", "instance": "i"}
     inner = ", ".join(f'{name}="{value}"' for name, value in labels.items())
@@ -26,45 +41,20 @@ def window(promtool: Path, folder: Path, samples: str, expected: dict[str, float
         {"labels": f'{"loss" if kind == "last" else ""}{{{inner}, slopewise_value="{kind}"}}', "value": value}
         for kind, value in (*expected.items(), ("sampled_at", 55.0))
     ]
-    test = {
+    return {
+        "name": samples,
         "interval": "5s",
         "input_series": [{"series": f"loss{{{inner}}}", "values": BEFORE + samples}],
         "promql_expr_test": [{"expr": query, "eval_time": "55s", "exp_samples": rows}],
     }
-    file = folder / "test.yaml"
-    file.write_text(yaml.safe_dump({"evaluation_interval": "5s", "tests": [test]}), encoding="utf-8")
-    return subprocess.run([promtool, "test", "rules", file], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(
-    ("samples", "expected"),
-    [
-        ("4 3 2 1", {"level": 2.5}),
-        ("1e12 3 2 1", {"level": 2.5}),
-        ("4 3 -1e12 1", {"level": 2.0}),
-        ("4 3 2 1e12", {"level": 3.5}),
-        ("4 3 2 -1e12", {"level": 2.5}),
-        ("4 _ _ 1", {"level": 2.5, "samples": 2}),
-    ],
-)
-def test_one_spike_of_four_scrapes_shifts_the_level_by_no_more_than_half_a_step(
-    promtool: Path, tmp_path: Path, samples: str, expected: dict[str, float]
+def test_one_spike_of_four_scrapes_shifts_the_level_by_half_a_step_and_what_is_not_finite_shows_beside_it(
+    promtool: Path, tmp_path: Path
 ) -> None:
-    result = window(promtool, tmp_path, samples, expected)
-    assert result.returncode == 0, result.stdout + result.stderr
-
-
-@pytest.mark.parametrize(
-    ("samples", "expected"),
-    [
-        ("4 3 NaN 1", {"last": 1.0, "lowest": 1.0, "level": 2.0}),
-        ("4 3 Inf 1", {"last": 1.0, "lowest": 1.0, "level": 3.5}),
-        ("4 -Inf 2 1", {"last": 1.0, "lowest": -math.inf, "level": 1.5}),
-    ],
-)
-def test_a_window_that_is_not_finite_is_reported_by_the_last_value_beside_the_level(
-    promtool: Path, tmp_path: Path, samples: str, expected: dict[str, float]
-) -> None:
-    """A median passes over a NaN as over any spike, and a divergence must show."""
-    result = window(promtool, tmp_path, samples, expected)
+    """A median passes over a NaN as over any spike, and a divergence must show: by the last and the lowest value."""
+    tests = [asked_for(samples, expected) for samples, expected in (*ONE_SPIKE, *NOT_FINITE)]
+    file = tmp_path / "test.yaml"
+    file.write_text(yaml.safe_dump({"evaluation_interval": "5s", "tests": tests}), encoding="utf-8")
+    result = subprocess.run([promtool, "test", "rules", file], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr

@@ -116,18 +116,3 @@ def test_a_password_that_rotates_holds_readings_until_the_file_has_it(locked: Lo
         locked.password.write_text("second-password\n")
         reader.read(time.time())
     assert f"answered 401 (Unauthorized); correct basic_auth in {locked.config}; nothing" in str(caught.value)
-
-
-def test_what_is_missing_is_reported(locked: Locked) -> None:
-    tls = locked.document["tls_config"]
-    locked.write(basic_auth=None)
-    assert "answered 401 (Unauthorized); write what it asks for as basic_auth or authorization into a" in locked.error()
-    locked.write(tls_config={"ca_file": tls["ca_file"]})
-    assert "over TLS (it asks for a client certificate); name one that it accepts as tls_config.cert_" in locked.error()
-    locked.write(tls_config={**tls, "ca_file": tls["cert_file"]})
-    assert "over TLS (its certificate is from an authority that is not trusted here); name the" in locked.error()
-    locked.write()
-    of_the_page = locked.error(f"{locked.server.url}/graph")
-    without_tls = locked.error(locked.server.url.replace("https", "http"))
-    assert "answered 404 (404 page not found); write its URL with the path under which it is" in of_the_page
-    assert "; write https:// into its URL if it speaks TLS; nothing" in without_tls

@@ -65,13 +65,6 @@ def test_the_axis_grows_with_a_loss_that_rises_above_its_first_value() -> None:
     assert cut_losses(result.runs[0], shared) == []
 
 
-def test_the_axis_keeps_its_usual_height_where_no_loss_rises() -> None:
-    points = [(0.0, 1.0), (9.0, 0.0)]
-    run = replace(many_jobs(1), curves={"job-0": Curves(loss=points)})
-
-    assert frame(replace(sample_result(), runs=[run])).loss_top == 1.12
-
-
 def test_a_loss_that_leaves_the_chart_is_named() -> None:
     """It diverges to 50 times its first value: the others would be a flat line on an axis that shows it."""
     result = with_loss(sample_result(), "digits-logreg", [(0, 1.0), (5, 50.0), (9, 0.0)], [(0, 1.0), (9, 0.0)])
@@ -169,14 +162,6 @@ def test_allotments_are_stacked_at_their_true_values_in_steps() -> None:
     assert first.values == [2.0, 1.0, 1.0, 0.0]
     assert second.values == [0.0, 1.0, 1.0, 2.0]
     assert list(second.low) == list(first.high)
-
-
-def test_an_allotment_holds_until_its_next_sample() -> None:
-    run = allotted([(0, 0.5), (4, 1.5)], [(0, 1.0), (2, 1.0), (4, 0.5)])
-
-    first, _ = allotted_figure(run, frame(replace(sample_result(), runs=[run]))).areas
-
-    assert list(zip(first.at, first.values, strict=True)) == [(0, 0.5), (2, 0.5), (4, 1.5)]
 
 
 def test_the_cpu_used_in_a_day_is_thinned_to_what_a_screen_shows() -> None:

@@ -92,11 +92,6 @@ def test_a_job_that_lost_is_named_although_the_count_is_the_same() -> None:
     assert "deadline missed that was met: a" in summary.phrases["worse"]
 
 
-def test_fewer_is_worse() -> None:
-    cell = measure_rows(with_deadlines((40, 40), (60, 40)))[0].cells[1]
-    assert (cell.badge, cell.change, cell.verdict) == ("-1 worse", "1 fewer", "worse")
-
-
 def test_each_job_with_a_deadline_has_its_time_beside_it() -> None:
     block = job_blocks(with_deadlines((60, 40), (40, 40)))[0]
     a = cells_of(block, "a")

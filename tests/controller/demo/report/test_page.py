@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from support.demo_result import TRAININGS, sample_result
@@ -14,7 +13,7 @@ from slopewise.adapters.local.limiters.cgroup_v1 import CgroupV1Limiter
 from slopewise.adapters.local.limiters.duty_cycle import DutyCycleLimiter
 from slopewise.demo.report.results import Curves, DemoResult, RunResult
 from slopewise.demo.report.sections import actuator_note, report_of
-from slopewise.reports.page import page_of, write_report
+from slopewise.reports.page import page_of
 
 
 def render(result: DemoResult) -> str:
@@ -54,11 +53,6 @@ def with_curves(run: RunResult, curves: Curves) -> RunResult:
 
 
 # --- what the page shows ----------------------------------------------------------------------------------
-
-
-def test_every_job_and_policy_is_named(page: Page) -> None:
-    assert [training.name for training in TRAININGS if training.name not in page.text] == []
-    assert "flowcon against fair" in page.text
 
 
 def test_figures_stand_with_their_ratio_and_whether_it_is_better_or_worse(page: Page) -> None:
@@ -156,14 +150,6 @@ def test_stop_and_continue_is_explained_where_it_replaced_cgroups() -> None:
 
     assert "(no cgroups: cgroup v2: not mounted). Each job's processes were stopped and continued in turn" in text
     assert actuator_note(CgroupV1Limiter.description) == ""
-
-
-def test_a_failed_job_is_said_before_the_figures() -> None:
-    fair, flowcon = sample_result().runs
-    jobs = [replace(flowcon.jobs[0], state="failed"), *flowcon.jobs[1:]]
-    text = Page(render(replace(sample_result(), runs=[fair, replace(flowcon, jobs=jobs)]))).text
-
-    assert text.index("1 of 8 jobs failed: digits-logreg") < text.index("Mean completion time")
 
 
 def test_the_cores_of_a_share_and_of_a_limit_are_reported_for_what_they_are() -> None:
@@ -267,13 +253,3 @@ def test_tables_and_charts_can_be_read_aloud(page: Page) -> None:
 
     assert page.tags["caption"] == page.tags["table"]
     assert len([label for label in labels if "under flowcon; the tables" in label]) == 3
-
-
-def test_the_report_replaces_an_older_one_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
-    path = tmp_path / "report.html"
-    path.write_text("older")
-
-    write_report(report_of(with_hostile_names(sample_result())), path)
-
-    assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
