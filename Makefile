@@ -32,7 +32,7 @@ help:
 	@echo "make cluster-down   end it and leave nothing behind"
 	@echo "make test-long  the container image (root, buildah, debootstrap), long series of kills, what only many seeds show; 4 minutes"
 	@echo "make test-cluster   the tests on it, or on the cluster of KUBECONFIG=..."
-	@echo "make test-faults    the rest of the faults, and of the long runs, on the same"
+	@echo "make test-faults    a fault at each write, and the rest of the faults and long runs on the same; about 10 minutes more"
 	@echo "make test-chart     the Helm chart against the kustomize overlays (Go, kubectl; Helm is built once, about 5 minutes)"
 	@echo "make test-queriers  the queries through Thanos, and of metrics that came by OTLP, into a Prometheus 3; freezes by an"
 	@echo "               Alertmanager; all are built once from their Go modules (Go; about 7 minutes, then 1)"
@@ -99,16 +99,16 @@ cluster: $(VENV)/.done
 cluster-down: $(VENV)/.done
 	$(BIN)/python -m testbed down
 
-# A controller with a fault at one of its writes waits most of its time.
 test-long: $(VENV)/.done
-	$(BIN)/pytest -q --durations=10 -n logical --dist loadfile -m "image or long" tests --ignore=tests/controller/manager/test_write_faults.py
-	$(BIN)/pytest -q --durations=10 -n 12 --dist worksteal -m long tests/controller/manager/test_write_faults.py
+	$(BIN)/pytest -q --durations=10 -n logical --dist loadfile -m "image or long" tests
 
 # The order of the files stays: each makes the cluster ready for its tests, which takes minutes.
 test-cluster: $(VENV)/.done
 	$(BIN)/python -m testbed run -- $(BIN)/pytest -q -p no:randomly --durations=10 -m "not faults" tests/cluster
 
+# First those at each write to a small API server: a controller with a fault waits most of its time.
 test-faults: $(VENV)/.done
+	$(BIN)/pytest -q --durations=10 -n 12 --dist worksteal -m faults tests/controller
 	$(BIN)/python -m testbed run -- $(BIN)/pytest -q -p no:randomly --durations=10 -m faults tests/cluster
 
 test-chart: $(VENV)/.done

@@ -1,6 +1,6 @@
 """A fault at every write of a controller: it resizes, is frozen, and restores all the same, and its history holds.
 
-`make test` has a sample, `make test-long` all of them and combinations, whose seed is in their names.
+`make test` has a sample, `make test-faults` all of them and combinations, whose seed is in their names.
 """
 
 from __future__ import annotations
@@ -85,13 +85,13 @@ def test_a_fault_at_a_write_changes_nothing_that_must_hold(town: Town, kind: str
     assert faulty.done, "the fault was not tried"
 
 
-@pytest.mark.long
+@pytest.mark.faults
 @pytest.mark.parametrize(("kind", "at", "fault"), [case for case in ENUMERATED if case not in SAMPLE])
 def test_every_fault_at_every_write_changes_nothing_that_must_hold(town: Town, kind: str, at: int, fault: str) -> None:
     check(town, Faulty(town.server, {(kind, at): fault}))
 
 
-@pytest.mark.long
+@pytest.mark.faults
 @pytest.mark.parametrize("seed", range(20))
 def test_faults_at_three_writes_change_nothing_that_must_hold(town: Town, seed: int) -> None:
     drawn = random.Random(seed).sample(ENUMERATED, 3)

@@ -50,7 +50,7 @@ EVICTED = 5
 """The writes of a move by eviction: two of its intent, the eviction, the gate, and the end of the intent."""
 IN_MAKE_TEST = ("crash before", "crash after", "answer lost", "409")
 every_fault = pytest.mark.parametrize(
-    "fault", [fault if fault in IN_MAKE_TEST else pytest.param(fault, marks=pytest.mark.long) for fault in FAULTS]
+    "fault", [fault if fault in IN_MAKE_TEST else pytest.param(fault, marks=pytest.mark.faults) for fault in FAULTS]
 )
 
 
@@ -158,7 +158,7 @@ def drawn(seed: int) -> Plan:
     return {(ANY, at): fault for at, fault in plan}
 
 
-@pytest.mark.long
+@pytest.mark.faults
 @pytest.mark.parametrize("seed", range(60))
 def test_three_faults_of_a_move_by_suspension_leave_a_job_that_runs(yard: Yard, seed: int) -> None:
     faulty = suspend(yard, (nothing, fill, remove)[seed % 3], drawn(seed))
@@ -166,7 +166,7 @@ def test_three_faults_of_a_move_by_suspension_leave_a_job_that_runs(yard: Yard, 
     assert (yard.suspended, len(yard.running_on())) == (False, 1)
 
 
-@pytest.mark.long
+@pytest.mark.faults
 @pytest.mark.parametrize("seed", range(60))
 def test_three_faults_of_a_move_by_eviction_leave_a_job_that_runs(stage: Stage, seed: int) -> None:
     faulty = evict(stage, drawn(seed))
