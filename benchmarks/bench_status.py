@@ -1,4 +1,4 @@
-"""`slopewise status` of 5,000 jobs, as a user types it: seconds to its first line, beside fetching the same lists.
+"""`slopewise status` of 10,000 jobs, as a user types it: seconds to its first line, beside fetching the same lists.
 
 Gate: 2 s to the first line. The baseline of the same run is a plain client that fetches and decodes the same pages.
 The API server is the tests' own, in this process, with 2 KiB of remembered points in each JobGrowth.
@@ -25,7 +25,7 @@ from support.api_server import ApiServer  # noqa: E402
 
 from slopewise.adapters.kube.state.job_growth_object import growth_path  # noqa: E402
 
-JOBS, NAMESPACES, MEMORY_BYTES = 5_000, 50, 2048
+JOBS, NAMESPACES, MEMORY_BYTES = 10_000, 50, 2048
 BOUND_SECONDS = 2.0
 ROUNDS = 5
 SINCE = "2026-11-21T15:00:00Z"

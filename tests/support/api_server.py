@@ -357,7 +357,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _list(self, at: Address) -> Json:
         objects, params = self.server_.objects, self._request.params
         with objects.changed:
-            items = objects.listed(at, self._selector())
+            items = objects.stored(at, self._selector())
             version = objects.version
         page, token, remaining = page_of(items, int(params.get("limit", 0)), params.get("continue", ""))
         meta: Json = {"resourceVersion": str(version)}

@@ -174,29 +174,31 @@ def _works(fresh: Sequence[RawPoint], before: Points, after: Points, now_seconds
 
 
 def _appended(points: Points, fresh: Sequence[RawPoint], works: Sequence[float]) -> Points:
-    pairs = [(float(work), float(level)) for work, level in unpacked(points)]
+    done, levels = unpacked(points).T.tolist()
     spikes, doubted, dropped, last_work = points.spikes, points.doubted, points.dropped, points.work
     for point, work in zip(fresh, works, strict=True):
         if not (is_level(point.level) and 0 <= work < LARGEST_LEVEL):
             continue
         if work < last_work * (1 - MIN_SPACING_RATIO):  # back to its last checkpoint: what follows is repeated
-            pairs = [pair for pair in pairs if pair[0] < work]
+            before = [place for place, each in enumerate(done) if each < work]
+            done, levels = [done[place] for place in before], [levels[place] for place in before]
         last_work = work
-        if pairs and work < pairs[-1][0] + max(MIN_SPACING_RATIO * work, 1e-9):
+        if done and work < done[-1] + max(MIN_SPACING_RATIO * work, 1e-9):
             continue
-        if _is_off(pairs, point.level):
+        if _is_off(levels, point.level):
             spikes, doubted = spikes + 1, doubted + 1
             if doubted < CONFIRMED_AFTER:
                 continue
-            dropped = dropped or len(pairs) > SPIKE_NEIGHBOURS
+            dropped = dropped or len(done) > SPIKE_NEIGHBOURS
             spikes -= doubted
         doubted = 0
-        pairs.append((work, point.level))
-        if len(pairs) > KEPT:
-            pairs = _thinned(pairs)
+        done.append(work)
+        levels.append(point.level)
+        if len(done) > KEPT:
+            done, levels = _thinned(done), _thinned(levels)
     return structs.replace(
         points,
-        packed=np.array(pairs, _PAIR).tobytes(),
+        packed=np.array([done, levels], _PAIR).T.tobytes(),
         sampled_at_seconds=fresh[-1].at_seconds,
         work=last_work,
         spikes=spikes,
@@ -205,14 +207,13 @@ def _appended(points: Points, fresh: Sequence[RawPoint], works: Sequence[float])
     )
 
 
-def _is_off(pairs: Sequence[tuple[float, float]], level: float) -> bool:
+def _is_off(levels: Sequence[float], level: float) -> bool:
     """Whether a sample lies so far from its neighbours that it is a spike, or the first of a new level."""
-    if len(pairs) < SPIKE_NEIGHBOURS:
+    if len(levels) < SPIKE_NEIGHBOURS:
         return False
-    near = sorted(pair[1] for pair in pairs[-SPIKE_NEIGHBOURS:])
+    near = sorted(levels[-SPIKE_NEIGHBOURS:])
     middle = near[SPIKE_NEIGHBOURS // 2]
     deviation = math.fsum(abs(each - middle) for each in near) / SPIKE_NEIGHBOURS
-    levels = [pair[1] for pair in pairs]
     bound = max(SPIKE_DEVIATIONS * deviation, SPIKE_RANGE_RATIO * (max(levels) - min(levels)), 1e-9 * abs(middle))
     return abs(level - middle) > bound
 
@@ -226,7 +227,7 @@ def shortened(points: Points, most: int) -> Points:
     return structs.replace(points, packed=unpacked(points)[chosen].tobytes())
 
 
-def _thinned(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Half as many points: neighbours are averaged, the first and the last stay."""
-    inner = np.array(pairs[1 : 1 + 2 * ((len(pairs) - 2) // 2)]).reshape(-1, 2, 2).mean(axis=1)
-    return [pairs[0], *((float(work), float(level)) for work, level in inner), *pairs[1 + 2 * len(inner) :]]
+def _thinned(values: Sequence[float]) -> list[float]:
+    """Half as many: neighbours are averaged, the first and the last stay."""
+    inner = np.array(values[1 : 1 + 2 * ((len(values) - 2) // 2)]).reshape(-1, 2).mean(axis=1).tolist()
+    return [values[0], *inner, *values[1 + 2 * len(inner) :]]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import nlargest
 
 from msgspec import structs
 
@@ -50,11 +51,12 @@ class Expected:
 
 def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemoryState) -> MemoryState:
     """Bring the class records up to this snapshot. `remembered`: of the last pass, with the jobs that left since."""
-    found: dict[str, list[ClassFigures]] = {}
+    timed: dict[str, list[tuple[Job, JobMemory]]] = {}
     for job in snapshot.jobs:
         known = memory.jobs.get(job.uid)
-        if job.workload_class and known is not None and (figures := _figures(job, known)) is not None:
-            found.setdefault(job.workload_class, []).append(figures)
+        if job.workload_class and known and any((each.cores or 0.0) >= IDLE_CORES for each in known.paces):
+            timed.setdefault(job.workload_class, []).append((job, known))
+    found = {name: _figures_of(jobs, memory.classes.get(name, ())) for name, jobs in timed.items()}
     for uid, known in _finished(snapshot, memory, remembered):
         if known.points is None or known.points.cpu_seconds <= 0:
             continue
@@ -117,6 +119,14 @@ def _with_former(figures: ClassFigures, before: ClassFigures) -> ClassFigures:
     if before.memory_bytes is None or (figures.memory_bytes or 0.0) >= before.memory_bytes:
         return kept
     return structs.replace(kept, memory_bytes=before.memory_bytes)
+
+
+def _figures_of(timed: Sequence[tuple[Job, JobMemory]], record: Sequence[ClassFigures]) -> list[ClassFigures]:
+    """Of a class's jobs that the record may keep: the newest, those in it, and those that have ended."""
+    newest = nlargest(JOBS_KEPT, timed, key=lambda each: (each[1].paces[-1].at_seconds, each[0].uid))
+    kept = {each.job_uid for each in record} | {job.uid for job, _ in newest}
+    chosen = [each for each in timed if each[0].uid in kept or each[0].state == JobState.FINISHED]
+    return [figures for job, known in chosen if (figures := _figures(job, known)) is not None]
 
 
 def _figures(job: Job, known: JobMemory) -> ClassFigures | None:

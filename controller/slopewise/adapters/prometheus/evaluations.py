@@ -121,7 +121,7 @@ def candidates_by_job(
     series: dict[frozenset[tuple[str, str]], SeriesRows] = {}
     warnings: dict[JobKey, set[str]] = defaultdict(set)
     for row in rows:
-        labels = with_scrape_labels(row.labels, mapping.pod_labels)
+        labels = dict(with_scrape_labels(row.labels, mapping.pod_labels))
         kind = labels.pop(VALUE_LABEL, "")
         labels.pop("__name__", None)
         if kind in STEP_LABELS:
@@ -152,10 +152,10 @@ def candidates_by_job(
     }
 
 
-def with_scrape_labels(labels: Mapping[str, str], names: PodLabels) -> dict[str, str]:
+def with_scrape_labels(labels: Mapping[str, str], names: PodLabels) -> Mapping[str, str]:
     """The labels of a series, with its pod under the names that a scrape uses."""
-    if names == SCRAPE_LABELS:
-        return dict(labels)
+    if names is SCRAPE_LABELS or names == SCRAPE_LABELS:
+        return labels
     named = {"namespace": labels.get(names.namespace, ""), "pod": labels.get(names.pod, "")}
     return {name: each for name, each in labels.items() if name not in (names.namespace, names.pod)} | named
 

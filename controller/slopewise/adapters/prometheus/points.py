@@ -46,9 +46,6 @@ RAW_POINTS = Template("""\
 
 TargetLabels = Callable[[JobKey], Mapping[str, frozenset[str]]]
 
-PointsBySeries = Mapping[tuple[JobKey, str], tuple[RawPoint, ...]]
-"""By job and canonical name of the series, oldest first."""
-
 
 def raw_points(mappings: Sequence[EvaluationMapping], forced: Matchers, window_seconds: float) -> str:
     """The query for the samples of these losses and of all steps; UsageError for a name that is none.
@@ -91,39 +88,42 @@ def _steps_of(mappings: Sequence[EvaluationMapping]) -> list[SeriesName]:
     return [SeriesName(metric=STEPS_TOTAL), *(one.steps_total for one in mappings if one.steps_total is not None)]
 
 
-def points_by_series(
+def points_by_job(
     rows: Iterable[RangeRow],
     target_labels: TargetLabels,
+    chosen: Mapping[JobKey, str],
     mappings: Sequence[EvaluationMapping] = (EvaluationMapping(),),
-) -> PointsBySeries:
-    """The finite losses of each series, with the steps of the same scrape; those of two processes are joined."""
+) -> dict[JobKey, tuple[RawPoint, ...]]:
+    """The finite losses of each job's chosen series, oldest first, with the steps of the same scrape.
+
+    Those of two processes are joined. `chosen`: the canonical name of the series; half of all rows are of others.
+    """
     named = _steps_of(mappings)
     step_metrics = {each.metric for each in named}
     ranked: dict[tuple[JobKey, str], int] = {}
     steps: dict[tuple[JobKey, str], dict[float, float]] = {}
-    losses: dict[tuple[JobKey, str], list[tuple[str, RangeRow]]] = defaultdict(list)
+    losses: dict[JobKey, list[tuple[str, RangeRow]]] = defaultdict(list)
     for row in rows:
         labels = with_scrape_labels(row.labels, mappings[0].pod_labels)
-        if (key := job_key(labels)) is None:
+        if (key := job_key(labels)) is None or key not in chosen:
             continue
         instance, metric = labels.get("instance", ""), labels.get("__name__", "")
         if metric in step_metrics:
             rank = max((rank for rank, each in enumerate(named) if _is_named(labels, each)), default=-1)
             if rank >= ranked.get((key, instance), 0):
                 steps[key, instance], ranked[key, instance] = dict(row.points), rank
-        else:
-            text = series_text(metric, labels, target_labels(key).get(instance, TARGET_LABELS))
-            losses[key, text].append((instance, row))
+        elif series_text(metric, labels, target_labels(key).get(instance, TARGET_LABELS)) == chosen[key]:
+            losses[key].append((instance, row))
     nothing: dict[float, float] = {}
     found = {}
-    for (key, text), series in losses.items():
+    for key, series in losses.items():
         points = [
             RawPoint(at, level, _steps(steps.get((key, instance), nothing).get(at)))
             for instance, row in series
             for at, level in islice(row.points, max(0, len(row.points) - MAX_POINTS), None)
             if is_level(level)
         ]
-        found[key, text] = tuple(sorted(points)[-MAX_POINTS:])
+        found[key] = tuple(sorted(points)[-MAX_POINTS:])
     return found
 
 

@@ -12,8 +12,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
+
+import msgspec
+from msgspec import structs
 
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.prometheus import node_queries, queries, series_bound
@@ -50,7 +53,7 @@ from slopewise.adapters.prometheus.mapped_queries import (
     without_step_labels,
 )
 from slopewise.adapters.prometheus.moving_labels import MovingLabels
-from slopewise.adapters.prometheus.points import PointsBySeries, PointsQuery, points_by_series, points_queries
+from slopewise.adapters.prometheus.points import PointsQuery, points_by_job, points_queries
 from slopewise.adapters.prometheus.process_facts import Facts, facts_by_job, latest_process
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings, ResponseMapping
@@ -62,8 +65,7 @@ MAX_POINTS_PER_QUERY = 11_000
 """Prometheus refuses a range query with more steps than this."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobSeries:
+class JobSeries(msgspec.Struct, frozen=True, gc=False):
     """The series of one job in Prometheus. None: there is none."""
 
     evaluation: Evaluation | None = None
@@ -182,12 +184,8 @@ class PrometheusReader:
         self._http.begin()
         left_out = self._count(scope, at_seconds, max(self.window_seconds, at_seconds - since_seconds))
         # No rows are kept for longer than they are read: those about 5,000 jobs are 30 MB an answer.
-        asked_of_kubelets = self._resources(scope)
-        resources = (
-            use_by_container(self._http.ask_for(ContainerRow, asked_of_kubelets, at_seconds))
-            if asked_of_kubelets
-            else {}
-        )
+        of_kubelets = self._resources(scope)
+        resources = use_by_container(self._http.ask_for(ContainerRow, of_kubelets, at_seconds)) if of_kubelets else {}
         asked = [self._render((*self._forced, *part)) for part in series_bound.parts(scope.namespaces, left_out)]
         # Levels before facts: samples that are stored between the two then show as a restart too much, never too few.
         levels = [
@@ -197,7 +195,6 @@ class PrometheusReader:
         facts_rows = self._ask_all([of.facts for of in asked], at_seconds)
         events, labelled = without_step_labels(self._ask_all([of.events for of in asked], at_seconds), len(levels))
         facts = facts_by_job(facts_rows, events, self._mapped)
-        points = self._points([each for of in asked for each in of.points], at_seconds, since_seconds, facts)
         oldest_seconds = at_seconds - self.window_seconds
         by_mapping = [
             self._candidates(source, (*rows, *of_labels), oldest_seconds, facts)
@@ -209,8 +206,9 @@ class PrometheusReader:
             )
             for key in sorted(facts.keys() | set().union(*by_mapping))
         }
-        if points:
-            jobs = {key: _with_points(key, job, points) for key, job in jobs.items()}
+        del levels, facts_rows  # about 10,000 jobs these are 60 MB, and the samples are as much again
+        points = self._points([each for of in asked for each in of.points], at_seconds, since_seconds, facts, jobs)
+        jobs |= {key: structs.replace(jobs[key], points=found) for key, found in points.items() if found}
         jobs |= {key: JobSeries(warnings=(reason,)) for key, reason in self._reasons(left_out, at_seconds).items()}
         return PrometheusReading(jobs, self._http.queries, resources, left_out)
 
@@ -316,13 +314,19 @@ class PrometheusReader:
         return max(at_seconds - self._points_seconds, since_seconds)
 
     def _points(
-        self, asked: Sequence[PointsQuery], at_seconds: float, since_seconds: float, facts: Mapping[JobKey, Facts]
-    ) -> PointsBySeries:
-        """The samples since then."""
-        found: dict[tuple[JobKey, str], tuple[RawPoint, ...]] = {}
+        self,
+        asked: Sequence[PointsQuery],
+        at_seconds: float,
+        since_seconds: float,
+        facts: Mapping[JobKey, Facts],
+        jobs: Mapping[JobKey, JobSeries],
+    ) -> dict[JobKey, tuple[RawPoint, ...]]:
+        """The samples since then of the series that was chosen for each job."""
+        chosen = {key: job.evaluation.series for key, job in jobs.items() if job.evaluation is not None}
+        found: dict[JobKey, tuple[RawPoint, ...]] = {}
         for each in asked:
             rows = self._http.ask_samples(each.query(at_seconds - since_seconds), at_seconds)
-            found |= points_by_series(rows, lambda key: facts.get(key, _NO_FACTS).target_labels, each.mappings)
+            found |= points_by_job(rows, lambda key: facts.get(key, _NO_FACTS).target_labels, chosen, each.mappings)
         self._points_read_at_seconds = at_seconds
         return found
 
@@ -417,12 +421,6 @@ class _Queries:
     facts: str
     events: str
     points: Sequence[PointsQuery]
-
-
-def _with_points(key: JobKey, job: JobSeries, points: PointsBySeries) -> JobSeries:
-    """The job with the points of the series that was chosen for it."""
-    chosen = () if job.evaluation is None else points.get((key, job.evaluation.series), ())
-    return replace(job, points=chosen) if chosen else job
 
 
 def spans(start_seconds: float, end_seconds: float, step_seconds: float) -> list[tuple[float, float]]:

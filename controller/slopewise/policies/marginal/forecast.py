@@ -151,9 +151,11 @@ def _begun(job: Job, memory: MemoryState, state: State | None, now_seconds: floa
 
     Core-seconds a step are its own, else those of its class. Work is carried on from the last count to now.
     """
-    known, usage, plan = memory.jobs[job.uid], job.usage, 0.0
-    points, record = known.points, expected(job.workload_class, memory.classes)
-    per_step = (points.cpu_per_step if points else None) or (record.line[1] if record else 0.0)
+    known = memory.jobs[job.uid]
+    points, usage, plan = known.points, job.usage, 0.0
+    per_step = (points.cpu_per_step if points else None) or (
+        record.line[1] if (record := expected(job.workload_class, memory.classes)) else 0.0
+    )
     if per_step > 0 and job.steps_total is not None:
         done, plan = job.steps_total * per_step, (job.steps_planned or 0.0) * per_step
     else:

@@ -102,7 +102,7 @@ def test_a_job_with_gpus_is_reported_with_what_it_waited_and_whether_its_request
     container = a_container(limit=6000, request=6000, memory_limit_bytes=GIB)
     pod = a_pod("p", container, qos_class="Guaranteed", accelerators=2.0)
     share = {"resources": {"control": "limits", "accelerators": "Share"}}
-    here = world(pod, spec=share, p=replace(REPORTS, wait_ratio=0.5, waited_seconds_total=40.0))
+    here = world(pod, spec=share, p=structs.replace(REPORTS, wait_ratio=0.5, waited_seconds_total=40.0))
     here.reader.uses["p"] = ContainerUse(Usage(START - 3, 100.0), 40, 30, 2.5)
     job = here.job()
     assert (job.accelerators, job.wait_ratio, job.waited_seconds_total) == (2, 0.5, 40)
@@ -211,7 +211,7 @@ def test_only_what_is_asked_for_of_selected_pods_is_read_and_what_cannot_be_plac
 
 def test_a_rank_that_reports_nothing_is_judged_by_the_rank_that_does_and_a_pod_of_its_own_is_not() -> None:
     ranks = [a_pod(f"r{rank}", owner=JOB, labels={INDEX: f"{rank}"}) for rank in range(11)]
-    late = replace(REPORTS, evaluation=replace(LEVEL, level=0.9))
+    late = structs.replace(REPORTS, evaluation=replace(LEVEL, level=0.9))
     here = world(*ranks, a_pod("bare"), r2=REPORTS, r10=late, r3=JobSeries(responses=Responses(1, 1.0)))
     jobs = {job.name: job for job in here.observe().jobs}
     assert jobs["r0"].evaluation == LEVEL
@@ -346,10 +346,10 @@ def test_memory_of_pods_whose_owner_somebody_scales_by_memory_is_left_alone_and_
         (JobSeries(), "reports no loss: Prometheus has no target for it; give its container a port named metrics"),
         (DOWN, "reports no loss: port 9464 refuses; see whether its exporter listens and answers"),
         (
-            replace(DOWN, up=True),
+            structs.replace(DOWN, up=True),
             "reports no loss: port 9464 answers, but has no training_loss; it has my_val_loss; if",
         ),
-        (replace(REPORTS, up=False), "Prometheus cannot scrape it; see whether its exporter listens"),
+        (structs.replace(REPORTS, up=False), "Prometheus cannot scrape it; see whether its exporter listens"),
         (REPORTS, None),
     ],
 )

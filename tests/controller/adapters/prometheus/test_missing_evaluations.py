@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
+from msgspec import structs
 from support.worlds import START
 
 from slopewise.adapters.pauses import GRANT_SECONDS
@@ -187,7 +188,7 @@ def test_a_job_that_no_series_names_by_the_mapped_labels_is_not_reported_as_one_
 
 def test_a_job_that_prometheus_does_not_know_and_one_whose_series_cannot_be_used() -> None:
     assert found(JobSeries()) == MissingEvaluation("NoTarget", "Prometheus has no target for it; select it")
-    odd = found(replace(ANSWERING, warnings=("training_loss carries the label `step`",)))
+    odd = found(structs.replace(ANSWERING, warnings=("training_loss carries the label `step`",)))
     assert odd == MissingEvaluation("NotUsable", "training_loss carries the label `step`")
 
 
@@ -216,7 +217,7 @@ def test_the_cause_is_asked_for_once_a_change_and_again_after_a_while() -> None:
     for seconds in range(0, int(RECHECK_SECONDS), 10):
         missing.of([job(FAILING)], START + seconds)
     assert prometheus.asked == ["targets"]
-    moved = replace(FAILING, instances=frozenset({"127.0.0.1:9"}))
+    moved = structs.replace(FAILING, instances=frozenset({"127.0.0.1:9"}))
     for seconds in (0, 20, 40):
         missing.of([job(moved)], START + RECHECK_SECONDS + seconds)
     assert prometheus.asked == ["targets"] * 2
