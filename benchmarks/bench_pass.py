@@ -11,7 +11,7 @@ with a stored JobGrowth of each pod.
 
 Profile at 1,000 pods, in ms of CPU: query 129, decide 99, report 36, join 28, act 25, guard 14, claim 11. An eighth of
 the query is decoding; the rest makes entries of 18 rows and 15 samples a job. What was mended: each wish for a resize
-listed the Freezes, also one without a turn (43 % of a pass over 600 pods); raw points were unpacked number by number,
+listed the Freezes, also one without a turn (37 % of a pass over 600 pods); raw points were unpacked number by number,
 and classes were fitted for jobs that no record keeps (88 us a job together).
 
 The API server and the Prometheus are simulated, in a process of their own (`simulated_cluster.py`): what a real one
