@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_v
 from slopewise.config.metric_mappings import EvaluationMapping, ResponseMapping
 from slopewise.config.quantities import CpuMillicores
 from slopewise.config.shell_words import shell_mistake, split
+from slopewise.config.sweeps import SweepEntry
 from slopewise.config.validation import Document
 from slopewise_exporter.logs import LineParser
 
@@ -130,12 +131,9 @@ class JobEntry(Document):
 
     model_config = ConfigDict(populate_by_name=False)
 
-    name: JobName = Field(
-        description="up to 63 lower-case letters, digits and -; names the job in every table, and its log file"
-    )
+    name: JobName = Field(description="up to 63 lower-case letters, digits and -; of the job and its log file")
     command: Annotated[list[str], BeforeValidator(_arguments), WithJsonSchema(_COMMAND_SCHEMA)] = Field(
-        description="the program and its arguments: one text, split as a shell would, or a list, taken word for word; "
-        "it is started without a shell"
+        description="the program and its arguments: one text, split as a shell would, or a list, taken word for word"
     )
     env: Annotated[dict[str, str], BeforeValidator(_environment)] = Field(
         default_factory=dict, description="environment variables, added to those that slopewise itself has"
@@ -157,7 +155,18 @@ class JobEntry(Document):
         description="one job for each combination of the values, named `name-1`, `name-2` …; `{lr}` in the command, "
         "the name and `env` is the value of `lr`",
     )
-    study: JobName = Field("", description="jobs that belong together; those of a `matrix` have its name")
+    sweep: Annotated[SweepEntry, WithJsonSchema({"type": "object"})] = Field(
+        SweepEntry(),
+        description="as `matrix`, named after arguments: `grid` is a matrix, `list` has mappings, `csv` names a file; "
+        "`maxRunning` at once",
+    )
+    favour: Literal["best"] | None = Field(
+        None, description="`best`: the [best trial](sweeps.md) of its study comes first"
+    )
+    study: JobName = Field(
+        "",
+        description="jobs that belong together: a `matrix`, a `sweep`, else by `OPTUNA_STUDY` in `env`",
+    )
     class_: JobName = Field("", alias="class", description="jobs that are alike learn from one another; else `study`")
     planned_steps: int | None = Field(None, ge=1, description="steps of the whole training, where it reports no plan")
     memory: Annotated[int | None, BeforeValidator(_memory), WithJsonSchema({"type": "string"})] = Field(

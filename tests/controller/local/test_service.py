@@ -136,6 +136,15 @@ class TestSubmit:
         assert world.submit(entry("s", matrix={"x": [1, 2]})).names == ["s-1", "s-2"]
         assert list(world.again().session.records) == ["s-1", "s-2"]
 
+    def test_a_sweep_is_stored_as_its_trials_with_their_arguments_and_places(self, world: World) -> None:
+        names = ["s-1-lr1", "s-2-lr2"]
+        assert world.submit(entry("s", sweep={"grid": {"lr": [1, 2]}, "maxRunning": 1}, favour="best")).names == names
+        records = world.again().session.records
+        assert list(records) == names
+        spec = records["s-2-lr2"].spec
+        assert (spec.arguments, spec.queueing.study, spec.queueing.max_running) == ({"lr": "2"}, "s", 1)
+        assert spec.objectives.favours_best
+
     def test_a_name_is_used_once_at_a_time_and_numbered_where_it_was_not_chosen(self, world: World) -> None:
         world.submit(entry())
         taken = world.submit(entry())
