@@ -141,9 +141,7 @@ class JobEntry(Document):
     working_directory: Annotated[str | None, BeforeValidator(_directory)] = Field(
         None, description="where the command runs; a relative one is beside this file; else the folder of this file"
     )
-    arrive_seconds: float = Field(
-        0.0, ge=0.0, allow_inf_nan=False, description="s after the start of the run at which the command is started"
-    )
+    arrive_seconds: float = Field(0.0, ge=0.0, allow_inf_nan=False, description="s after the start of the run")
     after: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
         (), description="names of jobs or studies that must have finished before it is started; one or a list"
     )
@@ -173,7 +171,7 @@ class JobEntry(Document):
         None, description="what it needs, such as `4Gi`; it is started once that is free"
     )
     max_useful_cpu: CpuMillicores | None = Field(
-        None, description="CPU beyond which it gets no faster, such as `1` for one thread; else any amount is of use"
+        None, description="CPU beyond which it gets no faster, such as `1` for one thread"
     )
     port: int | None = Field(
         None, ge=1, le=65_535, description="where the program serves metrics of its own; else slopewise chooses a port"
@@ -181,10 +179,10 @@ class JobEntry(Document):
     loss_pattern: Annotated[str | None, BeforeValidator(_pattern)] = Field(
         None,
         description="regular expression that finds the loss in its output: with one group, or one named `loss`, or "
-        "with two, a name and its value; else the common formats are found",
+        "with two, a name and its value",
     )
     migratable: bool = Field(
-        False, description="it saves a checkpoint on SIGTERM and resumes from it, so that it may be moved between nodes"
+        False, description="it saves a checkpoint on SIGTERM, resumes from it, and may be moved between nodes"
     )
     weight: float = Field(1.0, gt=0.0, le=MAX_WEIGHT, description="of this job against the others; for `dqoes`")
     qoe_seconds: float | None = Field(
@@ -208,7 +206,7 @@ class JobEntry(Document):
     at_target: AtTarget = Field(
         "keep",
         description="`stop`: at `targetLoss` it is signalled to save and to end, and is not started again, under "
-        "every policy; `keep`: it trains on",
+        "every policy",
     )
     evaluation: EvaluationMapping | None = Field(
         None, description="where its loss and steps have other names than `spec.evaluation` of the policy has"

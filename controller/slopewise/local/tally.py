@@ -7,10 +7,11 @@ thread, and each value is replaced atomically.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
 from slopewise.model import JobState, Migrate, Objective, PassReport, Place, Resize
+from slopewise.reports.ranking import Rungs, with_rung
 
 MAX_HISTORY = 240
 """Evaluations of a job, evenly spread over its run: twenty for each block of the curve in the live table."""
@@ -37,6 +38,7 @@ class JobTally:
     """When it would have ended under fair sharing: expected, at the earliest, at the latest; Unix seconds."""
     missing: str | None = None
     """Why it has reported no loss, if that is known."""
+    rungs: Rungs = field(default_factory=dict)
     _stride: int = 1
     _skipped: int = 0
 
@@ -50,6 +52,8 @@ class JobTally:
         level = series.evaluation.level
         self.objective = series.evaluation.objective
         self._remember(level)
+        if self.steps_total is not None and self.steps_planned:
+            self.rungs = with_rung(self.rungs, self.steps_total / self.steps_planned, level)
         if math.isfinite(level):
             self.first_level = level if self.first_level is None else self.first_level
             self.last_level = level
