@@ -10,8 +10,9 @@ import math
 from dataclasses import dataclass, field
 
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
+from slopewise.estimators.raw_points import unpacked
 from slopewise.model import JobState, Migrate, Objective, PassReport, Place, Resize
-from slopewise.reports.ranking import Rungs, with_rung
+from slopewise.reports.ranking import Rungs, at_rungs
 
 MAX_HISTORY = 240
 """Evaluations of a job, evenly spread over its run: twenty for each block of the curve in the live table."""
@@ -39,6 +40,7 @@ class JobTally:
     missing: str | None = None
     """Why it has reported no loss, if that is known."""
     rungs: Rungs = field(default_factory=dict)
+    """Its losses at the rungs of ASHA, under policies that read raw points."""
     _stride: int = 1
     _skipped: int = 0
 
@@ -52,8 +54,6 @@ class JobTally:
         level = series.evaluation.level
         self.objective = series.evaluation.objective
         self._remember(level)
-        if self.steps_total is not None and self.steps_planned:
-            self.rungs = with_rung(self.rungs, self.steps_total / self.steps_planned, level)
         if math.isfinite(level):
             self.first_level = level if self.first_level is None else self.first_level
             self.last_level = level
@@ -92,6 +92,9 @@ class RunTally:
         for uid, known in report.decisions.memory.jobs.items() if report.decisions else ():
             if known.paces:
                 self.of(uid).pace_seconds = known.paces[-1].seconds
+            points, planned = known.points, self.of(uid).steps_planned
+            if points is not None and points.unit == "steps" and planned:
+                self.of(uid).rungs = {**self.of(uid).rungs, **at_rungs(unpacked(points), planned)}
 
     def see(self, reading: PrometheusReading) -> None:
         """Add one reading, also of jobs that have ended in the last seconds."""

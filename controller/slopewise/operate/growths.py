@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from slopewise.adapters.kube.cache.reflector import objects
@@ -23,7 +25,9 @@ from slopewise.crds.job_growth import JobGrowthStatus, PodGrowth
 from slopewise.errors import DataSourceError, UsageError
 from slopewise.estimators.raw_points import unpacked
 from slopewise.model import JobMemory, Objective
-from slopewise.reports.ranking import Ranking, Rungs, Trial, with_rung
+from slopewise.reports.ranking import Ranking, Rungs, Trial, at_rungs
+
+_NO_POINTS = np.empty((0, 2), np.float32)
 
 
 class ReadGrowth(NamedTuple):
@@ -96,21 +100,20 @@ def _trials(growth: ReadGrowth) -> Iterator[Trial]:
         points, first, best = known.points, known.first_level or 0.0, known.best_level or 0.0
         rungs: Rungs = {}
         if points is not None and points.unit == "steps" and points.steps and status.progress_ratio:
-            for work, level in pairs:
-                rungs = with_rung(rungs, status.progress_ratio * work / points.steps, level)
-        loss = status.loss if len(pods) == 1 else pairs[-1][1] if pairs else None
+            rungs = at_rungs(pairs, points.steps / status.progress_ratio)
+        loss = status.loss if len(pods) == 1 else float(pairs[-1, 1]) if len(pairs) else None
         used = None if points is None else points.cpu_seconds
         direction: Objective = "max" if best > first else "min"
         yield Trial(name, status.state or "Unknown", loss, used, direction, {}, rungs, status.reason or "")
 
 
-def _memory(pod: PodGrowth) -> tuple[JobMemory, list[list[float]]]:
+def _memory(pod: PodGrowth) -> tuple[JobMemory, NDArray[np.float32]]:
     """Its memory and points; empty where none is stored, or it is damaged."""
     try:
         known = read_memory(pod.memory)
-        return known, [] if known.points is None else unpacked(known.points).tolist()
+        return known, _NO_POINTS if known.points is None else unpacked(known.points)
     except (msgspec.DecodeError, RecursionError, ValueError, zlib.error):
-        return JobMemory(), []
+        return JobMemory(), _NO_POINTS
 
 
 def growths_of(api: Api, namespace: str | None) -> Iterator[ReadGrowth]:

@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
 from rich.text import Text
 
 from slopewise.model import Objective
@@ -26,6 +28,9 @@ ETA = 3
 RUNGS = (1 / 27, 1 / 9, 1 / 3)
 """Parts of the plan at which ASHA compares."""
 
+MAX_GAP_RATIO = 0.5
+"""Between two points, of the work at a rung: amid so wide a gap a line is 7 % above a loss that is 1/work."""
+
 _FIXED = ("study", "place", "trial", "loss", "state", "cpu_seconds", "asha_stops_at", "reason")
 _IMPORTANT = ("trial", "loss", "state", "place", "cpu_seconds")
 _HEADINGS = {"cpu_seconds": "CPU S", "asha_stops_at": "ASHA STOPS AT"}
@@ -36,14 +41,23 @@ def best_third(seen: Mapping[K, float]) -> list[K]:
     return sorted(seen, key=lambda each: (seen[each], each))[: len(seen) // ETA]
 
 
-Rungs = Mapping[int, float | None]
-"""The first loss of a trial at each rung, by its number; None: it was not finite."""
+Rungs = Mapping[int, float]
+"""The loss of a trial at each rung, by its number, as far as it is known."""
 
 
-def with_rung(losses: Rungs, done: float, loss: float) -> Rungs:
-    """With what is reported after this part of the plan, where it is the first at a rung and before the next one."""
-    rung = next((rung for rung, part in enumerate(RUNGS) if part <= done < ETA * part), None)
-    return losses if rung is None or rung in losses else {**losses, rung: loss if finite(loss) else None}
+def at_rungs(points: NDArray[np.float32], plan: float) -> Rungs:
+    """By straight lines between points, shape (points, 2), of work and loss; `plan`: all of the work.
+
+    Where two neighbours are far apart, as in trials of a few seconds, nothing is known between them.
+    """
+    works, losses = points.astype(np.float64).T
+    found = {}
+    for rung, part in enumerate(RUNGS):
+        work = part * plan
+        after = int(np.searchsorted(works, work))
+        if 0 < after < len(works) and works[after] - works[after - 1] <= MAX_GAP_RATIO * work:
+            found[rung] = float(np.interp(work, works, losses))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from slopewise.local.passes import FollowedPasses
 from slopewise.local.result import result_of
 from slopewise.local.service import MAX_ENDED, Service
 from slopewise.local.session import Session
-from slopewise.local.tally import JobTally
+from slopewise.local.tally import JobTally, RunTally
 
 
 @dataclass
@@ -42,6 +42,7 @@ class FakeSession:
     records: dict[str, JobRecord] = field(default_factory=dict)
     fresh: list[str] = field(default_factory=list)
     refuses: str = ""
+    tally: RunTally = field(default_factory=RunTally)
 
     @property
     def supervisor(self) -> FakeSession:
@@ -271,6 +272,16 @@ class TestStored:
         assert (stored.end is not None, stored.environment) == (True, {})
         record = world.again().session.records["a"]
         assert (record.state, record.exit_status, record.last_output_lines) == ("failed", 3, "no data")
+
+    def test_what_a_trial_has_reported_by_its_end_is_known_to_the_next_session(self, world: World) -> None:
+        world.submit(entry("s", sweep={"list": [{"lr": 1}]}))
+        end(world.session.records["s-1-lr1"], exit_status=0)
+        world.service.tick()
+        world.session.tally.jobs["s-1-lr1"] = JobTally("max", 0.25, 0.5, rungs={0: 0.25})  # by the next pass
+        world.service.tick()
+        known = world.again().session.tally.of("s-1-lr1")
+        assert (known.objective, known.first_level, known.last_level) == ("max", 0.25, 0.5)
+        assert known.rungs == {0: 0.25}
 
     def test_a_full_disk_is_tried_again_and_ends_nothing(self, world: World) -> None:
         world.submit(entry())

@@ -83,8 +83,8 @@ def test_a_status_that_somebody_else_has_written_into_is_passed_over(server: Api
 
 
 def put_trial(server: ApiServer, namespace: str, name: str, loss: float, cpu_seconds: float, **status: Any) -> None:
-    """At half of its plan of 100 steps, with a loss from the start that is twice what it is now."""
-    pairs = np.array([[4.0, 2 * loss], [12.0, 1.5 * loss], [50.0, loss]], "<f4").tobytes()
+    """At half of its plan of 100 steps, with a loss that was twice as high at the start."""
+    pairs = np.array([[3.0, 2 * loss], [4.0, 1.5 * loss], [50.0, loss]], "<f4").tobytes()
     points = Points("steps", "loss", packed=pairs, steps=50.0, cpu_seconds=cpu_seconds)
     memory = memory_text(JobMemory(first_level=2 * loss, best_level=loss, points=points), 1)
     pods = [{"slot": "0", "name": f"{name}-x", "memory": memory}]

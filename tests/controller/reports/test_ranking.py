@@ -6,9 +6,10 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from slopewise.reports.ranking import Ranking, Rungs, Trial, best_third, with_rung
+from slopewise.reports.ranking import Ranking, Rungs, Trial, at_rungs, best_third
 
 
 def a_trial(name: str, loss: float | None, cpu_seconds: float | None = 10.0, rungs: Rungs | None = None) -> Trial:
@@ -71,14 +72,10 @@ class TestAsha:
         early = [a_trial(f"t{number}", 0.5, rungs={0: 1.0 + number}) for number in range(3)]
         assert "late" in Ranking("s", [late, *early]).stopped
 
-    @pytest.mark.parametrize(
-        ("done", "rung"), [(0.03, None), (0.04, 0), (0.11, 0), (0.12, 1), (0.3, 1), (0.34, 2), (0.99, 2), (1.0, None)]
-    )
-    def test_a_loss_counts_at_the_last_rung_that_was_reached(self, done: float, rung: int | None) -> None:
-        assert with_rung({}, done, 0.5) == ({} if rung is None else {rung: 0.5})
-
-    def test_the_first_loss_of_a_rung_counts_and_one_that_is_not_finite_is_the_worst(self) -> None:
-        losses = with_rung(with_rung({}, 0.05, math.nan), 0.06, 0.1)
-        assert losses == {0: None}
-        others = [a_trial(name, 1.0, rungs={0: 1.0}) for name in "abc"]
-        assert "diverged" in Ranking("s", [a_trial("diverged", 0.1, rungs=losses), *others]).stopped
+    def test_a_loss_at_a_rung_lies_between_those_around_it_and_is_not_known_where_they_are_far(
+        self,
+    ) -> None:
+        points = np.array([[18.0, 0.9], [22.0, 0.7], [50.0, 0.6], [70.0, 0.4]], "<f4")
+        assert at_rungs(points, 540.0) == {0: pytest.approx(0.8), 1: pytest.approx(0.5)}
+        assert at_rungs(points[1:], 540.0) == {1: pytest.approx(0.5)}
+        assert at_rungs(points[[0, 3]], 540.0) == at_rungs(points[:0], 540.0) == {}
