@@ -41,8 +41,8 @@ _JOBS_FILE = f"""\
 # The jobs file
 
 A jobs file is a YAML list of jobs for `slopewise run --local --jobs FILE` and `slopewise demo --jobs FILE`. Each job
-is a command that is started [on this machine](local.md). `--jobs -` reads the list from standard input. An unknown key
-or an invalid value is refused before anything starts.
+is a command that is started [on this machine](local.md). `--jobs -` reads the list from standard input. A mistake
+is refused before anything starts.
 
 ```yaml
 - name: resnet
@@ -54,15 +54,14 @@ or an invalid value is refused before anything starts.
   arriveSeconds: 60
 ```
 
-Relative folders are beside the file. The program is searched on the `PATH`, or, when it has a slash in it, from the
-folder in which the command runs.
+The program is searched on the `PATH`, or, when it has a slash in it, from the folder in which the command runs.
 
 A command is started without a shell. Syntax that only a shell interprets (`>`, `&&`, `|`, `$X`, `*`, `~` …) is refused
 with a replacement, unless it is quoted. `[sh, -c, "…"]` runs a shell; begin its last command with `exec`, so that it
 receives SIGTERM. The output of a command is under `~/.local/state/slopewise/logs`.
 
-A command needs no line of Slopewise: [what it imports or prints](exporters-no-code.md) is reported. `lossPattern` finds
-a loss that is printed in no common form. A command with a `port` and without a `lossPattern` is started as it is.
+A command needs no line of Slopewise: [what it imports or prints](exporters-no-code.md) is reported. One with a `port`
+and without a `lossPattern` is started as it is.
 
 Slopewise sets {" and ".join(f"`{name}`" for name in sorted(OWN_VARIABLES) if "EXPORTER" in name)}, which `env` cannot
 set; `port` chooses the port.

@@ -133,6 +133,8 @@ def test_python_and_yaml_examples_are_valid(page: Path, tmp_path: Path) -> None:
 
 def test_the_examples_folder_is_valid() -> None:
     assert load_jobs(ROOT / "examples/jobs.yaml")
+    assert [len(load_jobs(ROOT / "examples/sweep" / name)) for name in ("digits.yaml", "optuna.yaml")] == [24, 12]
+    assert load_training_policy(ROOT / "examples/sweep/policy.yaml").spec.policy.name == "marginal"
     own_form = next(job for job in load_jobs(ROOT / "examples/no-code/jobs.yaml") if job.loss_pattern)
     found = LineParser([own_form.loss_pattern or ""]).parse("08:30:05 round 2 of 100: cost is 5000e-4")
     assert found is not None

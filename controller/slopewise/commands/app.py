@@ -14,12 +14,12 @@ from slopewise.commands.console import announce_failure, wants_json
 from slopewise.commands.dashboards import dashboards
 from slopewise.commands.demo import demo
 from slopewise.commands.doctor import doctor
-from slopewise.commands.operate import explain, freeze, history, replay, restore, status, sweep, unfreeze
+from slopewise.commands.operate import explain, freeze, history, replay, restore, sweep, unfreeze
 from slopewise.commands.policies import policies
 from slopewise.commands.run import run
 from slopewise.commands.service import attach, cancel, jobs, logs, mode, submit, up
 from slopewise.commands.simulate import simulate
-from slopewise.commands.top import top
+from slopewise.commands.top import status, top
 from slopewise.errors import SlopewiseError
 from slopewise.signals import Interrupted, ignore_further_signals
 from slopewise.telemetry import log_lines

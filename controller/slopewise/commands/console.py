@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console, RenderableType
 
 from slopewise.telemetry import log_lines
 from slopewise.text import escaped_json, printable
+
+if TYPE_CHECKING:
+    from slopewise.commands.options import OutputFormat, RowsFormat
+    from slopewise.reports.ranking import Ranking
 
 out = Console()
 err = Console(stderr=True)
@@ -49,6 +54,32 @@ def print_line(text: str) -> None:
 def print_json(data: Any) -> None:
     """One JSON object to stdout; NaN is not JSON and raises ValueError. What would drive a terminal is escaped."""
     typer.echo(escaped_json(json.dumps(data, indent=2, allow_nan=False, ensure_ascii=False)))
+
+
+def print_result(data: Any, text: RenderableType, output: OutputFormat) -> None:
+    """One JSON object, or the text or table for people."""
+    if output == "json":
+        print_json(data)
+    elif isinstance(text, str):
+        print_line(text)
+    else:
+        out.print(text)
+
+
+def print_rankings(rankings: Sequence[Ranking], output: OutputFormat | RowsFormat) -> None:
+    """Studies as tables with their figures below, as one JSON object, or as a line of CSV for each trial."""
+    from slopewise.reports.columns import csv_text, fitting, table_of
+    from slopewise.reports.wording import plain
+
+    if output == "json":
+        print_json({"studies": [each.as_json() for each in rankings]})
+    elif output == "csv":
+        rows = [row for each in rankings for row in each.rows()]
+        typer.echo(csv_text(rows, list(rows[0])), nl=False)
+    else:
+        for each in rankings:
+            print_unpadded(table_of(fitting(each.columns(), each.order(), out.width), each.rows()))
+            print_line("\n".join(map(plain, each.sentences())))
 
 
 def print_unpadded(renderable: RenderableType) -> None:

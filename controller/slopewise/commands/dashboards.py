@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from slopewise.commands.console import print_json, print_line
+from slopewise.commands.console import print_result
 from slopewise.commands.options import Output, OutputFormat
 
 dashboards = typer.Typer(help="Grafana dashboards.", no_args_is_help=True)
@@ -27,11 +27,7 @@ def push(
     from slopewise.adapters.grafana import push_dashboards
 
     pushed = push_dashboards(url, token, folder)
-    if output is OutputFormat.json:
-        print_json([vars(each) for each in pushed])
-    else:
-        for each in pushed:
-            print_line(str(each))
+    print_result([vars(each) for each in pushed], "\n".join(map(str, pushed)), output)
 
 
 @dashboards.command("export")
@@ -47,8 +43,4 @@ def export(
     from slopewise.adapters.grafana import export_dashboards
 
     written = [str(path) for path in export_dashboards(folder)]
-    if output is OutputFormat.json:
-        print_json(written)
-    else:
-        for path in written:
-            print_line(path)
+    print_result(written, "\n".join(written), output)

@@ -1,4 +1,4 @@
-"""`slopewise status`, `history`, `explain`, `replay`, `freeze`, `unfreeze`, `restore`, `sweep`: options and output."""
+"""`slopewise history`, `explain`, `replay`, `freeze`, `unfreeze`, `restore`, `sweep`: options and output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from slopewise.commands.console import announce, err, out, print_json, print_line, print_unpadded
+from slopewise.commands.console import announce, err, out, print_json, print_result, print_unpadded
 from slopewise.commands.options import (
     Here,
     Kubeconfig,
@@ -20,6 +20,7 @@ from slopewise.commands.options import (
     Output,
     OutputFormat,
     PoliciesFolders,
+    Rows,
     RowsFormat,
     complete_workload,
     refuse,
@@ -27,60 +28,6 @@ from slopewise.commands.options import (
 )
 from slopewise.errors import UsageError
 from slopewise.signals import received_signals
-
-
-def status(
-    call: typer.Context,
-    local: Here = False,
-    kubeconfig: Kubeconfig = None,
-    context: KubeContext = None,
-    namespace: OneNamespace = None,
-    lease_namespace: LeaseNamespace = None,
-    output: Output = OutputFormat.table,
-) -> None:
-    """Print who leads, the policies and jobs of a cluster or of this machine, and what somebody should look at.
-
-    Examples: `slopewise status`; `slopewise status --namespace team-a -o json`; `slopewise status --local`.
-    """
-    if local:
-        refuse_clusters(call, "--local")
-        _status_here(output)
-        return
-    from slopewise.adapters.kube.connection import Connection, connect, lease_namespaces_of
-    from slopewise.operate import status as overview
-    from slopewise.operate.freeze import read_freezes
-
-    connection = Connection(kubeconfig, context, namespace)
-    with closing(connect(connection)) as api:
-        leader = overview.read_leader(api, lease_namespaces_of(connection, lease_namespace))
-        policies = overview.read_policies(api, namespace)
-        freezes = read_freezes(api)
-        if output is OutputFormat.json:
-            print_json(overview.as_json(leader, policies, freezes, overview.read_jobs(api, namespace)))
-            return
-        print_line(overview.leader_line(leader))
-        if policies.rows:
-            out.print(overview.policies_table(policies.rows, out.width))
-        else:
-            print_line(overview.no_policies_line(policies))
-        for line in overview.freeze_lines(freezes):
-            print_line(line)
-        jobs = overview.read_jobs(api, namespace)
-    print_line(overview.jobs_line(jobs))
-    troubles = [*overview.troubles_of_policies(policies.rows), *jobs.troubles]
-    if troubles:
-        out.print(overview.troubles_table(troubles))
-
-
-def _status_here(output: OutputFormat) -> None:
-    from slopewise.adapters.local.session_requests import session_and_jobs
-    from slopewise.operate.local_session import status_json, status_lines
-
-    session, jobs = session_and_jobs()
-    if output is OutputFormat.json:
-        print_json(status_json(session, jobs))
-    else:
-        print_line("\n".join(status_lines(session, jobs)))
 
 
 def history(
@@ -99,9 +46,7 @@ def history(
     kubeconfig: Kubeconfig = None,
     context: KubeContext = None,
     namespace: OneNamespace = None,
-    output: Annotated[
-        RowsFormat, typer.Option("--output", "-o", help="Print a table, one JSON object, or CSV for a notebook.")
-    ] = RowsFormat.table,
+    output: Rows = RowsFormat.table,
 ) -> None:
     """Print the last ten resizes, placements and moves of each job of a cluster, or all of a decision record.
 
@@ -211,12 +156,8 @@ def replay(
         )
     with err.status("replaying") as status:
         whole = replaying.replay_file(file, announce, lambda passes: status.update(f"{passes} passes"))
-    if output is OutputFormat.json:
-        print_json(replaying.as_json(whole))
-    else:
-        print_line(replaying.summary(whole))
-        for line in replaying.differences(whole):
-            print_line(plain(line))
+    lines = [replaying.summary(whole), *map(plain, replaying.differences(whole))]
+    print_result(replaying.as_json(whole), "\n".join(lines), output)
     raise typer.Exit(0 if whole.is_same else 1)
 
 
@@ -257,10 +198,7 @@ def freeze(
         raise UsageError(f"--for {lasts!r} is not a time from 1s to 366d; write it like 1h, 90m or 2d.")
     with closing(connect(Connection(kubeconfig, context))) as api:
         made = freeze_by_hand(api, parsed, seconds, reason, effect.value)
-    if output is OutputFormat.json:
-        print_json(made.as_json())
-    else:
-        print_line(made.sentence)
+    print_result(made.as_json(), made.sentence, output)
 
 
 def unfreeze(
@@ -282,12 +220,8 @@ def unfreeze(
     parsed = parse_scope(scope)
     with closing(connect(Connection(kubeconfig, context))) as api:
         deleted = delete_all(api, parsed)
-    if output is OutputFormat.json:
-        print_json({"deleted": deleted})
-    elif deleted:
-        print_line(plain(f"unfrozen: {', '.join(deleted)}"))
-    else:
-        print_line(plain(f"there is no Freeze of {scope}"))
+    text = f"unfrozen: {', '.join(deleted)}" if deleted else f"there is no Freeze of {scope}"
+    print_result({"deleted": deleted}, plain(text), output)
     raise typer.Exit(0 if deleted else 1)
 
 
@@ -313,10 +247,7 @@ def restore(
 
         result = restore_all(Connection(kubeconfig, context, namespace), lease_namespace, deadline, stop, announce)
         exit_code = 0 if result.complete else 1 if stop.number is None else stop.exit_code
-    if output is OutputFormat.json:
-        print_json(result.as_json())
-    else:
-        out.print(listing(result))
+    print_result(result.as_json(), listing(result), output)
     raise typer.Exit(exit_code)
 
 
@@ -343,8 +274,5 @@ def sweep(
 
         swept = sweeping.sweep(Connection(kubeconfig, context, namespace), older_than, stop)
         exit_code = stop.exit_code if stop.number is not None else 1 if swept.failed else 0
-    if output is OutputFormat.json:
-        print_json(swept.as_json())
-    else:
-        out.print(sweeping.listing(swept))
+    print_result(swept.as_json(), sweeping.listing(swept), output)
     raise typer.Exit(exit_code)

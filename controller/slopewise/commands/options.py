@@ -102,6 +102,9 @@ Here = Annotated[
     bool, typer.Option("--local", help="The session on this machine (`up`, `run --local`), not a cluster.")
 ]
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="Print a table or one JSON object.")]
+Rows = Annotated[
+    RowsFormat, typer.Option("--output", "-o", help="Print a table, one JSON object, or CSV for a notebook.")
+]
 JobsFile = Annotated[
     Path | None, typer.Option("--jobs", help="YAML list of {name, command, …} (docs/jobs-file.md); -: standard input.")
 ]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from slopewise.commands.console import announce, out, print_json
+from slopewise.commands.console import announce, out, print_json, print_result
 from slopewise.commands.options import Output, OutputFormat, PoliciesFolders, complete_policy
 
 
@@ -49,10 +49,7 @@ def list_policies(
     from slopewise.policy_listing import describe, listing, page
 
     described = describe(name)
-    if output is OutputFormat.json:
-        print_json(described)
-    else:
-        out.print(listing(described) if name is None else page(described[0]))
+    print_result(described, listing(described) if name is None else page(described[0]), output)
 
 
 @policies.command("new")

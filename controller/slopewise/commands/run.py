@@ -24,12 +24,12 @@ from slopewise.commands.options import (
     KubeContext,
     LeaseNamespace,
     OneNamespace,
-    OutputFormat,
     PoliciesFolders,
     PolicyFile,
     PrometheusConfig,
     RecordFolder,
     RecordSize,
+    RowsFormat,
     ScrapeInterval,
     given,
     refuse,
@@ -86,9 +86,7 @@ AlertTokenFile = Annotated[
         help="Cluster: let Alertmanager call /alerts with the token in this file: its alerts freeze and unfreeze.",
     ),
 ]
-ResultFormat = Annotated[
-    OutputFormat, typer.Option("--output", "-o", help="With --local: print the result as a table or one JSON object.")
-]
+ResultFormat = Annotated[RowsFormat, typer.Option("--output", "-o", help="With --local: how to print the result.")]
 
 NO_PROMETHEUS = (
     "no Prometheus is named; add --prometheus-url http://HOST:9090, or set PROMETHEUS_URL (in a pod, by "
@@ -123,7 +121,7 @@ class LocalRun(RunSettings):
     actuator: Actuator = ActuatorOption.auto
     again: Again = False
     targets_file: TargetsFile = None
-    output: ResultFormat = OutputFormat.table
+    output: ResultFormat = RowsFormat.table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,8 +228,10 @@ def run_here(call: typer.Context, asked: LocalRun) -> NoReturn:
         options = replace(options, prometheus=in_use, scrape_interval_seconds=asked.scrape_interval)
     with orderly_stop(announce):
         outcome = run_local(options, err, announce)
-    if asked.output is OutputFormat.json:
+    if asked.output is RowsFormat.json:
         print_json(outcome.result.as_json())
+    elif asked.output is RowsFormat.csv:
+        typer.echo(outcome.result.csv_text(), nl=False)
     elif asked.json_logs:
         structlog.get_logger("slopewise").info("run ended", **outcome.result.as_json())
     else:

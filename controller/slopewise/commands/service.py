@@ -9,8 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from slopewise.commands.console import announce, out, print_json, print_line, print_unpadded
-from slopewise.commands.options import Actuator, ActuatorOption, Output, OutputFormat, PoliciesFolders, PolicyFile
+from slopewise.commands.console import (
+    announce,
+    out,
+    print_json,
+    print_line,
+    print_rankings,
+    print_result,
+    print_unpadded,
+)
+from slopewise.commands.options import (
+    Actuator,
+    ActuatorOption,
+    Output,
+    OutputFormat,
+    PoliciesFolders,
+    PolicyFile,
+    Rows,
+    RowsFormat,
+)
 from slopewise.commands.run import JsonLogs, LocalPolicy, Port
 from slopewise.errors import UsageError
 from slopewise.signals import Interrupted, StopSignal, orderly_stop, received_signals
@@ -22,7 +39,6 @@ POLL_SECONDS = 0.5
 """Between two questions of a command that waits."""
 
 _PYTHON = re.compile(r"python[\d.]*")
-_BAD_LETTERS = re.compile(r"[^a-z0-9]+")
 
 JobName = Annotated[str | None, typer.Option(help="Else from the command; a number is added where it is taken.")]
 Study = Annotated[str | None, typer.Option(help="Jobs that belong together.")]
@@ -101,6 +117,7 @@ def submit(
     """
     from slopewise.adapters.local.session_requests import Submit, asked
     from slopewise.config.jobs_file import shown
+    from slopewise.config.sweeps import as_name
 
     keys = {
         "study": study,
@@ -122,14 +139,12 @@ def submit(
         where, document, folder = read_document(Path(words[0]))
         where = shown(Path(words[0]))
     else:
-        document = [{"name": name or name_of(words), "command": words, **chosen}]
+        of_optuna = {"study": as_name(os.environ["OPTUNA_STUDY"])} if os.environ.get("OPTUNA_STUDY") else {}
+        document = [{"name": name or name_of(words), "command": words, **of_optuna, **chosen}]
     request = Submit(document, where, str(folder), _environment(), renames=name is None and not is_file)
     names = asked(request).names
     if not wait:
-        if output is OutputFormat.json:
-            print_json({"submitted": names})
-        else:
-            print_line(f"submitted: {', '.join(names)}")
+        print_result({"submitted": names}, f"submitted: {', '.join(names)}", output)
         return
     from slopewise.adapters.local.job_record import SUCCEEDED
 
@@ -162,11 +177,8 @@ def attach(
     chosen = {key: value for key, value in keys.items() if value is not None}
     entry = {"name": name or name_of(command), "command": command, **chosen}
     names = asked(Attach(pid, entry, renames=name is None)).names
-    if output is OutputFormat.json:
-        print_json({"attached": names, "port": port})
-    else:
-        how = "it serves no metrics, and keeps its share" if port is None else f"metrics on port {port}"
-        print_line(f"attached: {', '.join(names)}; {how}")
+    how = "it serves no metrics, and keeps its share" if port is None else f"metrics on port {port}"
+    print_result({"attached": names, "port": port}, f"attached: {', '.join(names)}; {how}", output)
 
 
 def _environment() -> dict[str, str]:
@@ -183,9 +195,11 @@ def _is_text(value: str) -> bool:
 
 def name_of(words: list[str]) -> str:
     """A name from a command. Worked example: `python3 -u src/train_net.py --lr 1` is `train-net`."""
+    from slopewise.config.sweeps import as_name
+
     programs = [Path(word).stem for word in words if not word.startswith("-")]
     named = next((each for each in programs if not _PYTHON.fullmatch(each)), programs[0] if programs else "job")
-    return _BAD_LETTERS.sub("-", named.lower()).strip("-")[:50].strip("-") or "job"
+    return as_name(named)[:50].strip("-") or "job"
 
 
 def _wait(names: list[str], stop: StopSignal) -> list[JobAnswer]:
@@ -205,16 +219,26 @@ def _wait(names: list[str], stop: StopSignal) -> list[JobAnswer]:
 
 
 def jobs(
-    study: Annotated[str | None, typer.Option(help="Only jobs of this study.")] = None,
-    output: Output = OutputFormat.table,
+    study: Annotated[str | None, typer.Option(help="Only jobs of this study, the best first.")] = None,
+    output: Rows = RowsFormat.table,
 ) -> None:
     """Print the jobs of this machine: those that wait and why, those that run, and those that have ended.
 
     Examples: `slopewise jobs`; `slopewise jobs --study sweep -o json`.
     """
     from slopewise.adapters.local.session_requests import session_and_jobs
+    from slopewise.operate.local_session import ranking_of
 
-    _print_jobs([job for job in session_and_jobs()[1] if study in (None, job.study)], output)
+    listed = [job for job in session_and_jobs()[1] if study in (None, job.study)]
+    if study is None or not listed:
+        if output is RowsFormat.csv:
+            raise UsageError("jobs: CSV has the trials of a study; add the --study NAME of one, or print JSON.")
+        _print_jobs(listed, OutputFormat(output.value))
+    elif output is RowsFormat.json:
+        by_name = {job.name: job for job in listed}
+        _print_jobs([by_name[each.name] for each in ranking_of(study, listed).trials], OutputFormat.json)
+    else:
+        print_rankings([ranking_of(study, listed)], output)
 
 
 def _print_jobs(listed: list[JobAnswer], output: OutputFormat) -> None:
@@ -243,10 +267,8 @@ def cancel(
     if not names and study is None and not everything:
         raise UsageError("cancel: name jobs, or add --study NAME or --all.")
     cancelled = asked(Cancel(names or [], study or "", everything)).names
-    if output is OutputFormat.json:
-        print_json({"cancelled": cancelled})
-    else:
-        print_line(f"cancelled: {', '.join(cancelled)}" if cancelled else "nothing was left to cancel")
+    text = f"cancelled: {', '.join(cancelled)}" if cancelled else "nothing was left to cancel"
+    print_result({"cancelled": cancelled}, text, output)
 
 
 def logs(
@@ -301,7 +323,4 @@ def mode(
 
     session = asked(SetMode(wanted)).session
     now = wanted if session is None else session.mode
-    if output is OutputFormat.json:
-        print_json({"mode": now})
-    else:
-        print_line(f"mode is {now}")
+    print_result({"mode": now}, f"mode is {now}", output)

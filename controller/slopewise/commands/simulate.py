@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -152,7 +150,7 @@ OF_SWEEP = ("--sweep", "--trials", "--running", "--seed", "--threads", "--output
 
 def _print_study(file: Path, trials: int, running: int, seed: int, threads: int, output: RowsFormat) -> None:
     """The study under fair sharing, with the best favoured, and under rules that stop trials."""
-    from slopewise.reports.columns import listing_of
+    from slopewise.reports.columns import csv_text, listing_of
     from slopewise.simulator.trials import compare, draw, read_trials
 
     results = compare(draw(read_trials(file), trials, seed), running, threads, seed)
@@ -160,10 +158,7 @@ def _print_study(file: Path, trials: int, running: int, seed: int, threads: int,
     if output is RowsFormat.json:
         print_json({"file": str(file), "trials": trials, "running": running, "seed": seed, "policies": rows})
     elif output is RowsFormat.csv:
-        writer = csv.DictWriter(text := io.StringIO(), rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        typer.echo(text.getvalue(), nl=False)
+        typer.echo(csv_text(rows, list(rows[0])), nl=False)
     else:
         cells = ([_cell(value) for value in row.values()] for row in rows)
         print_unpadded(listing_of([name.replace("_", " ").upper() for name in rows[0]], cells))

@@ -1,16 +1,16 @@
-"""`slopewise top`: the jobs of a cluster, or of a controller on this machine, as they are now."""
+"""`slopewise status` and `top`: a cluster, or a controller on this machine, and its jobs as they are now."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slopewise.commands.console import out, print_json
+from slopewise.commands.console import out, print_json, print_line, print_rankings, print_result
 from slopewise.commands.options import (
     Here,
     Kubeconfig,
@@ -41,6 +41,66 @@ Count = Annotated[
     int | None, typer.Option(min=1, max=1_000_000, help="So many tables; else until Ctrl-C, without a terminal one.")
 ]
 SortBy = Annotated[SortOption, typer.Option(help="Largest growth or CPU first, or by name.")]
+
+
+def status(
+    call: typer.Context,
+    local: Here = False,
+    kubeconfig: Kubeconfig = None,
+    context: KubeContext = None,
+    namespace: OneNamespace = None,
+    lease_namespace: LeaseNamespace = None,
+    study: Annotated[str | None, typer.Option(help="Only jobs of this study, the best first.")] = None,
+    output: Output = OutputFormat.table,
+) -> None:
+    """Print who leads, the policies and jobs of a cluster or of this machine, and what somebody should look at.
+
+    Examples: `slopewise status`; `slopewise status --namespace team-a -o json`; `slopewise status --study lr-search`.
+    """
+    if local:
+        refuse_clusters(call, "--local")
+        _status_here(study, output)
+        return
+    from slopewise.adapters.kube.connection import Connection, connect, lease_namespaces_of
+    from slopewise.operate import status as overview
+    from slopewise.operate.freeze import read_freezes
+
+    connection = Connection(kubeconfig, context, namespace)
+    if study is not None:
+        from slopewise.operate.growths import read_studies
+
+        print_rankings(read_studies(connection, study), output)
+        return
+    with closing(connect(connection)) as api:
+        leader = overview.read_leader(api, lease_namespaces_of(connection, lease_namespace))
+        policies = overview.read_policies(api, namespace)
+        freezes = read_freezes(api)
+        if output is OutputFormat.json:
+            print_json(overview.as_json(leader, policies, freezes, overview.read_jobs(api, namespace)))
+            return
+        print_line(overview.leader_line(leader))
+        if policies.rows:
+            out.print(overview.policies_table(policies.rows, out.width))
+        else:
+            print_line(overview.no_policies_line(policies))
+        for line in overview.freeze_lines(freezes):
+            print_line(line)
+        jobs = overview.read_jobs(api, namespace)
+    print_line(overview.jobs_line(jobs))
+    troubles = [*overview.troubles_of_policies(policies.rows), *jobs.troubles]
+    if troubles:
+        out.print(overview.troubles_table(troubles))
+
+
+def _status_here(study: str | None, output: OutputFormat) -> None:
+    from slopewise.adapters.local.session_requests import session_and_jobs
+    from slopewise.operate.local_session import status_json, status_lines, study_here
+
+    if study is not None:
+        print_rankings([study_here(study)], output)
+        return
+    session, jobs = session_and_jobs()
+    print_result(status_json(session, jobs), "\n".join(status_lines(session, jobs)), output)
 
 
 def top(

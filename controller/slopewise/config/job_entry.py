@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_v
 from slopewise.config.metric_mappings import EvaluationMapping, ResponseMapping
 from slopewise.config.quantities import CpuMillicores
 from slopewise.config.shell_words import shell_mistake, split
+from slopewise.config.sweeps import SweepEntry
 from slopewise.config.validation import Document
 from slopewise_exporter.logs import LineParser
 
@@ -130,12 +131,9 @@ class JobEntry(Document):
 
     model_config = ConfigDict(populate_by_name=False)
 
-    name: JobName = Field(
-        description="up to 63 lower-case letters, digits and -; names the job in every table, and its log file"
-    )
+    name: JobName = Field(description="up to 63 lower-case letters, digits and -; of the job and its log file")
     command: Annotated[list[str], BeforeValidator(_arguments), WithJsonSchema(_COMMAND_SCHEMA)] = Field(
-        description="the program and its arguments: one text, split as a shell would, or a list, taken word for word; "
-        "it is started without a shell"
+        description="the program and its arguments: one text, split as a shell would, or a list, taken word for word"
     )
     env: Annotated[dict[str, str], BeforeValidator(_environment)] = Field(
         default_factory=dict, description="environment variables, added to those that slopewise itself has"
@@ -143,9 +141,7 @@ class JobEntry(Document):
     working_directory: Annotated[str | None, BeforeValidator(_directory)] = Field(
         None, description="where the command runs; a relative one is beside this file; else the folder of this file"
     )
-    arrive_seconds: float = Field(
-        0.0, ge=0.0, allow_inf_nan=False, description="s after the start of the run at which the command is started"
-    )
+    arrive_seconds: float = Field(0.0, ge=0.0, allow_inf_nan=False, description="s after the start of the run")
     after: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
         (), description="names of jobs or studies that must have finished before it is started; one or a list"
     )
@@ -157,14 +153,25 @@ class JobEntry(Document):
         description="one job for each combination of the values, named `name-1`, `name-2` …; `{lr}` in the command, "
         "the name and `env` is the value of `lr`",
     )
-    study: JobName = Field("", description="jobs that belong together; those of a `matrix` have its name")
+    sweep: Annotated[SweepEntry, WithJsonSchema({"type": "object"})] = Field(
+        SweepEntry(),
+        description="as `matrix`, named after arguments: `grid` is a matrix, `list` has mappings, `csv` names a file; "
+        "`maxRunning` at once",
+    )
+    favour: Literal["best"] | None = Field(
+        None, description="`best`: the [best trial](sweeps.md) of its study comes first"
+    )
+    study: JobName = Field(
+        "",
+        description="jobs that belong together: a `matrix`, a `sweep`, else by `OPTUNA_STUDY` in `env`",
+    )
     class_: JobName = Field("", alias="class", description="jobs that are alike learn from one another; else `study`")
     planned_steps: int | None = Field(None, ge=1, description="steps of the whole training, where it reports no plan")
     memory: Annotated[int | None, BeforeValidator(_memory), WithJsonSchema({"type": "string"})] = Field(
         None, description="what it needs, such as `4Gi`; it is started once that is free"
     )
     max_useful_cpu: CpuMillicores | None = Field(
-        None, description="CPU beyond which it gets no faster, such as `1` for one thread; else any amount is of use"
+        None, description="CPU beyond which it gets no faster, such as `1` for one thread"
     )
     port: int | None = Field(
         None, ge=1, le=65_535, description="where the program serves metrics of its own; else slopewise chooses a port"
@@ -172,10 +179,10 @@ class JobEntry(Document):
     loss_pattern: Annotated[str | None, BeforeValidator(_pattern)] = Field(
         None,
         description="regular expression that finds the loss in its output: with one group, or one named `loss`, or "
-        "with two, a name and its value; else the common formats are found",
+        "with two, a name and its value",
     )
     migratable: bool = Field(
-        False, description="it saves a checkpoint on SIGTERM and resumes from it, so that it may be moved between nodes"
+        False, description="it saves a checkpoint on SIGTERM, resumes from it, and may be moved between nodes"
     )
     weight: float = Field(1.0, gt=0.0, le=MAX_WEIGHT, description="of this job against the others; for `dqoes`")
     qoe_seconds: float | None = Field(
@@ -199,7 +206,7 @@ class JobEntry(Document):
     at_target: AtTarget = Field(
         "keep",
         description="`stop`: at `targetLoss` it is signalled to save and to end, and is not started again, under "
-        "every policy; `keep`: it trains on",
+        "every policy",
     )
     evaluation: EvaluationMapping | None = Field(
         None, description="where its loss and steps have other names than `spec.evaluation` of the policy has"

@@ -6,25 +6,20 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import sys
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
-from math import prod
 from pathlib import Path
 from typing import Any
 
 from slopewise.config.job_entry import JobEntry
 from slopewise.config.metric_mappings import NO_OWN_MAPPINGS, OwnMappings
+from slopewise.config.sweeps import as_name, trials_of, with_lists
 from slopewise.config.validation import load_yaml, parse_yaml, validate
 from slopewise.errors import UsageError
 from slopewise.model import NO_OBJECTIVES, Objectives
 
 _EXAMPLE = "- {name: mine, command: python train.py, arriveSeconds: 0}"
-
-MAX_OF_MATRIX = 1000
-"""Jobs; a larger one is a mistake."""
 
 STANDARD_INPUT = Path("-")
 """Instead of a file: the jobs are read from standard input."""
@@ -41,6 +36,8 @@ class Queueing:
     memory_bytes: int | None = None
     """What must be free; None: what jobs of its class have used."""
     study: str = ""
+    max_running: int | None = None
+    """Jobs of its study that run at once; None: any number."""
     submission: int = 0
     """Which job of this name: a service numbers what it was given."""
     attempt: int = 0
@@ -65,6 +62,8 @@ class JobSpec:
     `loss_pattern` finds the loss in its output; None: the common formats are looked for.
 
     `planned_steps`: of the whole training, where it reports no plan. `workload_class`: jobs that are alike.
+
+    `arguments`: of a trial of a sweep, by name.
     """
 
     name: str
@@ -82,6 +81,7 @@ class JobSpec:
     queueing: Queueing = Queueing()
     planned_steps: int | None = None
     workload_class: str = ""
+    arguments: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def log_name(self) -> str:
@@ -127,49 +127,12 @@ def read_jobs(document: object, where: str, folder: Path, others: Mapping[str, Q
 
 
 def expanded(document: object, where: str) -> list[tuple[str, Any]]:
-    """The entries of a document, those of matrices written out, each with its place."""
+    """The entries of a document, those of matrices and sweeps written out, each with its place."""
     if not isinstance(document, list) or not document:
         raise UsageError(f"{where}: must be a list of at least one job; write for example `{_EXAMPLE}`.")
     return [
-        each for number, entry in enumerate(document, start=1) for each in _of_matrix(entry, f"{where}: job {number}")
+        each for number, entry in enumerate(document, start=1) for each in trials_of(entry, f"{where}: job {number}")
     ]
-
-
-def _of_matrix(entry: object, where: str) -> Iterator[tuple[str, object]]:
-    """The entry, or one for each combination of the values of its matrix."""
-    matrix = entry.get("matrix") if isinstance(entry, dict) else None
-    if not isinstance(entry, dict) or matrix is None:
-        yield where, entry
-        return
-    if not isinstance(matrix, dict) or not matrix or not all(_are_values(each) for each in matrix.values()):
-        raise UsageError(f"{where}: matrix: must be lists of texts or numbers by name, such as {{lr: [0.1, 0.01]}}.")
-    made_jobs = prod(map(len, matrix.values()))
-    if made_jobs > MAX_OF_MATRIX:
-        raise UsageError(f"{where}: matrix: makes {made_jobs} jobs; leave at most {MAX_OF_MATRIX}.")
-    name = entry.get("name")
-    for number, values in enumerate(product(*matrix.values()), start=1):
-        chosen = {str(key): str(value) for key, value in zip(matrix, values, strict=True)}
-        made = {key: _filled(value, chosen) for key, value in entry.items() if key != "matrix"}
-        if isinstance(name, str) and made["name"] == name:
-            made["name"] = f"{name}-{number}"
-            made.setdefault("study", name)
-        yield f"{where} ({', '.join(f'{key}={value}' for key, value in chosen.items())})", made
-
-
-def _are_values(values: object) -> bool:
-    kinds = (str, int, float)
-    return isinstance(values, list) and bool(values) and all(type(each) in kinds for each in values)
-
-
-def _filled(value: object, chosen: Mapping[str, str]) -> object:
-    """The value with `{key}` replaced in all of its texts; other braces stay."""
-    if isinstance(value, str):
-        return re.sub(r"\{(\w+)\}", lambda found: chosen.get(found[1], found[0]), value)
-    if isinstance(value, list):
-        return [_filled(each, chosen) for each in value]
-    if isinstance(value, dict):
-        return {key: _filled(each, chosen) for key, each in value.items()}
-    return value
 
 
 def _check_order(jobs: Sequence[JobSpec], where: str, others: Mapping[str, Queueing]) -> None:
@@ -202,19 +165,21 @@ def shown(path: Path) -> str:
 
 
 def read_document(path: Path) -> tuple[str, object, Path]:
-    """What messages call the source, what it holds, and the folder that its paths are relative to."""
-    if path != STANDARD_INPUT:
-        return str(path), load_yaml(path), path.absolute().parent
+    """What messages call the source, what it and the CSV files of its sweeps hold, and its paths' folder."""
     where = shown(path)
+    if path != STANDARD_INPUT:
+        folder = path.absolute().parent
+        return where, with_lists(load_yaml(path), where, folder), folder
     try:
         text = sys.stdin.read()
     except UnicodeDecodeError as error:
         raise UsageError(f"{where}: cannot be read (not UTF-8 text); give a readable YAML document.") from error
-    return where, parse_yaml(text, where=where), Path.cwd()
+    return where, with_lists(parse_yaml(text, where=where), where, Path.cwd()), Path.cwd()
 
 
 def _read_job(entry: object, where: str, folder: Path) -> JobSpec:
     job = validate(JobEntry, entry, where=where)
+    study = job.study or as_name(job.env.get("OPTUNA_STUDY", ""))
     return JobSpec(
         job.name,
         job.command,
@@ -227,7 +192,8 @@ def _read_job(entry: object, where: str, folder: Path) -> JobSpec:
             deliverable_level=job.deliverable_loss,
             weight=job.weight,
             stops_at_target=job.at_target == "stop",
-            study=job.study,
+            study=study,
+            favours_best=job.favour == "best",
         ),
         job.deadline_seconds,
         job.migratable,
@@ -235,9 +201,10 @@ def _read_job(entry: object, where: str, folder: Path) -> JobSpec:
         folder / (job.working_directory or "."),
         job.loss_pattern,
         OwnMappings(job.evaluation, job.responses),
-        Queueing(job.after, job.restart.on_failure, job.memory, job.study),
+        Queueing(job.after, job.restart.on_failure, job.memory, study, job.sweep.max_running),
         job.planned_steps,
-        job.class_ or job.study,
+        job.class_ or study,
+        job.sweep.arguments,
     )
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from io import StringIO
 from typing import Any, NamedTuple
 
 from rich.text import Text
@@ -26,7 +24,8 @@ from slopewise.model import (
     Stop,
     Withheld,
 )
-from slopewise.reports.wording import no_formula, plain
+from slopewise.reports import columns
+from slopewise.reports.wording import plain
 from slopewise.text import bounded
 
 MAX_DETAIL = 240
@@ -168,12 +167,7 @@ _CSV_COLUMNS = (
 
 def csv_text(lines: Iterable[Line]) -> str:
     """A row for each action; no cell is a formula to a spreadsheet. What is not known is empty."""
-    text = StringIO()
-    writer = csv.DictWriter(text, _CSV_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for row in as_json(lines):
-        writer.writerow({name: no_formula(cell) if isinstance(cell, str) else cell for name, cell in row.items()})
-    return text.getvalue()
+    return columns.csv_text(as_json(lines), _CSV_COLUMNS)
 
 
 def listing(lines: Sequence[Line]) -> Text:

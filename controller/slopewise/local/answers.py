@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Any
 
+from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.queue_file import StoredJob
 from slopewise.adapters.local.session_requests import JobAnswer, SessionAnswer
 from slopewise.crds.job_growth import JobGrowthStatus
+from slopewise.errors import ActuationError
 from slopewise.local.brought import brought, sentence_of_all
-from slopewise.local.result import result_of
+from slopewise.local.result import result_of, trial_of
 from slopewise.local.session import Session
 from slopewise.reports.live_table import LiveRow
 
@@ -38,6 +41,9 @@ def job_answer(session: Session, row: LiveRow, stored: StoredJob | None, status:
     result = result_of(record, tally, session.supervisor.started_at_seconds)
     gained = brought(record, tally)
     process, running = record.process, record.finished_at_seconds is None
+    ended = result.note or (gained.sentence if gained else "")
+    state, reason = (row.state, row.reason) if running else (result.state, ended)
+    study, used = record.spec.queueing.study, _cpu_seconds(session, record)
     log = (stored.log if stored else "") or str(session.supervisor.folder / record.spec.log_name)
     if record.is_attached or (stored is not None and stored.process is not None):
         log = ""
@@ -45,8 +51,8 @@ def job_answer(session: Session, row: LiveRow, stored: StoredJob | None, status:
         log = str(process.log_path)
     return JobAnswer(
         row.name,
-        row.state if running else result.state,
-        study=record.spec.queueing.study,
+        state,
+        study=study,
         submitted_at_seconds=stored.submitted_at_seconds if stored else None,
         started_at_seconds=record.started_at_seconds,
         finished_at_seconds=record.finished_at_seconds,
@@ -57,12 +63,23 @@ def job_answer(session: Session, row: LiveRow, stored: StoredJob | None, status:
         loss_first=tally.first_level,
         loss_last=tally.last_level,
         cpu_seconds=record.cpu_seconds,
-        reason=row.reason if running else result.note or (gained.sentence if gained else ""),
+        reason=reason,
         log=log,
         pid=process.pid if process is not None and running else None,
         fair_seconds=tally.fair_seconds,
         status=None if status is None else _shown(status),
+        trial=trial_of(record, tally, state, used, reason) if study else None,
     )
+
+
+def _cpu_seconds(session: Session, record: JobRecord) -> float | None:
+    """So far; None: not known."""
+    if record.cpu_seconds is not None or record.state != "running":
+        return record.cpu_seconds
+    with suppress(ActuationError):  # it has just ended
+        used = session.supervisor.limiter.usage(record.spec.name).cpu_seconds_total
+        return None if used is None else record.earlier_cpu_seconds + used
+    return None
 
 
 def _shown(status: JobGrowthStatus) -> dict[str, Any]:

@@ -5,8 +5,8 @@ Times and CPU come from the processes, losses and steps from each job's last ser
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich import text as rich_text
@@ -16,9 +16,10 @@ from slopewise.adapters.local.job_record import CUT_OFF, SUCCEEDED, JobRecord
 from slopewise.config.training_policy import Mode
 from slopewise.local.brought import brought, sentence_of_all
 from slopewise.local.session import Session
-from slopewise.local.tally import JobTally
-from slopewise.reports.columns import Column, named, sized
+from slopewise.local.tally import JobTally, RunTally
+from slopewise.reports.columns import Column, csv_text, named, sized
 from slopewise.reports.live_table import STATE_STYLES
+from slopewise.reports.ranking import Ranking, Trial
 from slopewise.reports.report import Report, Section, Table, Text
 from slopewise.reports.wording import UNKNOWN, counted, loss_change, of_bound, plain, steps_done
 from slopewise.text import duration, equal_messages
@@ -69,6 +70,7 @@ class LocalResult:
     jobs: tuple[LocalJobResult, ...]
     brought: str = ""
     """The times of the jobs beside those under fair sharing; empty: not known."""
+    studies: tuple[Ranking, ...] = ()
 
     @property
     def failed(self) -> list[LocalJobResult]:
@@ -77,7 +79,12 @@ class LocalResult:
 
     def as_json(self) -> dict[str, Any]:
         """The one object that `slopewise run --local -o json` prints."""
-        return asdict(self)
+        return {**asdict(replace(self, studies=())), "studies": [each.as_json() for each in self.studies]}
+
+    def csv_text(self) -> str:
+        """A line for each trial of the studies, the best of each first; without a study one for each job."""
+        rows = [row for each in self.studies for row in each.rows()] or [asdict(job) for job in self.jobs]
+        return csv_text(rows, list(dict.fromkeys(name for row in rows for name in row)))
 
 
 def gather(session: Session, stopped: Collection[str] = ()) -> LocalResult:
@@ -85,6 +92,10 @@ def gather(session: Session, stopped: Collection[str] = ()) -> LocalResult:
     start, now = session.supervisor.started_at_seconds, session.clock.now()
     spec = session.spec
     records = session.supervisor.records
+    jobs = tuple(
+        result_of(record, session.tally.of(name), start, was_stopped=name in stopped)
+        for name, record in records.items()
+    )
     return LocalResult(
         policy=spec.policy_name,
         mode=spec.mode,
@@ -94,12 +105,25 @@ def gather(session: Session, stopped: Collection[str] = ()) -> LocalResult:
         passes_held=session.loop.passes_held,
         resizes_applied=session.tally.resizes_applied,
         withheld=session.tally.withheld,
-        jobs=tuple(
-            result_of(record, session.tally.of(name), start, was_stopped=name in stopped)
-            for name, record in records.items()
-        ),
+        jobs=jobs,
         brought=sentence_of_all(session.brought()),
+        studies=tuple(_rankings(records, session.tally, jobs)),
     )
+
+
+def _rankings(records: Mapping[str, JobRecord], tally: RunTally, jobs: Iterable[LocalJobResult]) -> Iterator[Ranking]:
+    studies: dict[str, list[Trial]] = {}
+    for job in jobs:
+        record = records[job.name]
+        trial = trial_of(record, tally.of(job.name), job.state, job.cpu_seconds, job.note)
+        studies.setdefault(record.spec.queueing.study, []).append(trial)
+    return (Ranking(study, trials) for study, trials in studies.items() if study)
+
+
+def trial_of(record: JobRecord, tally: JobTally, state: str, cpu_seconds: float | None, reason: str) -> Trial:
+    """One job as a trial of its study."""
+    spec, loss = record.spec, tally.last_level
+    return Trial(spec.name, state, loss, cpu_seconds, tally.objective, spec.arguments, tally.rungs, reason)
 
 
 def result_of(record: JobRecord, tally: JobTally, start_seconds: float, *, was_stopped: bool = False) -> LocalJobResult:
@@ -169,7 +193,11 @@ def report_of(result: LocalResult) -> Report:
     more = {note: f" and {len(names) - 1} more" if names[1:] else "" for note, names in equal.items()}
     notes = [Text(f"{plain(names[0])}{more[note]}: {note}", "yellow") for note, names in equal.items()]
     table = Table(list(_columns(result.jobs)), result.jobs, _ORDER)
-    return Report("slopewise run --local", [Section("", [table, *notes, Text(_summary(result))])])
+    studies = [
+        Section(f"Study {each.study}", [Table(each.columns(), each.rows(), each.order()), *map(Text, each.sentences())])
+        for each in result.studies
+    ]
+    return Report("slopewise run --local", [Section("", [table, *notes, Text(_summary(result))]), *studies])
 
 
 _ORDER = ("JOB", "STATE", "TIME", "FAIR SHARING", "LOSS", "STEPS", "TIME / GOAL", "DEADLINE", "CPU S", "CHANGES")

@@ -21,7 +21,7 @@ from msgspec.structs import replace as altered
 from slopewise.adapters.local.attached import ENDED, attachable
 from slopewise.adapters.local.cleanup import current_boot_id
 from slopewise.adapters.local.job_record import CUT_OFF, JobRecord
-from slopewise.adapters.local.queue_file import QueueFile, StoredEnd, StoredJob, StoredProcess
+from slopewise.adapters.local.queue_file import QueueFile, StoredEnd, StoredJob, StoredLosses, StoredProcess
 from slopewise.adapters.local.service_socket import ServiceSocket
 from slopewise.adapters.local.session_requests import (
     Answer,
@@ -40,6 +40,7 @@ from slopewise.local.answers import job_answer, session_answer
 from slopewise.local.live import live_rows
 from slopewise.local.passes import FollowedPasses, PolicyFile
 from slopewise.local.session import Session
+from slopewise.local.tally import JobTally
 from slopewise.text import mebibytes, nearest, unknown_name
 
 MAX_ENDED = 200
@@ -87,6 +88,8 @@ class Service:
                 self._stored[name] = altered(job, end=end)
             if self._stored[name].end is not None:
                 ended[name] = self._stored[name].record(spec)
+            if (had := self._stored[name].losses) is not None:
+                self._session.tally.jobs[name] = JobTally(had.objective, had.first, had.last, rungs=had.rungs)
         self._session.supervisor.recall(ended)
         file.save(self._stored.values())
         written = file.mode_after(None if self._policy_file is None else self._policy_file.path)
@@ -256,9 +259,9 @@ class Service:
         changed = False
         for name, before in self._stored.items():
             record = self._session.supervisor.records.get(name)
-            if before.end is not None or record is None:
+            if record is None:
                 continue
-            now = _followed(before, record)
+            now = _followed(before, record, self._session.tally.of(name))
             if now != before:
                 self._stored[name] = now
                 changed = True
@@ -309,17 +312,22 @@ class Service:
         ]
 
 
-def _followed(job: StoredJob, record: JobRecord) -> StoredJob:
-    """What is stored of a job, as its record is now."""
-    end = None if record.finished_at_seconds is None else StoredEnd.of(record)
-    return altered(
-        job,
-        started=record.started_at_seconds is not None,
-        attempt=record.spec.queueing.attempt,
-        end=end,
-        log=job.log if record.process is None or record.is_attached else str(record.process.log_path),
-        environment=job.environment if end is None else {},
-    )
+def _followed(job: StoredJob, record: JobRecord, tally: JobTally) -> StoredJob:
+    """What is stored of a job, as its record is now; the pass after its end brings its last loss."""
+    if job.end is None:
+        end = None if record.finished_at_seconds is None else StoredEnd.of(record)
+        job = altered(
+            job,
+            started=record.started_at_seconds is not None,
+            attempt=record.spec.queueing.attempt,
+            end=end,
+            log=job.log if record.process is None or record.is_attached else str(record.process.log_path),
+            environment=job.environment if end is None else {},
+        )
+    first, last = tally.first_level, tally.last_level
+    if job.end is None or first is None or last is None:
+        return job
+    return altered(job, losses=StoredLosses(first, last, tally.objective, tally.rungs))
 
 
 def _cut_off(job: StoredJob, spec: JobSpec, now_seconds: float) -> StoredJob:

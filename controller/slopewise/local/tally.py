@@ -7,10 +7,12 @@ thread, and each value is replaced atomically.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
+from slopewise.estimators.raw_points import unpacked
 from slopewise.model import JobState, Migrate, Objective, PassReport, Place, Resize
+from slopewise.reports.ranking import Rungs, at_rungs
 
 MAX_HISTORY = 240
 """Evaluations of a job, evenly spread over its run: twenty for each block of the curve in the live table."""
@@ -37,6 +39,8 @@ class JobTally:
     """When it would have ended under fair sharing: expected, at the earliest, at the latest; Unix seconds."""
     missing: str | None = None
     """Why it has reported no loss, if that is known."""
+    rungs: Rungs = field(default_factory=dict)
+    """Its losses at the rungs of ASHA, under policies that read raw points."""
     _stride: int = 1
     _skipped: int = 0
 
@@ -88,6 +92,9 @@ class RunTally:
         for uid, known in report.decisions.memory.jobs.items() if report.decisions else ():
             if known.paces:
                 self.of(uid).pace_seconds = known.paces[-1].seconds
+            points, planned = known.points, self.of(uid).steps_planned
+            if points is not None and points.unit == "steps" and planned:
+                self.of(uid).rungs = {**self.of(uid).rungs, **at_rungs(unpacked(points), planned)}
 
     def see(self, reading: PrometheusReading) -> None:
         """Add one reading, also of jobs that have ended in the last seconds."""

@@ -5,19 +5,29 @@ It needs the right to read jobgrowths, which the `view` role has where manifests
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from slopewise.adapters.kube.cache.reflector import objects
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import Api, Json
 from slopewise.adapters.kube.connection import Connection, connect
-from slopewise.adapters.kube.state.job_growth_object import growth_path
+from slopewise.adapters.kube.state.job_growth_object import growth_path, read_memory
+from slopewise.adapters.kube.workloads.annotations import STUDY_LABEL
 from slopewise.crds.history import Line, in_order
-from slopewise.crds.job_growth import JobGrowthStatus
+from slopewise.crds.job_growth import JobGrowthStatus, PodGrowth
 from slopewise.errors import DataSourceError, UsageError
+from slopewise.estimators.raw_points import unpacked
+from slopewise.model import JobMemory, Objective
+from slopewise.reports.ranking import Ranking, Rungs, Trial, at_rungs
+
+_NO_POINTS = np.empty((0, 2), np.float32)
 
 
 class ReadGrowth(NamedTuple):
@@ -61,6 +71,49 @@ def read_growths(connection: Connection, command: str, job: str | None = None) -
 def read_history(connection: Connection, job: str | None) -> list[Line]:
     """The actions of all workloads, or of those named `job`, oldest first; errors as of `read_growths`."""
     return in_order(line for growth in read_growths(connection, "history", job) for line in growth.lines)
+
+
+def read_studies(connection: Connection, study: str) -> list[Ranking]:
+    """The trials of a study, ranked in each namespace that has one of this name; errors as of `read_growths`."""
+    api, by_label = connect(connection), {"labelSelector": f"{STUDY_LABEL}={study}"}
+    trials: dict[str, list[Trial]] = {}
+    try:
+        for each in map(read_growth, objects(api, growth_path(connection.namespace), by_label)):
+            trials.setdefault(each.namespace, []).extend(_trials(each))
+    except ApiError as error:
+        raise DataSourceError(f"status: the JobGrowths cannot be read: {error}") from error
+    finally:
+        api.close()
+    if not trials:
+        raise UsageError(
+            f"status: there is no study {study!r}; `kubectl get growth -A -L {STUDY_LABEL}` lists those that there are."
+        )
+    return [Ranking(f"{namespace}/{study}", listed) for namespace, listed in sorted(trials.items())]
+
+
+def _trials(growth: ReadGrowth) -> Iterator[Trial]:
+    """Its pods: of an Indexed Job each index is a trial."""
+    status, pods = growth.status, growth.status.pods or (PodGrowth(slot="0"),)
+    for pod in pods:
+        name = growth.workload if len(pods) == 1 else f"{growth.workload}:{pod.slot}"
+        known, pairs = _memory(pod)
+        points, first, best = known.points, known.first_level or 0.0, known.best_level or 0.0
+        rungs: Rungs = {}
+        if points is not None and points.unit == "steps" and points.steps and status.progress_ratio:
+            rungs = at_rungs(pairs, points.steps / status.progress_ratio)
+        loss = status.loss if len(pods) == 1 else float(pairs[-1, 1]) if len(pairs) else None
+        used = None if points is None else points.cpu_seconds
+        direction: Objective = "max" if best > first else "min"
+        yield Trial(name, status.state or "Unknown", loss, used, direction, {}, rungs, status.reason or "")
+
+
+def _memory(pod: PodGrowth) -> tuple[JobMemory, NDArray[np.float32]]:
+    """Its memory and points; empty where none is stored, or it is damaged."""
+    try:
+        known = read_memory(pod.memory)
+        return known, _NO_POINTS if known.points is None else unpacked(known.points)
+    except (msgspec.DecodeError, RecursionError, ValueError, zlib.error):
+        return JobMemory(), _NO_POINTS
 
 
 def growths_of(api: Api, namespace: str | None) -> Iterator[ReadGrowth]:

@@ -13,6 +13,7 @@ from slopewise.crds.history import Line, in_order
 from slopewise.crds.job_growth import JobGrowthStatus
 from slopewise.errors import UsageError
 from slopewise.operate.explanation import Explanation, explain
+from slopewise.reports.ranking import Ranking, Trial
 from slopewise.reports.wording import plain
 from slopewise.text import unknown_name
 
@@ -48,6 +49,20 @@ def status_lines(session: SessionAnswer, jobs: Sequence[JobAnswer]) -> list[str]
 def status_json(session: SessionAnswer, jobs: Sequence[JobAnswer]) -> dict[str, Any]:
     """For `--output json`."""
     return {"session": to_builtins(session), "jobs": dict(Counter(job.state for job in jobs))}
+
+
+def study_here(study: str) -> Ranking:
+    """A study of the session; UsageError where it has none of this name."""
+    jobs = session_and_jobs()[1]
+    if of_study := [job for job in jobs if job.study == study]:
+        return ranking_of(study, of_study)
+    studies = sorted({job.study for job in jobs} - {""})
+    raise UsageError(unknown_name("study", study, studies) if studies else f"there is no study {study!r}.")
+
+
+def ranking_of(study: str, jobs: Sequence[JobAnswer]) -> Ranking:
+    """Jobs as trials; a session of an earlier version says less of them."""
+    return Ranking(study, [job.trial or Trial(job.name, job.state, job.loss_last, job.cpu_seconds) for job in jobs])
 
 
 def explained(name: str) -> Explanation:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from slopewise.adapters.local.job_record import ENDED_STATES
 from slopewise.adapters.local.session_requests import JobAnswer, session_and_jobs
 from slopewise.crds import oversubscription
 from slopewise.crds.job_growth import JobGrowthStatus
@@ -24,7 +25,6 @@ LOSSES_KEPT = 120
 
 MIN_ROWS = 3
 _STATES = {"NoLoss": "no loss"}
-_ENDED = frozenset({"finished", "stopped at target", "failed", "cancelled", "ended", "stopped"})
 
 
 Sort = Literal["growth", "cpu", "name"]
@@ -91,7 +91,7 @@ _KEYS: Mapping[Sort, Callable[[LiveRow], tuple[Any, ...]]] = {
 
 def ordered(rows: Sequence[LiveRow], sort: Sort) -> list[LiveRow]:
     """Largest first; what has ended last."""
-    return sorted(rows, key=lambda row: (row.state in _ENDED, *_KEYS[sort](row)))
+    return sorted(rows, key=lambda row: (row.state in ENDED_STATES, *_KEYS[sort](row)))
 
 
 def screen(view: View, sort: Sort, height: int | None = None) -> RenderableType:

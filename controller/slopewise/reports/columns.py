@@ -5,14 +5,16 @@ A name that is longer than its column goes on in the next line. rich itself woul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import StringIO
 from typing import Generic, Literal, TypeVar
 
 from rich.table import Table
 from rich.text import Text
 
-from slopewise.reports.wording import plain
+from slopewise.reports.wording import no_formula, plain
 
 R = TypeVar("R")
 
@@ -118,3 +120,12 @@ def remarks(rows: Iterable[tuple[str, str, str]]) -> Table:
     for what, style, text in rows:
         grid.add_row(Text(what, style=style), Text(plain(text)))
     return grid
+
+
+def csv_text(rows: Iterable[Mapping[str, object]], names: Sequence[str]) -> str:
+    """A line for each row; no cell is a formula to a spreadsheet. What is not known is empty."""
+    writer = csv.DictWriter(text := StringIO(), names, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: no_formula(cell) if isinstance(cell, str) else cell for name, cell in row.items()})
+    return text.getvalue()

@@ -21,6 +21,7 @@ _ALLOTMENTS: dict[CpuControl, str] = {
 _LARGEST = 1e300
 _WHITE = re.compile(r"\s+")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_NUMBER = re.compile(r"[-+]?\d*\.?\d+(e[-+]?\d+)?", re.IGNORECASE)
 
 
 def plain(text: str) -> str:
@@ -31,7 +32,7 @@ def plain(text: str) -> str:
 def no_formula(text: str) -> str:
     """`plain`; a cell that begins like a formula gets a quote before it, as spreadsheets write such text themselves."""
     shown = plain(text)
-    return f"'{shown}" if shown.startswith(_FORMULA) else shown
+    return f"'{shown}" if shown.startswith(_FORMULA) and not _NUMBER.fullmatch(shown) else shown
 
 
 def shortened(text: str, width: int) -> str:

@@ -14,12 +14,7 @@ from statistics import median
 from typing import NamedTuple
 
 from slopewise.allocation import down_an_order, water_filling
-
-ETA = 3
-"""Of ASHA: one trial of three goes on from a rung to the next, which is three times as far."""
-
-RUNGS = (1 / 27, 1 / 9, 1 / 3)
-"""Parts of the plan at which ASHA compares."""
+from slopewise.reports.ranking import RUNGS, best_third
 
 MEDIAN_FROM, MEDIAN_EVERY = 0.2, 0.1
 """The median rule stops a trial whose lowest loss is above the median of the others' at the same step: from a fifth of
@@ -131,8 +126,7 @@ def asha(losses: Sequence[Losses], setting: Setting) -> Stopped:
 
     def next_trial() -> tuple[int, int] | None:
         for rung in reversed(range(len(RUNGS))):
-            best = sorted(seen[rung], key=lambda each: (seen[rung][each], each))[: len(seen[rung]) // ETA]
-            if ready := [each for each in best if each not in promoted[rung]]:
+            if ready := [each for each in best_third(seen[rung]) if each not in promoted[rung]]:
                 promoted[rung].add(ready[0])
                 return ready[0], rung + 1
         return (waiting.pop(0), 0) if waiting else None

@@ -62,16 +62,16 @@ def read_trials(path: Path, stages: Sequence[str] = ("valid", "train")) -> list[
         text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
         rows = list(csv.DictReader(text.splitlines()))
     except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
-        raise UsageError(f"--sweep {path} cannot be read ({error}); name a CSV file of trials.") from error
+        raise UsageError(f"{path} cannot be read ({error}); name a CSV file of trials.") from error
     columns = next((names for stage in stages if (names := _columns(rows, stage))), [])
     if len(columns) < 2:
         raise UsageError(
-            f"--sweep {path}: there are no columns {stages[0]}_0 and {stages[0]}_1; write a row of losses a trial."
+            f"{path}: there are no columns {stages[0]}_0 and {stages[0]}_1; write a row of losses a trial."
         )
     try:
         return [tuple(math.nan if row[name] == "" else float(row[name]) for name in columns) for row in rows]
     except (TypeError, ValueError) as error:
-        raise UsageError(f"--sweep {path}: a loss is no number ({error}); leave it empty where it is not.") from error
+        raise UsageError(f"{path}: a loss is no number ({error}); leave it empty where it is not.") from error
 
 
 def _columns(rows: Sequence[dict[str, str]], stage: str) -> list[str]:

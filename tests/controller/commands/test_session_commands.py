@@ -17,6 +17,7 @@ from support.printing import words
 from slopewise.adapters.local.session_requests import Answer, Attach, Cancel, JobAnswer, Jobs, Request, SetMode, Submit
 from slopewise.commands import console
 from slopewise.commands.service import name_of
+from slopewise.reports.ranking import Trial
 
 HOSTILE = "why\x1b[2J\u202e<b>[red]x"
 ACTION = {
@@ -134,6 +135,42 @@ class TestSubmit:
     )
     def test_a_command_without_a_name_is_called_by_its_script(self, command: str, name: str) -> None:
         assert name_of(command.split()) == name
+
+
+class TestStudy:
+    TRIALS = (
+        JobAnswer("s-1", "training", study="s", trial=Trial("s-1", "training", 0.5, 3.0, arguments={"lr": "1"})),
+        JobAnswer("other", "training"),
+        JobAnswer("s-2", "training", study="s", trial=Trial("s-2", "training", 0.25, 7.0, reason="best so far")),
+    )
+
+    def test_its_jobs_come_with_their_arguments_the_best_first(self) -> None:
+        with answering(with_jobs(*self.TRIALS)):
+            table = slopewise("jobs", "--study", "s").stdout
+            as_json = json.loads(slopewise("jobs", "--study", "s", "-o", "json").stdout)
+            as_csv = slopewise("jobs", "--study", "s", "-o", "csv").stdout
+            refused = slopewise("jobs", "-o", "csv")
+        assert table.index("s-2") < table.index("s-1")
+        assert [job["name"] for job in as_json] == ["s-2", "s-1"]
+        assert as_json[1]["trial"]["arguments"] == {"lr": "1"}
+        assert as_csv.splitlines()[1] == "s,1,s-2,,0.25,training,7.0,,best so far"
+        assert (refused.returncode, "--study NAME" in refused.stderr) == (2, True)
+
+    def test_its_status_says_what_was_spent_on_the_best_and_on_the_others(self) -> None:
+        with answering(with_jobs(*self.TRIALS)):
+            text = slopewise("status", "--local", "--study", "s").stdout
+            (study,) = json.loads(slopewise("status", "--local", "--study", "s", "-o", "json").stdout)["studies"]
+            unknown = slopewise("status", "--local", "--study", "t")
+        assert "study s: the best so far of 2 trials is s-2, loss 0.25, training\nCPU: 7 core-s on it, 3 on the" in text
+        assert (study["cpu_seconds_of_best"], study["cpu_seconds_of_rest"]) == (7.0, 3.0)
+        assert (unknown.returncode, "there is no study 't'" in unknown.stderr) == (2, True)
+
+    def test_a_command_is_one_of_optunas_study_unless_another_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("OPTUNA_STUDY", "My study")
+        with answering(taking("x")) as asked:
+            slopewise("submit", "--", "x")
+            slopewise("submit", "--study", "own", "--", "x")
+        assert [each.document[0]["study"] for each in asked if isinstance(each, Submit)] == ["my-study", "own"]
 
 
 class TestAttach:

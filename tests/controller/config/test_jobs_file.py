@@ -4,8 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
-from slopewise.config.jobs_file import JobSpec, load_jobs
+from slopewise.config.jobs_file import JobSpec, expanded, load_jobs, read_jobs
 from slopewise.errors import UsageError
 from slopewise.model import NO_OBJECTIVES, Objectives
 
@@ -255,6 +256,81 @@ class TestMatrix:
         assert "makes 1001 jobs" in _mistake(tmp_path, f"[{{name: a, command: x, matrix: {{x: {many}}}}}]")
         axes = ", ".join(f"x{number}: {many}" for number in range(10))  # which nothing may write out
         assert f"makes {1001**10} jobs" in _mistake(tmp_path, f"[{{name: a, command: x, matrix: {{{axes}}}}}]")
+
+
+class TestSweep:
+    def test_a_grid_is_a_job_of_one_study_for_each_combination_named_by_number_and_arguments(
+        self, tmp_path: Path
+    ) -> None:
+        text = """
+- name: digits
+  command: python mlp.py --width {width} --lr {lr} --activation {activation}
+  sweep: {grid: {width: [16, 64], lr: [0.01], activation: [relu]}, maxRunning: 4}
+  favour: best
+"""
+        first, second = load_jobs(_jobs_file(tmp_path, text))
+        assert (first.name, second.name) == ("digits-1-width16-lr0-01-relu", "digits-2-width64-lr0-01-relu")
+        assert second.command == ["python", "mlp.py", "--width", "64", "--lr", "0.01", "--activation", "relu"]
+        assert second.arguments == {"width": "64", "lr": "0.01", "activation": "relu"}
+        assert (first.queueing.study, first.queueing.max_running, first.workload_class) == ("digits", 4, "digits")
+        assert (first.objectives.study, first.objectives.favours_best) == ("digits", True)
+
+    def test_a_list_and_a_csv_file_beside_the_jobs_file_have_a_row_a_trial(self, tmp_path: Path) -> None:
+        (tmp_path / "trials.csv").write_text("lr, seed\n0.10, 1\n1e-3, 2\n", encoding="utf-8")
+        text = """
+- {name: a, command: "x --lr {lr} --seed {seed}", sweep: {csv: trials.csv}}
+- {name: b, command: "x --lr {lr}", sweep: {list: [{lr: 0.1}, {lr: 0.1}]}}
+"""
+        listed = load_jobs(_jobs_file(tmp_path, text))
+        words = [" ".join(each.command) for each in listed]
+        assert words == ["x --lr 0.10 --seed 1", "x --lr 1e-3 --seed 2", "x --lr 0.1", "x --lr 0.1"]
+        assert [each.name for each in listed] == ["a-1-lr0-10-seed1", "a-2-lr1e-3-seed2", "b-1-lr0-1", "b-2-lr0-1"]
+
+    def test_long_arguments_are_cut_and_names_stay_apart(self, tmp_path: Path) -> None:
+        long = json.dumps(["x" * 80, "x" * 81])
+        first, second = load_jobs(_jobs_file(tmp_path, f"[{{name: a, command: x, sweep: {{grid: {{y: {long}}}}}}}]"))
+        assert len(first.name) == len(second.name) == 63
+        assert (first.name[:4], second.name[:4]) == ("a-1-", "a-2-")
+
+    def test_a_trial_is_read_again_as_it_was_made(self, tmp_path: Path) -> None:
+        """As a session does that has stored it."""
+        text = "[{name: a, command: 'x {lr}', sweep: {grid: {lr: [1, 2]}, maxRunning: 1}}]"
+        made = load_jobs(_jobs_file(tmp_path, text))
+        stored = [entry for _, entry in expanded(yaml.safe_load(text), "x")]
+        assert read_jobs(stored, "x", tmp_path, {}) == made
+
+    @pytest.mark.parametrize(
+        ("sweep", "sentence"),
+        [
+            ("{}", "sweep: needs one of grid, list and csv, such as {grid: {lr: [0.1, 0.01]}}."),
+            ("{grid: {a: [1]}, list: [{a: 1}]}", "sweep: needs one of grid, list and csv"),
+            ("{csv: t.csv, list: [{a: 1}]}", "sweep: has list and csv; leave one of them out."),
+            ("{grid: {a: 1}}", "sweep.grid: must be lists of texts or numbers by name"),
+            ("{grid: {a: [1]}, maxRunning: 0}", "sweep: maxRunning: must be greater than or equal to 1, not 0."),
+            ("{grid: {a: [1]}, favor: best}", "sweep: favor: unknown key; remove it or use one of"),
+            ("{list: []}", "sweep.list: must be a list of at least one trial, such as [{lr: 0.1}, {lr: 0.01}]."),
+            ("{list: [{a: 1}, {b: 1}]}", "sweep.list: trial 2: must have the names of trial 1"),
+            ("{list: [{a: true}]}", "sweep.list: trial 1: must have"),
+            ("{csv: none.csv}", "none.csv cannot be read ([Errno 2] No such file or directory"),
+            ("{csv: short.csv}", "short.csv line 3 has not a value for each name of line 1; correct it."),
+            ("{csv: empty.csv}", "sweep.list: must be a list of at least one trial"),
+            ("{list: [{a: 1}]}, matrix: {b: [1]}", "has matrix and sweep; leave one of them out."),
+            ("3", "sweep: must be a mapping of keys to values, not int"),
+        ],
+    )
+    def test_a_mistake_is_one_sentence_with_its_place(self, tmp_path: Path, sweep: str, sentence: str) -> None:
+        (tmp_path / "short.csv").write_text("a,b\n1,2\n1\n", encoding="utf-8")
+        (tmp_path / "empty.csv").write_text("a,b\n", encoding="utf-8")
+        message = _mistake(tmp_path, f"[{{name: a, command: x, sweep: {sweep}}}]")
+        assert "job 1: " in message
+        assert sentence in message
+
+    def test_the_study_of_optuna_is_that_of_its_jobs(self, tmp_path: Path) -> None:
+        text = """
+- {name: a, command: x, env: {OPTUNA_STUDY: My study}}
+- {name: b, command: x, env: {OPTUNA_STUDY: theirs}, study: own}
+"""
+        assert [job.queueing.study for job in load_jobs(_jobs_file(tmp_path, text))] == ["my-study", "own"]
 
 
 class TestQueueing:

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from slopewise.local.result import LocalJobResult, LocalResult, report_of
+from slopewise.reports.ranking import Ranking, Trial
 from slopewise.reports.report import terminal
 
 JOB = LocalJobResult(
@@ -85,6 +86,23 @@ def test_a_job_that_was_stopped_at_its_target_is_a_success_whatever_its_status()
     lines = printed(result).splitlines()
     assert "stopped at target" in lines[1]
     assert lines[2] == "digits-deep-sigmoid: stopped at its target: loss 0.19 ≤ 0.2"
+
+
+def test_trials_of_a_study_are_ranked_with_their_arguments_below_the_jobs() -> None:
+    trials = [
+        Trial("digits-1-lr1", "finished", 0.5, 20.0, arguments={"lr": "1"}),
+        Trial("digits-2-lr-2", "failed", 0.25, 10.5, arguments={"lr": "-2"}),
+    ]
+    result = replace(RESULT, studies=(Ranking("digits", trials),))
+    lines = [" ".join(line.split()) for line in printed(result).splitlines()]
+    at = lines.index("PLACE TRIAL lr LOSS STATE CPU S")
+    assert lines[at + 1 : at + 3] == ["1 digits-2-lr-2 -2 0.25 failed 10", "2 digits-1-lr1 1 0.5 finished 20"]
+    assert "study digits: the best so far of 2 trials is digits-2-lr-2, loss 0.25, failed" in lines
+    assert json.loads(json.dumps(result.as_json()))["studies"][0]["trials"][0]["trial"] == "digits-2-lr-2"
+    heading, best, _ = result.csv_text().splitlines()
+    assert heading == "study,place,trial,lr,loss,state,cpu_seconds,asha_stops_at,reason"
+    assert best == "digits,1,digits-2-lr-2,-2,0.25,failed,10.5,,"
+    assert RESULT.csv_text().startswith("name,state,exit_status,")
 
 
 def test_equal_remarks_are_one_with_a_count() -> None:

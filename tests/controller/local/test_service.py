@@ -28,7 +28,7 @@ from slopewise.local.passes import FollowedPasses
 from slopewise.local.result import result_of
 from slopewise.local.service import MAX_ENDED, Service
 from slopewise.local.session import Session
-from slopewise.local.tally import JobTally
+from slopewise.local.tally import JobTally, RunTally
 
 
 @dataclass
@@ -42,6 +42,7 @@ class FakeSession:
     records: dict[str, JobRecord] = field(default_factory=dict)
     fresh: list[str] = field(default_factory=list)
     refuses: str = ""
+    tally: RunTally = field(default_factory=RunTally)
 
     @property
     def supervisor(self) -> FakeSession:
@@ -135,6 +136,15 @@ class TestSubmit:
     def test_a_matrix_is_stored_as_its_jobs(self, world: World) -> None:
         assert world.submit(entry("s", matrix={"x": [1, 2]})).names == ["s-1", "s-2"]
         assert list(world.again().session.records) == ["s-1", "s-2"]
+
+    def test_a_sweep_is_stored_as_its_trials_with_their_arguments_and_places(self, world: World) -> None:
+        names = ["s-1-lr1", "s-2-lr2"]
+        assert world.submit(entry("s", sweep={"grid": {"lr": [1, 2]}, "maxRunning": 1}, favour="best")).names == names
+        records = world.again().session.records
+        assert list(records) == names
+        spec = records["s-2-lr2"].spec
+        assert (spec.arguments, spec.queueing.study, spec.queueing.max_running) == ({"lr": "2"}, "s", 1)
+        assert spec.objectives.favours_best
 
     def test_a_name_is_used_once_at_a_time_and_numbered_where_it_was_not_chosen(self, world: World) -> None:
         world.submit(entry())
@@ -273,6 +283,16 @@ class TestStored:
         assert (stored.end is not None, stored.environment) == (True, {})
         record = world.again().session.records["a"]
         assert (record.state, record.exit_status, record.last_output_lines) == ("failed", 3, "no data")
+
+    def test_what_a_trial_has_reported_by_its_end_is_known_to_the_next_session(self, world: World) -> None:
+        world.submit(entry("s", sweep={"list": [{"lr": 1}]}))
+        end(world.session.records["s-1-lr1"], exit_status=0)
+        world.service.tick()
+        world.session.tally.jobs["s-1-lr1"] = JobTally("max", 0.25, 0.5, rungs={0: 0.25})  # by the next pass
+        world.service.tick()
+        known = world.again().session.tally.of("s-1-lr1")
+        assert (known.objective, known.first_level, known.last_level) == ("max", 0.25, 0.5)
+        assert known.rungs == {0: 0.25}
 
     def test_a_full_disk_is_tried_again_and_ends_nothing(self, world: World) -> None:
         world.submit(entry())

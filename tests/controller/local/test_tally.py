@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
+import pytest
 from support.worlds import START, a_job, a_snapshot, known
 
 from slopewise.adapters.prometheus.evaluations import JobKey
@@ -17,6 +19,7 @@ from slopewise.model import (
     Outcome,
     Pace,
     PassReport,
+    Points,
     Resize,
     Results,
     Withheld,
@@ -47,6 +50,15 @@ def test_counts_and_the_first_and_last_evaluation_outlive_the_passes() -> None:
     job = tally.of("a")
     assert (tally.resizes_applied, tally.withheld, job.resizes, job.pace_seconds) == (1, 1, 1, 0.2)
     assert (job.first_level, job.last_level, job.history[:2]) == (2.0, 1.0, (2.0, 1.0))
+
+
+def test_the_losses_at_the_rungs_of_asha_are_kept_when_the_points_are_gone() -> None:
+    tally = RunTally()
+    tally.see(a_reading(0.5, steps_total=50.0, steps_planned=90.0))
+    points = Points("steps", "training_loss", np.array([[9.0, 0.9], [11.0, 0.7]], "<f4").tobytes())
+    for each in (points, None):
+        tally.count(a_report(decisions=Decisions("x", (), {}, MemoryState({"a": known().altered(points=each)}))))
+    assert tally.of("a").rungs == {1: pytest.approx(0.8)}
 
 
 def test_a_long_history_is_thinned_out_evenly() -> None:

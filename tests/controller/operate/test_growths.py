@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from support.api_server import ApiServer
 from support.stored import action, put_growth
 
 from slopewise.adapters.kube.connection import Connection
-from slopewise.adapters.kube.state.job_growth_object import growth_path
+from slopewise.adapters.kube.state.job_growth_object import growth_path, memory_text
 from slopewise.errors import UsageError
-from slopewise.operate.growths import read_history
+from slopewise.model import JobMemory, Points
+from slopewise.operate.growths import read_history, read_studies
 
 
 @pytest.fixture
@@ -77,3 +80,53 @@ def test_a_status_that_somebody_else_has_written_into_is_passed_over(server: Api
     put_moves(server, "team-a", "train", 1)
     put_growth(server, "odd", history="not a list")
     assert [line.workload for line in read_history(connection, None)] == ["train"]
+
+
+def put_trial(server: ApiServer, namespace: str, name: str, loss: float, cpu_seconds: float, **status: Any) -> None:
+    """At half of its plan of 100 steps, with a loss that was twice as high at the start."""
+    pairs = np.array([[3.0, 2 * loss], [4.0, 1.5 * loss], [50.0, loss]], "<f4").tobytes()
+    points = Points("steps", "loss", packed=pairs, steps=50.0, cpu_seconds=cpu_seconds)
+    memory = memory_text(JobMemory(first_level=2 * loss, best_level=loss, points=points), 1)
+    pods = [{"slot": "0", "name": f"{name}-x", "memory": memory}]
+    status = {"state": "Training", "loss": loss, "progressRatio": 0.5, "pods": pods, **status}
+    put_growth(server, name, namespace, study="lr", **status)
+
+
+class TestStudies:
+    def test_trials_are_ranked_with_their_cpu_and_those_that_asha_would_have_stopped(
+        self, server: ApiServer, connection: Connection
+    ) -> None:
+        for number in range(1, 5):
+            put_trial(server, "team-a", f"t{number}", 0.1 * number, 10.0 * number, reason="first: best so far")
+        put_growth(server, "other", "team-a", state="Training", loss=0.001)
+        (ranking,) = read_studies(connection, "lr")
+        assert ranking.study == "team-a/lr"
+        assert next((each.name, each.state, each.reason) for each in ranking.trials) == (
+            "t1", "Training", "first: best so far",
+        )  # fmt: skip
+        assert [each.name for each in ranking.trials] == ["t1", "t2", "t3", "t4"]
+        assert ranking.as_json()["cpu_seconds_of_rest"] == 90.0
+        assert ranking.stopped == dict.fromkeys(("t2", "t3", "t4"), 1 / 27)
+
+    def test_each_namespace_has_studies_of_its_own(self, server: ApiServer, connection: Connection) -> None:
+        put_trial(server, "team-a", "a", 0.1, 1.0)
+        put_trial(server, "team-b", "b", 0.1, 1.0)
+        assert [each.study for each in read_studies(connection, "lr")] == ["team-a/lr", "team-b/lr"]
+
+    def test_each_index_of_an_indexed_job_is_a_trial_and_damaged_memory_says_nothing(
+        self, server: ApiServer, connection: Connection
+    ) -> None:
+        put_trial(server, "team-a", "sweep", 0.1, 1.0)
+        stored = server.get(growth_path("team-a", "sweep"))
+        (pod,) = stored["status"]["pods"]
+        stored["status"]["pods"] = [pod, {**pod, "slot": "1", "memory": "zlib:nonsense"}]
+        server.put(growth_path("team-a"), stored)
+        (ranking,) = read_studies(connection, "lr")
+        assert [(each.name, each.loss) for each in ranking.trials] == [
+            ("sweep:0", pytest.approx(0.1)),
+            ("sweep:1", None),
+        ]
+
+    def test_one_that_there_is_not_is_a_mistake_of_the_users(self, connection: Connection) -> None:
+        with pytest.raises(UsageError, match=r"there is no study 'lr'; `kubectl get growth -A -L slopewise.dev/study`"):
+            read_studies(connection, "lr")

@@ -169,7 +169,7 @@ class TestCommand:
             (("--sweep", "{file}", "--trials", "7"), "--trials 7 is more than the 6 of the file; give fewer."),
             (("--trials", "7", "flowcon-10"), "--trials is about a sweep; add --sweep FILE, or leave it out."),
             (("--sweep", "{file}", "--seeds", "2"), "--seeds is not about a sweep; leave it or --sweep out."),
-            (("--sweep", "none.csv"), "--sweep none.csv cannot be read"),
+            (("--sweep", "none.csv"), "none.csv cannot be read"),
         ],
     )
     def test_a_mistake_is_one_sentence(self, tmp_path: Path, options: tuple[str, ...], message: str) -> None:

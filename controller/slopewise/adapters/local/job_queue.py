@@ -1,7 +1,8 @@
 """Which waiting jobs are started now, and why the others wait: their order, places, jobs before them, memory.
 
 Jobs are started in the order of the list. One for which no place or too little memory is left holds up those behind it,
-so that smaller jobs do not keep a large one waiting; one that has not arrived, or comes after others, holds up none.
+so that smaller jobs do not keep a large one waiting; one that has not arrived, comes after others, or whose study has
+all its places taken, holds up none.
 
 Worked example: of four jobs on two cores with `maxRunning` 2 the first runs, the second comes after the first, the
 third and the fourth have arrived: the third is started, and the fourth waits for a place.
@@ -10,6 +11,7 @@ third and the fourth have arrived: the third is started, and the fourth waits fo
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -78,6 +80,7 @@ def turn(jobs: Iterable[Queued], max_running: int | None, available_bytes: float
     running = [job for job in listed if job.state in ("running", "moving", "stopping")]
     free = available_bytes - sum(max(0, job.expected_bytes - job.used_bytes) for job in running)
     places, start, held = len(running), [], ""
+    of_study = Counter(job.queueing.study for job in running)
     waits: dict[str, str] = {}
     never: dict[str, str] = {}
     for job in listed:
@@ -93,6 +96,8 @@ def turn(jobs: Iterable[Queued], max_running: int | None, available_bytes: float
             waits[job.name] = f"waits for the end of {left[0]}{f' and {len(left) - 1} more' if left[1:] else ''}"
         elif not job.due:
             waits[job.name] = "starts later" if not job.queueing.attempt else "is started again after a pause"
+        elif (most := job.queueing.max_running) is not None and of_study[study := job.queueing.study] >= most:
+            waits[job.name] = f"waits for a place in {study}: {of_study[study]} of {most} run"
         elif held:
             waits[job.name] = held
         elif max_running is not None and places >= max_running:
@@ -105,6 +110,7 @@ def turn(jobs: Iterable[Queued], max_running: int | None, available_bytes: float
         else:
             start.append(job.name)
             places, free = places + 1, free - job.expected_bytes
+            of_study[job.queueing.study] += 1
     return Turn(tuple(start), waits, never)
 
 

@@ -24,6 +24,8 @@ STOPPED_AT_TARGET = "stopped at target"
 
 SUCCEEDED = frozenset({"finished", STOPPED_AT_TARGET})
 
+ENDED_STATES = SUCCEEDED | {"failed", "cancelled", "ended", "stopped"}
+
 CUT_OFF = "was cut off when the machine was restarted"
 """Last output of a job that ran then."""
 

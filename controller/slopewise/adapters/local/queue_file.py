@@ -19,6 +19,8 @@ from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import Mode
 from slopewise.errors import SlopewiseError
+from slopewise.model import Objective
+from slopewise.reports.ranking import Rungs
 
 
 class StoredEnd(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,6 +55,15 @@ class StoredProcess(msgspec.Struct, frozen=True):
         return found if self.boot_id == current_boot_id() and found.exists else None
 
 
+class StoredLosses(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a job has reported by its end: Prometheus begins anew with each session."""
+
+    first: float
+    last: float
+    objective: Objective = "min"
+    rungs: Rungs = {}
+
+
 class StoredJob(msgspec.Struct, frozen=True, omit_defaults=True):
     """One job that was given to the service."""
 
@@ -72,6 +83,7 @@ class StoredJob(msgspec.Struct, frozen=True, omit_defaults=True):
     log: str = ""
     process: StoredProcess | None = None
     """Of a job that was attached."""
+    losses: StoredLosses | None = None
 
     def record(self, spec: JobSpec) -> JobRecord:
         """The record of a job that has ended."""

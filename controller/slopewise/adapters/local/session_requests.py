@@ -9,6 +9,7 @@ import msgspec
 
 from slopewise.adapters.local.service_socket import ask, service_folder
 from slopewise.errors import DataSourceError, SlopewiseError, UsageError
+from slopewise.reports.ranking import Trial
 
 
 class Submit(msgspec.Struct, tag=True, frozen=True):
@@ -80,6 +81,8 @@ class JobAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """When fair sharing would have ended it: expected, at the earliest, at the latest."""
     status: dict[str, Any] | None = None
     """As a JobGrowth has it, with its history; None: no pass has seen it."""
+    trial: Trial | None = None
+    """As one of its study; None: it has none."""
 
 
 class SessionAnswer(msgspec.Struct, frozen=True):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from io import StringIO
 from typing import Any
 
+from slopewise.reports.columns import csv_text
 from slopewise.reports.estimates import Estimate, estimate
 from slopewise.signals import Interrupted
 from slopewise.simulator.results.measures import Figures, in_order
@@ -96,15 +95,14 @@ class SweepResult:
     def csv_text(self) -> str:
         """A row for each policy and measure; what is unknown is empty. `seeds`: how many had the figure."""
         ratios = self.ratio_to_fair()
-        text = StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_CSV_COLUMNS)
+        rows = []
         for policy, of_policy in self.summary().items():
             for name, ours in of_policy.items():
                 ratio = ratios.get(policy, {}).get(name, _NOTHING)
                 figures = (ours.mean, ours.low, ours.high, ratio.mean, ratio.low, ratio.high)
-                writer.writerow([self.scenario, policy, name, ours.count, *figures])
-        return text.getvalue()
+                cells = (self.scenario, policy, name, ours.count, *figures)
+                rows.append(dict(zip(_CSV_COLUMNS, cells, strict=True)))
+        return csv_text(rows, _CSV_COLUMNS)
 
 
 def _estimate(values: Sequence[float | None]) -> Estimate:

@@ -40,6 +40,12 @@ class TestPlaces:
         listed = [a_job("a", "moving"), a_job("b", "stopping"), a_job("c", "finished"), a_job("d"), a_job("e")]
         assert turn(listed, 3, GIB).start == ("d",)
 
+    def test_a_study_has_places_of_its_own_and_holds_up_no_other_job(self) -> None:
+        study = [a_job(f"s-{number}", study="s", max_running=2) for number in range(1, 4)]
+        decided = turn([a_job("s-0", "running", study="s"), *study, a_job("b")], 5, GIB)
+        assert decided.start == ("s-1", "b")
+        assert decided.waits == dict.fromkeys(("s-2", "s-3"), "waits for a place in s: 2 of 2 run")
+
     def test_one_that_has_not_arrived_holds_up_none_behind_it(self) -> None:
         assert turn([a_job("a", due=False), a_job("b")], 1, GIB).start == ("b",)
 

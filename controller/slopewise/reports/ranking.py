@@ -1,0 +1,181 @@
+"""Trials of a study by their losses: the best so far, the CPU spent on it, and those that ASHA would have stopped.
+
+ASHA (asynchronous successive halving) compares trials at the rungs 1/27, 1/9 and 1/3 of the plan: one of three goes on.
+`simulator/stopping.py` runs it; `Ranking` only says whom it would have stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.text import Text
+
+from slopewise.model import Objective
+from slopewise.reports.columns import Column, named, sized
+from slopewise.reports.live_table import STATE_STYLES
+from slopewise.reports.wording import UNKNOWN, counted, finite, listed, plain
+
+K = TypeVar("K", int, str)
+
+ETA = 3
+"""Of ASHA: one trial of three goes on from a rung to the next, which is three times as far."""
+
+RUNGS = (1 / 27, 1 / 9, 1 / 3)
+"""Parts of the plan at which ASHA compares."""
+
+MAX_GAP_RATIO = 0.5
+"""Between two points, of the work at a rung: amid so wide a gap a line is 7 % above a loss that is 1/work."""
+
+_FIXED = ("study", "place", "trial", "loss", "state", "cpu_seconds", "asha_stops_at", "reason")
+_IMPORTANT = ("trial", "loss", "state", "place", "cpu_seconds")
+_HEADINGS = {"cpu_seconds": "CPU S", "asha_stops_at": "ASHA STOPS AT"}
+
+
+def best_third(seen: Mapping[K, float]) -> list[K]:
+    """The trials of a rung that go on, the lowest loss first."""
+    return sorted(seen, key=lambda each: (seen[each], each))[: len(seen) // ETA]
+
+
+Rungs = Mapping[int, float]
+"""The loss of a trial at each rung, by its number, as far as it is known."""
+
+
+def at_rungs(points: NDArray[np.float32], plan: float) -> Rungs:
+    """By straight lines between points, shape (points, 2), of work and loss; `plan`: all of the work.
+
+    Where two neighbours are far apart, as in trials of a few seconds, nothing is known between them.
+    """
+    works, losses = points.astype(np.float64).T
+    found = {}
+    for rung, part in enumerate(RUNGS):
+        work = part * plan
+        after = int(np.searchsorted(works, work))
+        if 0 < after < len(works) and works[after] - works[after - 1] <= MAX_GAP_RATIO * work:
+            found[rung] = float(np.interp(work, works, losses))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One trial of a study."""
+
+    name: str
+    state: str
+    loss: float | None
+    """The last one; None: none was reported."""
+    cpu_seconds: float | None
+    objective: Objective = "min"
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    rungs: Rungs = field(default_factory=dict)
+    reason: str = ""
+
+
+class Ranking:
+    """The trials of one study, the best first; those without a loss come last."""
+
+    def __init__(self, study: str, trials: Collection[Trial]) -> None:
+        self.study = study
+        self._sign = -1.0 if any(each.objective == "max" for each in trials) else 1.0
+        self.trials = sorted(trials, key=lambda each: (self._worth(each.loss), each.name))
+        self.stopped = self._stopped()
+        """By name, the part of the plan at which ASHA would have stopped a trial."""
+
+    def _worth(self, loss: float | None) -> float:
+        return math.inf if loss is None or not finite(loss) else self._sign * loss
+
+    def _stopped(self) -> dict[str, float]:
+        stopped: dict[str, float] = {}
+        for rung, part in enumerate(RUNGS):
+            there = (each for each in self.trials if rung in each.rungs and each.name not in stopped)
+            seen = {each.name: self._worth(each.rungs[rung]) for each in there}
+            if len(seen) >= ETA:  # of fewer none is the best third
+                stopped |= dict.fromkeys(seen.keys() - set(best_third(seen)), part)
+        return stopped
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each trial, with its arguments; one that is called as a column gets `argument_` before it."""
+        names = {
+            name: f"argument_{name}" if name.lower() in _FIXED else name
+            for each in self.trials
+            for name in each.arguments
+        }
+        return [
+            {
+                "study": self.study,
+                "place": place if math.isfinite(self._worth(each.loss)) else None,
+                "trial": each.name,
+                **{shown: each.arguments.get(name) for name, shown in names.items()},
+                "loss": each.loss if each.loss is not None and finite(each.loss) else None,
+                "state": each.state,
+                "cpu_seconds": None if each.cpu_seconds is None else round(each.cpu_seconds, 3),
+                "asha_stops_at": self.stopped.get(each.name),
+                "reason": each.reason,
+            }
+            for place, each in enumerate(self.trials, start=1)
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        """For `--output json`."""
+        best, rest = self._spent()
+        return {
+            "study": self.study,
+            "cpu_seconds_of_best": best,
+            "cpu_seconds_of_rest": rest,
+            "asha_would_have_stopped": sorted(self.stopped),
+            "trials": self.rows(),
+        }
+
+    def _spent(self) -> tuple[float, float]:
+        """Core-seconds of the best trial and of all others, as far as they are known."""
+        best, *rest = (each.cpu_seconds or 0.0 for each in self.trials)
+        return round(best, 3), round(math.fsum(rest), 3)
+
+    def sentences(self) -> Iterator[str]:
+        """The study in a few lines."""
+        first, (best, rest) = self.trials[0], self._spent()
+        if not math.isfinite(self._worth(first.loss)):
+            yield f"study {self.study}: {counted(len(self.trials), 'trial')}, none with a loss"
+            return
+        of_all = f"the best so far of {counted(len(self.trials), 'trial')}"
+        yield f"study {self.study}: {of_all} is {first.name}, loss {first.loss:.4g}, {first.state}"
+        yield f"CPU: {best:.0f} core-s on it, {rest:.0f} on the others"
+        if self.stopped:
+            names = [each.name for each in self.trials if each.name in self.stopped]
+            yield f"ASHA (η = 3) would have stopped {len(names)}: {listed(names, at_most=3)}"
+
+    def columns(self) -> list[Column[dict[str, Any]]]:
+        """Of its rows, by importance."""
+        rows = self.rows()
+        shown = [name for name in rows[0] if name != "study" and any(row[name] not in (None, "") for row in rows)]
+        ordered = sorted(shown, key=lambda name: _IMPORTANT.index(name) if name in _IMPORTANT else len(_IMPORTANT))
+        return [_column(name, rows) for name in ordered]
+
+    def order(self) -> list[str]:
+        """The headings from left to right."""
+        return [_heading(name) for name in self.rows()[0]]
+
+
+def _heading(name: str) -> str:
+    return _HEADINGS.get(name, name.upper() if name in _FIXED else name)
+
+
+def _column(name: str, rows: Sequence[dict[str, Any]]) -> Column[dict[str, Any]]:
+    if name == "trial":
+        return named("TRIAL", rows, lambda row: str(row["trial"]))
+    if name == "reason":
+        return Column("REASON", 24, lambda row: Text(plain(row["reason"])), fills=True, wraps=True)
+    style = STATE_STYLES if name == "state" else {}
+    return sized(_heading(name), rows, lambda row: Text(_cell(name, row[name]), style=style.get(row[name], "")))
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return UNKNOWN
+    if name == "asha_stops_at":
+        return f"1/{round(1 / value)} of the plan"
+    return plain(value) if isinstance(value, str) else f"{value:.4g}" if name == "loss" else f"{value:.0f}"

@@ -1,0 +1,81 @@
+"""Trials of a study by their losses, what was spent on them, and whom ASHA would have stopped."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from slopewise.reports.ranking import Ranking, Rungs, Trial, at_rungs, best_third
+
+
+def a_trial(name: str, loss: float | None, cpu_seconds: float | None = 10.0, rungs: Rungs | None = None) -> Trial:
+    return Trial(name, "finished", loss, cpu_seconds, arguments={"lr": name}, rungs=rungs or {})
+
+
+def names(*trials: Trial) -> list[str]:
+    return [each.name for each in Ranking("s", trials).trials]
+
+
+class TestOrder:
+    def test_the_lowest_loss_is_first_and_one_without_a_finite_loss_is_last(self) -> None:
+        trials = (a_trial("none", None), a_trial("b", 0.2), a_trial("a", 0.1), a_trial("nan", math.nan))
+        assert names(*trials) == ["a", "b", "nan", "none"]
+        assert [row["place"] for row in Ranking("s", trials).rows()] == [1, 2, None, None]
+
+    def test_of_an_objective_that_rises_the_highest_is_first(self) -> None:
+        assert names(*(replace(a_trial(name, loss), objective="max") for name, loss in (("a", 0.1), ("b", 0.9)))) == [
+            "b",
+            "a",
+        ]
+
+
+class TestRows:
+    def test_arguments_are_columns_and_one_that_is_called_as_a_column_gets_a_name_of_its_own(self) -> None:
+        odd = replace(a_trial("a", 0.1), arguments={"lr": "0.1", "loss": "hinge"})
+        (row,) = Ranking("s", [odd]).rows()
+        assert list(row)[:5] == ["study", "place", "trial", "lr", "argument_loss"]
+        assert (row["lr"], row["argument_loss"], row["loss"]) == ("0.1", "hinge", 0.1)
+
+    def test_what_is_no_json_is_null(self) -> None:
+        document = json.loads(json.dumps(Ranking("s", [a_trial("a", math.nan, None)]).as_json(), allow_nan=False))
+        assert (document["trials"][0]["loss"], document["trials"][0]["cpu_seconds"]) == (None, None)
+
+    def test_a_few_lines_name_the_best_and_what_was_spent_on_it_and_on_the_others(self) -> None:
+        ranking = Ranking("s", [a_trial("b", 0.25, 30.0), a_trial("a", 0.125, 12.0), a_trial("c", None, None)])
+        assert list(ranking.sentences()) == [
+            "study s: the best so far of 3 trials is a, loss 0.125, finished",
+            "CPU: 12 core-s on it, 30 on the others",
+        ]
+        assert list(Ranking("s", [a_trial("c", None)]).sentences()) == ["study s: 1 trial, none with a loss"]
+
+
+class TestAsha:
+    def test_one_of_three_goes_on_from_each_rung(self) -> None:
+        assert best_third({"a": 3.0, "b": 1.0, "c": 2.0, "d": 0.5, "e": 9.0, "f": 9.0, "g": 9.0}) == ["d", "b"]
+        losses = {f"t{number}": float(number) for number in range(9)}
+        trials = [a_trial(name, loss, rungs={0: loss, 1: loss, 2: loss}) for name, loss in losses.items()]
+        stopped = Ranking("s", trials).stopped
+        assert {name for name, part in stopped.items() if part == 1 / 27} == {f"t{number}" for number in range(3, 9)}
+        assert {name for name, part in stopped.items() if part == 1 / 9} == {"t1", "t2"}
+        assert "t0" not in stopped
+        assert list(Ranking("s", trials).sentences())[2] == ("ASHA (η = 3) would have stopped 8: t1, t2, t3 and 5 more")
+
+    def test_of_fewer_than_three_none_is_stopped(self) -> None:
+        assert Ranking("s", [a_trial("a", 0.1, rungs={0: 0.1}), a_trial("b", 0.9, rungs={0: 0.9})]).stopped == {}
+
+    def test_a_late_bloomer_would_have_been_stopped_although_it_is_the_best(self) -> None:
+        late = a_trial("late", 0.01, rungs={0: 9.0})
+        early = [a_trial(f"t{number}", 0.5, rungs={0: 1.0 + number}) for number in range(3)]
+        assert "late" in Ranking("s", [late, *early]).stopped
+
+    def test_a_loss_at_a_rung_lies_between_those_around_it_and_is_not_known_where_they_are_far(
+        self,
+    ) -> None:
+        points = np.array([[18.0, 0.9], [22.0, 0.7], [50.0, 0.6], [70.0, 0.4]], "<f4")
+        assert at_rungs(points, 540.0) == {0: pytest.approx(0.8), 1: pytest.approx(0.5)}
+        assert at_rungs(points[1:], 540.0) == {1: pytest.approx(0.5)}
+        assert at_rungs(points[[0, 3]], 540.0) == at_rungs(points[:0], 540.0) == {}
