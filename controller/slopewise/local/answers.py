@@ -44,6 +44,7 @@ def job_answer(session: Session, row: LiveRow, stored: StoredJob | None, status:
     ended = result.note or (gained.sentence if gained else "")
     state, reason = (row.state, row.reason) if running else (result.state, ended)
     study, used = record.spec.queueing.study, _cpu_seconds(session, record)
+    decided = status.reason if running and status is not None else None
     log = (stored.log if stored else "") or str(session.supervisor.folder / record.spec.log_name)
     if record.is_attached or (stored is not None and stored.process is not None):
         log = ""
@@ -68,7 +69,7 @@ def job_answer(session: Session, row: LiveRow, stored: StoredJob | None, status:
         pid=process.pid if process is not None and running else None,
         fair_seconds=tally.fair_seconds,
         status=None if status is None else _shown(status),
-        trial=trial_of(record, tally, state, used, reason) if study else None,
+        trial=trial_of(record, tally, state, used, decided or reason) if study else None,
     )
 
 
