@@ -82,7 +82,12 @@ def test_colour_is_left_out_where_the_user_wants_none() -> None:
 
 def test_an_unfinished_job_has_a_dash_and_its_state() -> None:
     fair, flowcon = sample_result().runs
-    cut = replace(flowcon.jobs[0], state="training", jct_seconds=None, finished_seconds=None)
+    cut = replace(
+        flowcon.jobs[0],
+        state="training",
+        jct_seconds=None,
+        finished_seconds=None,
+    )
     result = replace(sample_result(), runs=[fair, replace(flowcon, jobs=[cut, *flowcon.jobs[1:]])])
 
     text = words(printed(comparison(result)))
