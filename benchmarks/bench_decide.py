@@ -40,6 +40,7 @@ from slopewise.model import (
     Job,
     JobMemory,
     JobState,
+    Levels,
     MemoryState,
     Movability,
     MoveBounds,
@@ -50,6 +51,8 @@ from slopewise.model import (
     Pace,
     PaceAnchor,
     Points,
+    PolicyMemory,
+    Timing,
     Usage,
 )
 from slopewise.policies import Setting, build, find, names
@@ -118,9 +121,9 @@ def _memory(level: float, rng: random.Random) -> JobMemory:
     paces = tuple(Pace(THEN - 20 * i, rng.uniform(0.3, 0.7), rng.uniform(0.3, 1.0)) for i in range(pace.KEPT))
     slowed_down = rng.random() < 1 / 3
     return JobMemory(
-        SERIES, 2.0, level, anchor, before, job_class="CC" if slowed_down else None, wanted_cores=8.0,
-        previous_growth=before, pace_anchor=PaceAnchor(THEN, 960.0, None, 490.0), paces=paces,
-        moves_total=1, moved_at_seconds=NOW - 900.0, moves=(MOVED,),
+        levels=Levels(SERIES, 2.0, level, anchor), growth=before, previous_growth=before,
+        decided=PolicyMemory("CC" if slowed_down else None, wanted_cores=8.0),
+        timing=Timing(PaceAnchor(THEN, 960.0, None, 490.0)), paces=paces, moves_total=1, moves=(MOVED,),
     )  # fmt: skip
 
 
@@ -167,9 +170,12 @@ def decide_seconds(name: str, snapshot: ClusterSnapshot, memory: MemoryState) ->
     bounds = Bounds("Auto", 250, 64_000, 0.0, 2.0, 0.1, moving=WIDE)
     if name == "marginal":
         snapshot, memory = with_curves(snapshot, memory)
-        states = {uid: each.state for uid, each in policy.decide(snapshot, memory).memory.jobs.items()}
+        states = {uid: each.decided.state for uid, each in policy.decide(snapshot, memory).memory.jobs.items()}
         assert all(states.values()), "nothing was kept of a job"
-        memory = replace(memory, jobs={uid: each.altered(state=states[uid]) for uid, each in memory.jobs.items()})
+        memory = replace(
+            memory,
+            jobs={uid: each.with_decided(state=states[uid]) for uid, each in memory.jobs.items()},
+        )
 
     def one_pass() -> None:
         grown = growth.measure(snapshot, memory, growth.Measuring(INTERVAL_SECONDS))

@@ -88,7 +88,6 @@ MANY_FIELDS: Mapping[str, int] = {
     "controller/slopewise/advise/findings.py:JobFinding": 27,
     "controller/slopewise/manager/shared.py:SharedState": 22,
     "controller/slopewise/model/jobs.py:Job": 42,
-    "controller/slopewise/model/memory.py:JobMemory": 40,
     "controller/slopewise/simulator/world/model.py:SimJob": 30,
 }
 ONE_USER = {

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from operator import attrgetter
 
 from slopewise.allocation import accepted_millicores, original_millicores
 from slopewise.model import (
@@ -24,15 +23,12 @@ from slopewise.model import (
     JobMemory,
     MemoryState,
     Node,
-    PlacementMemory,
+    PolicyMemory,
     Resize,
 )
 from slopewise.policies import PolicyProtocol
 
-_DECIDED = PlacementMemory.__struct_fields__
-_decided = attrgetter(*_DECIDED)
-
-_UNDECIDED = PlacementMemory()
+_UNDECIDED = PolicyMemory()
 
 
 def composed_name(policy: str, placement: str | None) -> str:
@@ -92,13 +88,11 @@ class Composed:
 
 def _placement_view(known: JobMemory) -> JobMemory:
     """The job with what the second policy decided of it in place of what the first one did."""
-    decided = known.placement or _UNDECIDED
-    return known.altered(**dict(zip(_DECIDED, _decided(decided), strict=True)), placement=None)
+    return known.altered(decided=known.placement or _UNDECIDED, placement=None)
 
 
 def _merged(cpu: JobMemory, placement: JobMemory) -> JobMemory:
-    decided = PlacementMemory(*_decided(placement))
-    return cpu.altered(placement=None if decided == _UNDECIDED else decided)
+    return cpu.altered(placement=None if placement.decided == _UNDECIDED else placement.decided)
 
 
 _EITHER: tuple[CpuControl, ...] = ("limits", "requests")

@@ -70,7 +70,7 @@ def restorable(known: JobMemory) -> tuple[MemoryAllocation | None, str]:
 
     A limit of None stays as it is: there was none, or the job uses too much for its original one.
     """
-    original, written = known.original_memory, known.written_limit_bytes
+    original, written = known.original_memory, known.memory_resizes.written_limit_bytes
     if original is None or original.limit_bytes is None or written in (None, original.limit_bytes):
         return original, ""
     if limit_within(known.memory_use, original.limit_bytes):
@@ -118,7 +118,7 @@ def _request(job: Job, has: MemoryAllocation, known: JobMemory, control: MemoryC
     original = (known.original_memory or has).request_bytes
     if request is None or original is None:
         return None
-    job_class = known.job_class or ""
+    job_class = known.decided.job_class or ""
     if control == "Ignore" or job_class not in RELEASES_MEMORY:
         if abs(request - original) <= APART_BYTES:
             return None

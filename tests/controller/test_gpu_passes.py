@@ -216,7 +216,7 @@ def test_seconds_that_gpus_won_are_counted_against_the_original_cpu() -> None:
     world = GpuWorld({"input": Training(0.3, 2.7, 6000)}, 24.0)
     world.passes(5, accelerators="Raise")
     assert world.trainings["input"].limit == 9000
-    before = world.memory.state.jobs["input"].gpu_seconds_won
+    before = world.memory.state.jobs["input"].gpu.seconds_won
     world.passes(5, accelerators="Raise")
-    won = world.memory.state.jobs["input"].gpu_seconds_won - before
+    won = world.memory.state.jobs["input"].gpu.seconds_won - before
     assert won == pytest.approx(100 / 0.3 * 0.15, rel=0.05)

@@ -20,6 +20,7 @@ from slopewise.model import (
     Node,
     PassReport,
     PendingResize,
+    PolicyMemory,
     ResizeMemory,
     Usage,
 )
@@ -48,7 +49,7 @@ class Story:
 
     def __post_init__(self) -> None:
         use = MemoryUse(START - 20.0, 100.0 * MIB, 100.0 * MIB, samples=10)
-        self.memory = FakeMemory(MemoryState({"j": JobMemory(job_class="CL", memory_use=use)}))
+        self.memory = FakeMemory(MemoryState({"j": JobMemory(decided=PolicyMemory(job_class="CL"), memory_use=use)}))
 
     def a_pass(self, used_mib: float, *, node: Node | None = None, pending: PendingResize | None = None) -> PassReport:
         """One that finds this working set; what it changes is in effect in the next one."""

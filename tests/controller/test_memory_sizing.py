@@ -15,9 +15,11 @@ from slopewise.model import (
     JobState,
     MemoryAllocation,
     MemoryControl,
+    MemoryResizes,
     MemoryState,
     MemoryUse,
     PendingResize,
+    PolicyMemory,
     ResizeMemory,
 )
 
@@ -37,7 +39,9 @@ def use(now: float, peak: float = 0.0, previous: float = 0.0) -> MemoryUse:
 
 def known(job_class: str | None, used: MemoryUse | None, original: MemoryAllocation | None = None) -> JobMemory:
     kept = None if original is None else CPU
-    return JobMemory(job_class=job_class, memory_use=used, original=kept, original_memory=original)
+    return JobMemory(
+        decided=PolicyMemory(job_class=job_class), memory_use=used, original=kept, original_memory=original
+    )
 
 
 def decided(
@@ -150,9 +154,25 @@ class TestPending:
     [
         (known("CL", use(100)), None, None),  # never changed
         (known("CL", use(500), size(1024, 512)), size(1024, 512), None),  # a lowered request, whatever the job uses
-        (known("NL", use(100, 400), size(256, 512)).altered(written_limit_bytes=640 * MIB), size(256, 512), None),
-        (known("NL", use(100, 500), size(256, 512)).altered(written_limit_bytes=640 * MIB), size(256), "500Mi"),
-        (known("NL", None, size(256, 512)).altered(written_limit_bytes=640 * MIB), size(256), "an unknown amount"),
+        (
+            known("NL", use(100, 400), size(256, 512)).altered(
+                memory_resizes=MemoryResizes(written_limit_bytes=640 * MIB)
+            ),
+            size(256, 512),
+            None,
+        ),
+        (
+            known("NL", use(100, 500), size(256, 512)).altered(
+                memory_resizes=MemoryResizes(written_limit_bytes=640 * MIB)
+            ),
+            size(256),
+            "500Mi",
+        ),
+        (
+            known("NL", None, size(256, 512)).altered(memory_resizes=MemoryResizes(written_limit_bytes=640 * MIB)),
+            size(256),
+            "an unknown amount",
+        ),
     ],
 )
 def test_what_can_be_restored_and_a_raised_limit_stays_where_its_original_would_kill(

@@ -25,6 +25,7 @@ from slopewise.model import (
     Decisions,
     Job,
     JobMemory,
+    Levels,
     MemoryAllocation,
     MemoryState,
     MemoryUse,
@@ -35,6 +36,7 @@ from slopewise.model import (
     Outcome,
     PassReport,
     PendingResize,
+    PolicyMemory,
     QoeStanding,
     Resize,
     ResizeMemory,
@@ -192,7 +194,10 @@ BY_DEFAULT = Bounds("Auto", 25, 64_000, cooldown_seconds=120, max_step_ratio=2.0
 @pytest.mark.parametrize("level", [1.0, None], ids=["reports", "has gone silent"])
 def test_from_the_floor_to_the_even_share_takes_one_pass_under_the_default_behaviour(level: float | None) -> None:
     squeezed = JobMemory(
-        series="loss", original=CpuAllocation(2000, 1000), last_resized_at_seconds=START - 20.0, wanted_cores=0.025
+        levels=Levels(series="loss"),
+        decided=PolicyMemory(wanted_cores=0.025),
+        original=CpuAllocation(2000, 1000),
+        last_resized_at_seconds=START - 20.0,
     )
     memory = FakeMemory(MemoryState({"a": squeezed}))
     jobs = [a_job("a", limit=25, level=level), *(a_job(uid, limit=650) for uid in ("b", "c", "d"))]
@@ -240,14 +245,14 @@ class Places:
 def a_pass_with_an_arrival(policy: Places) -> PassReport:
     arrival = Arrival("new", "new", "team", START, objectives=Objectives(qoe_seconds=1.0))
     seen = replace(a_snapshot([a_job("a")]), waiting=(arrival,))
-    stored = FakeMemory(MemoryState({"new": JobMemory(first_level=2.0)}))
+    stored = FakeMemory(MemoryState({"new": JobMemory(levels=Levels(first=2.0))}))
     return pass_over(seen, policy, memory=stored)
 
 
 def test_a_policy_sees_what_is_known_of_an_arrival_that_has_run_before() -> None:
     policy = Places()
     a_pass_with_an_arrival(policy)
-    assert policy.arriving == {"new": JobMemory(first_level=2.0)}
+    assert policy.arriving == {"new": JobMemory(levels=Levels(first=2.0))}
 
 
 def test_a_pass_counts_promises_and_reports_how_each_job_stands_whatever_the_policy_does() -> None:
@@ -297,7 +302,7 @@ def memory_pass(job: Job, actuator: FakeActuator, memory: FakeMemory) -> PassRep
 
 def test_a_lowered_memory_request_is_stored_before_it_is_written_and_reported() -> None:
     use = MemoryUse(START - 15.0, 100.0 * 2**20, 100.0 * 2**20, samples=10)
-    memory = FakeMemory(MemoryState({"a": JobMemory(job_class="CL", memory_use=use)}))
+    memory = FakeMemory(MemoryState({"a": JobMemory(decided=PolicyMemory(job_class="CL"), memory_use=use)}))
 
     class Checks(FakeActuator):
         def carry_out(self, decision: Decision) -> Outcome[Decision]:
@@ -311,9 +316,9 @@ def test_a_lowered_memory_request_is_stored_before_it_is_written_and_reported() 
     assert [each.result for each in report.results.of(ResizeMemory)] == ["applied"]
     assert "1.2 times its peak" in report.by_job["a"].message_of(ResizeMemory)
     assert (report.count("applied"), report.requeue_at_seconds) == (1, START + 20.0)
-    assert memory.state.jobs["a"].memory_resized_at_seconds == START
+    assert memory.state.jobs["a"].memory_resizes.at_seconds == START
 
-    back = memory.state.jobs["a"].altered(job_class="NL")
+    back = memory.state.jobs["a"].with_decided(job_class="NL")
     memory.state = MemoryState({"a": back})
     memory_pass(sized_job(120), actuator, memory)
     assert [each.to_bytes // 2**20 for each in actuator.sized] == [120, 512]
@@ -321,7 +326,7 @@ def test_a_lowered_memory_request_is_stored_before_it_is_written_and_reported() 
 
 
 def test_a_change_of_memory_that_was_taken_back_is_remembered_as_refused() -> None:
-    memory = FakeMemory(MemoryState({"a": JobMemory(job_class="NL")}))
+    memory = FakeMemory(MemoryState({"a": JobMemory(decided=PolicyMemory(job_class="NL"))}))
     waits = PendingResize("deferred", START, "no room", CpuAllocation(None, 1000), MemoryAllocation(2**20, 2**30))
     memory_pass(replace(sized_job(512), pending=waits), FakeActuator(), memory)
-    assert memory.state.jobs["a"].memory_refused_at_seconds == START
+    assert memory.state.jobs["a"].memory_resizes.refused_at_seconds == START

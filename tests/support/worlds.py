@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from slopewise.errors import ActuationError, ObservationError
 from slopewise.model import (
@@ -15,6 +16,7 @@ from slopewise.model import (
     Job,
     JobMemory,
     JobState,
+    Levels,
     MemoryAllocation,
     MemoryState,
     Migrate,
@@ -24,6 +26,7 @@ from slopewise.model import (
     Observation,
     Outcome,
     Place,
+    PolicyMemory,
     Resize,
     ResizeMemory,
     Restored,
@@ -96,19 +99,13 @@ def known(
     wanted: float | None = None,
     **more: object,
 ) -> JobMemory:
-    """A job's memory with a growth efficiency (1/s per whole node) measured at a time."""
+    """A job's memory with a growth efficiency (1/s per whole node) measured at a time; `more`: other fields."""
     growth = None
     if efficiency is not None:
         growth = Growth(measured_at, 20.0, efficiency, 1.0, {"cpu": efficiency})
-    return JobMemory(
-        series='training_loss{stage="eval"}',
-        first_level=1.0,
-        best_level=0.5,
-        growth=growth,
-        job_class=job_class,
-        wanted_cores=wanted,
-        **more,  # type: ignore[arg-type]
-    )
+    decided = {name: more.pop(name) for name in PolicyMemory.__struct_fields__ if name in more}
+    fields: dict[str, Any] = {"levels": Levels('training_loss{stage="eval"}', 1.0, 0.5), "growth": growth, **more}
+    return JobMemory(**fields).with_decided(job_class=job_class, wanted_cores=wanted, **decided)
 
 
 def remembering(

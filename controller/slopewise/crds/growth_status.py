@@ -127,7 +127,7 @@ def running_status(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatu
         memory_request_bytes=memory.request_bytes,
         memory_limit_bytes=memory.limit_bytes,
         memory_reason=memory_reason(jobs, view.of, view.memory),
-        job_class=known.job_class,
+        job_class=known.decided.job_class,
         loss=_rounded(first.evaluation.level) if first.evaluation else None,
         growth=_rounded(known.growth.cpu_efficiency) if known.growth else None,
         policy=view.policy,
@@ -179,7 +179,7 @@ def _job_key(job: Job, view: PassView) -> Key:
         _managed(job, view).reason,
         job.pending.result if job.pending else None,
         outcome.result if outcome and outcome.result != "applied" else None,  # applied shows in what was accepted
-        known.job_class if known else None,
+        known.decided.job_class if known else None,
         here.moving.step if here.moving else None,
         moved.result if moved else None,
         None if here.standing is None else promise_status.transitions(here.standing),
@@ -195,9 +195,9 @@ def metrics_available(job: Job, known: JobMemory | None, snapshot: ClusterSnapsh
     if evaluation is None and job.missing_evaluation is not None:
         return "False", job.missing_evaluation.reason, job.missing_evaluation.message
     if evaluation is None:
-        if known is None or known.series is None:
+        if known is None or known.levels.series is None:
             return "Unknown", "NotSeenYet", "no evaluation has been seen yet; does the job report one?"
-        return "False", "Missing", f"{known.series} is missing"
+        return "False", "Missing", f"{known.levels.series} is missing"
     if not evaluation.finite:
         return "False", "NotFinite", f"{evaluation.series} is not finite: the training has diverged"
     if not growth.is_fresh(evaluation, snapshot):
@@ -398,8 +398,8 @@ def _managed(job: Job, view: PassView) -> Wanted:
         return not_managed("Ended", f"job is {job.state}")
     if job.ineligible_reason is not None:
         return not_managed("Ineligible", job.ineligible_reason)
-    if known is not None and (known.backoff_until_seconds or 0.0) > view.now_seconds:
-        return not_managed("BackingOff", known.backoff_reason or "it regressed after a change")
+    if known is not None and (known.backoff.until_seconds or 0.0) > view.now_seconds:
+        return not_managed("BackingOff", known.backoff.reason or "it regressed after a change")
     if not acts(view.mode):
         return not_managed(f"Mode{view.mode}", f"mode is {view.mode}: nothing is changed")
     if (freeze := view.snapshot.freezes.of(job.namespace, job.node)) is not None:

@@ -236,7 +236,7 @@ def _capacity_known(facts: PolicyFacts) -> Wanted:
 def _counts(view: PassView, previous: JobCounts) -> JobCounts:
     """Classes and states without jobs stay with a 0: a merge patch cannot leave a key out."""
     jobs = view.snapshot.jobs
-    classes = Counter(known.job_class for job in jobs if (known := view.known(job)) and known.job_class)
+    classes = Counter(known.decided.job_class for job in jobs if (known := view.known(job)) and known.decided.job_class)
     states = Counter(str(job.state) for job in jobs)
     return JobCounts(
         total=len(jobs),

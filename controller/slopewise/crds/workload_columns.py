@@ -87,7 +87,7 @@ def eta(job: Job, known: JobMemory, now_seconds: float, *, carried_out: bool) ->
     """
     if job.state.ended or job.responses is not None:
         return UNKNOWN
-    if carried_out and (ends := known.ends) is not None and ends.at_seconds > now_seconds:
+    if carried_out and (ends := known.decided.ends) is not None and ends.at_seconds > now_seconds:
         at, earliest, latest = (
             duration(max(0.0, each - now_seconds))
             for each in (ends.at_seconds, ends.earliest_seconds, ends.latest_seconds)

@@ -28,7 +28,7 @@ from slopewise.model import (
     OutcomeResult,
 )
 
-SCHEMA = 1
+SCHEMA = 2
 """Of the lines that this version writes. Fields may be added to a schema; another meaning is another schema."""
 
 DIGEST_BYTES = 16

@@ -100,9 +100,9 @@ def _is_settings(line: bytes) -> bool:
 
 
 def _readable(settings: Settings, numbered: _Numbered) -> Settings:
-    if settings.schema > SCHEMA:
+    if settings.schema != SCHEMA:
         raise UsageError(
             f"{numbered.where}: schema {settings.schema}, written by Slopewise {settings.slopewise}; this version "
-            f"reads up to {SCHEMA}. Replay it with that version or a later one."
+            f"reads schema {SCHEMA}. Replay it with the version that wrote it."
         )
     return settings

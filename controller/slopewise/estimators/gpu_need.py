@@ -198,15 +198,15 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemorySt
             continue
         limit = None if known.original is None else known.original.limit_millicores
         seconds = None if limit is None else gpu_need(job, known).seconds_at(limit / 1000)
-        if seconds is not None and before.pace_anchor is not None:
+        if seconds is not None and before.timing.anchor is not None:
             newest = known.paces[-1]
-            steps = (newest.at_seconds - before.pace_anchor.at_seconds) / newest.seconds
+            steps = (newest.at_seconds - before.timing.anchor.at_seconds) / newest.seconds
             won = job.accelerators * steps * (seconds - newest.seconds)
-            changed[job.uid] = known.altered(gpu_seconds_won=known.gpu_seconds_won + max(0.0, won))
+            changed[job.uid] = known.altered(gpu=known.gpu.altered(seconds_won=known.gpu.seconds_won + max(0.0, won)))
     return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
 
 
 def learned(known: JobMemory) -> LearnedCores:
     """What is not forgotten yet."""
-    found, now = known.learned_cores, known.paces[-1].at_seconds if known.paces else 0.0
+    found, now = known.gpu.learned, known.paces[-1].at_seconds if known.paces else 0.0
     return found if found is not None and now - found.at_seconds < LEARNED_SECONDS else _NOTHING

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from slopewise.estimators import level_range, memory_use
-from slopewise.estimators.level_range import FLOOR_RATIO, SMALLEST_RANGE
 from slopewise.model import (
     Anchor,
     ClusterSnapshot,
@@ -28,6 +27,7 @@ from slopewise.model import (
     Growth,
     Job,
     JobMemory,
+    Levels,
     MemoryState,
     Node,
     Usage,
@@ -107,11 +107,11 @@ def _normaliser(first: Floats, best: Floats, sign: Floats, how: Measuring) -> Fl
     if how.normaliser == "none":
         return np.ones_like(first)
     if how.normaliser == "first":
-        return np.maximum(np.abs(first), SMALLEST_RANGE)
+        return np.maximum(np.abs(first), level_range.SMALLEST_RANGE)
     rises_to_one = (sign < 0) & (first >= 0) & (first <= 1)
     possible = np.where(rises_to_one, 1 - first, np.abs(first))
-    least = np.maximum(how.min_range_ratio * possible, FLOOR_RATIO * np.abs(first))
-    return np.maximum(np.maximum(np.abs(first - best), least), SMALLEST_RANGE)
+    least = np.maximum(how.min_range_ratio * possible, level_range.FLOOR_RATIO * np.abs(first))
+    return np.maximum(np.maximum(np.abs(first - best), least), level_range.SMALLEST_RANGE)
 
 
 def is_fresh(evaluation: Evaluation, snapshot: ClusterSnapshot) -> bool:
@@ -153,16 +153,16 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> M
     finished: list[_Interval] = []
     for job in snapshot.jobs:
         known = memory.jobs.get(job.uid) or JobMemory()
-        if job.restarted or _is_another_process(job, known.anchor):
-            known = known.altered(anchor=None, growth=None, previous_growth=None)
+        if job.restarted or _is_another_process(job, known.levels.anchor):
+            known = known.altered(levels=known.levels.altered(anchor=None), growth=None, previous_growth=None)
         known = memory_use.follow(job, known)
         usable = not job.restarted and job.evaluation is not None and is_usable(job, snapshot)
         since = None if usable else _silent_since_seconds(job, known, snapshot)
-        if since != known.silent_since_seconds:
-            known = known.altered(silent_since_seconds=since)
+        if since != known.levels.silent_since_seconds:
+            known = known.altered(levels=known.levels.altered(silent_since_seconds=since))
         if usable and job.evaluation is not None:
             known = _follow(job, job.evaluation, known, snapshot)
-            if not level_range.is_held_back(known) and (
+            if not level_range.is_held_back(known.levels) and (
                 interval := _finished_interval(job, job.evaluation, known, snapshot, how)
             ):
                 finished.append(interval)
@@ -178,9 +178,10 @@ def _silent_since_seconds(job: Job, known: JobMemory, snapshot: ClusterSnapshot)
     Of one that never had a loss, its counters count.
     """
     counts = job.steps_total is not None or job.responses is not None
-    if known.first_level is None and (counts or known.pace_anchor is None):
+    if known.levels.first is None and (counts or known.timing.anchor is None):
         return None
-    return snapshot.taken_at_seconds if known.silent_since_seconds is None else known.silent_since_seconds
+    since = known.levels.silent_since_seconds
+    return snapshot.taken_at_seconds if since is None else since
 
 
 def _is_another_process(job: Job, anchor: Anchor | None) -> bool:
@@ -195,18 +196,16 @@ def _is_another_process(job: Job, anchor: Anchor | None) -> bool:
 
 def _follow(job: Job, evaluation: Evaluation, known: JobMemory, snapshot: ClusterSnapshot) -> JobMemory:
     """The range, and an anchor for the interval, as far as this snapshot has them."""
-    if known.first_level is None or known.series != evaluation.series:
-        return level_range.begin(known, evaluation.level).altered(
-            series=evaluation.series,
-            anchor=_anchor(job, evaluation, known, snapshot),
-            growth=None,
-            previous_growth=None,
-        )
-    window = stale_after_seconds(snapshot)
-    known = level_range.check_outlier(known, evaluation.level, evaluation.objective, snapshot.taken_at_seconds, window)
-    if known.anchor is not None or level_range.is_held_back(known):
-        return known
-    return known.altered(anchor=_anchor(job, evaluation, known, snapshot))
+    levels = known.levels
+    if levels.first is None or levels.series != evaluation.series:
+        anchor = _anchor(job, evaluation, known, snapshot)
+        begun = level_range.begin(levels, evaluation.level).altered(series=evaluation.series, anchor=anchor)
+        return known.altered(levels=begun, growth=None, previous_growth=None)
+    now, window = snapshot.taken_at_seconds, stale_after_seconds(snapshot)
+    levels = level_range.check_outlier(levels, evaluation.level, evaluation.objective, now, window)
+    if levels.anchor is None and not level_range.is_held_back(levels):
+        levels = levels.altered(anchor=_anchor(job, evaluation, known, snapshot))
+    return known if levels is known.levels else known.altered(levels=levels)
 
 
 def _anchor(job: Job, evaluation: Evaluation, known: JobMemory, snapshot: ClusterSnapshot) -> Anchor:
@@ -238,6 +237,7 @@ class _Interval:
 
     job: Job
     known: JobMemory
+    levels: Levels
     anchor: Anchor
     evaluation: Evaluation
     first: float
@@ -252,7 +252,7 @@ class _Interval:
 def _finished_interval(
     job: Job, evaluation: Evaluation, known: JobMemory, snapshot: ClusterSnapshot, how: Measuring
 ) -> _Interval | None:
-    anchor = known.anchor
+    anchor = known.levels.anchor
     if anchor is None:
         return None
     elapsed = snapshot.taken_at_seconds - anchor.at_seconds
@@ -262,9 +262,9 @@ def _finished_interval(
         elapsed = _level_at_seconds(evaluation, snapshot) - anchor.level_at_seconds
         if elapsed < EARLY_RATIO * snapshot.scrape_interval_seconds:
             return None
-    known = level_range.learn(known, evaluation.level, evaluation.objective)
-    ends = level_range.ends(known, evaluation.level, evaluation.objective)
-    return None if ends is None else _Interval(job, known, anchor, evaluation, *ends, elapsed)
+    levels = level_range.learn(known.levels, evaluation.level, evaluation.objective)
+    ends = level_range.ends(levels, evaluation.level, evaluation.objective)
+    return None if ends is None else _Interval(job, known, levels, anchor, evaluation, *ends, elapsed)
 
 
 def _enough_seconds(job: Job, known: JobMemory, snapshot: ClusterSnapshot, how: Measuring) -> float:
@@ -293,7 +293,7 @@ def first_evaluation_at_seconds(snapshot: ClusterSnapshot, memory: MemoryState, 
         age = now - job.started_at_seconds
         if (
             job.state.ended
-            or memory.jobs[job.uid].anchor is not None
+            or memory.jobs[job.uid].levels.anchor is not None
             or age >= NEWCOMER_INTERVALS * how.interval_seconds
         ):
             continue
@@ -309,9 +309,9 @@ def confirm_at_seconds(snapshot: ClusterSnapshot, memory: MemoryState) -> float 
     """
     window, soonest = stale_after_seconds(snapshot), snapshot.taken_at_seconds + snapshot.scrape_interval_seconds
     held = [
-        max(soonest, known.doubts.outlier.at_seconds + window)
+        max(soonest, doubts.outlier.at_seconds + window)
         for job in snapshot.jobs
-        if not job.state.ended and (known := memory.jobs[job.uid]).doubts and known.doubts.outlier
+        if not job.state.ended and (doubts := memory.jobs[job.uid].levels.doubts) and doubts.outlier
     ]
     return min(held, default=None)
 
@@ -349,7 +349,7 @@ def _closed(interval: _Interval, per_second: float, node: Node, now_seconds: flo
         interval.job.process_started_at_seconds,
         memory_byte_seconds=_memory_byte_seconds(known),
     )
-    return known.altered(anchor=anchor, growth=growth, previous_growth=known.growth)
+    return known.altered(levels=interval.levels.altered(anchor=anchor), growth=growth, previous_growth=known.growth)
 
 
 def _average_use(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from slopewise.model import Doubts, JobMemory, Objective, Outlier
+from slopewise.model import Doubts, Levels, Objective, Outlier
 
 FAR = 10.0
 """Ranges beyond the first, the best and the last level. Noise of levels is far below one range, except at a plateau at
@@ -45,39 +45,39 @@ SMALLEST_RANGE = 1e-9
 _SETTLED = Doubts()
 
 
-def begin(known: JobMemory, level: float) -> JobMemory:
-    """The job's memory at the first level of a series."""
-    return known.altered(first_level=level, best_level=level, doubts=Doubts(early=(level,)))
+def begin(levels: Levels, level: float) -> Levels:
+    """The levels of a series at its first one."""
+    return levels.altered(first=level, best=level, doubts=Doubts(early=(level,)))
 
 
-def is_held_back(known: JobMemory) -> bool:
+def is_held_back(levels: Levels) -> bool:
     """Whether the job's newest level is an outlier that nothing has confirmed: it is not used yet."""
-    return known.doubts is not None and known.doubts.outlier is not None
+    return levels.doubts is not None and levels.doubts.outlier is not None
 
 
 def check_outlier(
-    known: JobMemory, level: float, objective: Objective, at_seconds: float, window_seconds: float
-) -> JobMemory:
+    levels: Levels, level: float, objective: Objective, at_seconds: float, window_seconds: float
+) -> Levels:
     """The job's memory with this level classified as an outlier or not.
 
     The range is as it was, wider after a jump that was confirmed, or as before the jump from which the level is back.
     """
-    first, best, doubts = known.first_level, known.best_level, known.doubts or _SETTLED
+    first, best, doubts = levels.first, levels.best, levels.doubts or _SETTLED
     if first is None or best is None or 0 < len(doubts.early) < SETTLED_BY:
-        return known
+        return levels
     if doubts is _SETTLED and (first >= level >= best or first <= level <= best):
-        return known  # as nearly always
+        return levels  # as nearly always
     if doubts.former is not None and not _is_far(level, *doubts.former, None):
         first, best = doubts.former
-        return known.altered(first_level=first, best_level=best, doubts=None)
-    if not _is_far(level, first, best, known.anchor.level if known.anchor else None):
-        return known if doubts.outlier is None else _with(known, replace(doubts, outlier=None))
+        return levels.altered(first=first, best=best, doubts=None)
+    if not _is_far(level, first, best, levels.anchor.level if levels.anchor else None):
+        return levels if doubts.outlier is None else _with(levels, replace(doubts, outlier=None))
     if doubts.outlier is None:
-        return _with(known, replace(doubts, outlier=Outlier(at_seconds, level)))
+        return _with(levels, replace(doubts, outlier=Outlier(at_seconds, level)))
     held_windows = (at_seconds - doubts.outlier.at_seconds) / window_seconds
     if held_windows < (HELD_WINDOWS if level == doubts.outlier.level else 1):
-        return known
-    wider = known.altered(first_level=worse(first, level, objective), best_level=better(best, level, objective))
+        return levels
+    wider = levels.altered(first=worse(first, level, objective), best=better(best, level, objective))
     return _with(wider, Doubts(former=doubts.former or (first, best)))
 
 
@@ -89,27 +89,27 @@ def _is_far(level: float, first: float, best: float, last: float | None) -> bool
     return level > highest + reach or level < lowest - reach
 
 
-def learn(known: JobMemory, level: float, objective: Objective) -> JobMemory:
+def learn(levels: Levels, level: float, objective: Objective) -> Levels:
     """The range with the level at the end of an interval that began at the anchor."""
-    if known.anchor is None or known.best_level is None:
-        return known
-    if known.doubts is not None and known.doubts.early:
-        return _settle(known, known.doubts, level, objective)
-    start, first, best = known.anchor.level, known.first_level, known.best_level
+    if levels.anchor is None or levels.best is None:
+        return levels
+    if levels.doubts is not None and levels.doubts.early:
+        return _settle(levels, levels.doubts, level, objective)
+    start, first, best = levels.anchor.level, levels.first, levels.best
     if level == start:
-        return known
+        return levels
     if first is not None and _is_far(start, first, best, None) and _is_far(level, first, best, None):
-        return known  # the end of a spike that began while the first level was settled: no level like it was confirmed
+        return levels  # the end of a spike that began while the first level was settled: no level like it was confirmed
     best = better(best, worse(start, level, objective), objective)
-    return known if best == known.best_level else known.altered(best_level=best)
+    return levels if best == levels.best else levels.altered(best=best)
 
 
-def _settle(known: JobMemory, doubts: Doubts, level: float, objective: Objective) -> JobMemory:
+def _settle(levels: Levels, doubts: Doubts, level: float, objective: Objective) -> Levels:
     """The first level, once there are three different ones to judge it by; the best is then the second best of them."""
     early = doubts.early if level in doubts.early else (*doubts.early, level)
     if len(early) < SETTLED_BY:
-        best = level if known.best_level is None else better(known.best_level, level, objective)
-        return _with(known.altered(best_level=best), replace(doubts, early=early))
+        best = level if levels.best is None else better(levels.best, level, objective)
+        return _with(levels.altered(best=best), replace(doubts, early=early))
     one, two, three = early[:SETTLED_BY]
     if len(early) == SETTLED_BY:
         if (
@@ -117,7 +117,7 @@ def _settle(known: JobMemory, doubts: Doubts, level: float, objective: Objective
             and (one - two) * (two - three) > 0
         ):
             best = worse(two, three, objective)
-            return _with(known.altered(best_level=best), replace(doubts, early=early))
+            return _with(levels.altered(best=best), replace(doubts, early=early))
     elif abs(two - three) > FIRST_IS_FAR * abs(three - early[SETTLED_BY]):
         one, two, three = two, three, early[SETTLED_BY]
     first, best = one, sorted((one, two, three))[1]
@@ -128,21 +128,21 @@ def _settle(known: JobMemory, doubts: Doubts, level: float, objective: Objective
         one, better(two, three, objective), objective
     ):  # it has got worse since, or its first level was too good
         first = best = better(two, three, objective)
-    return _with(known.altered(first_level=first, best_level=best), replace(doubts, early=()))
+    return _with(levels.altered(first=first, best=best), replace(doubts, early=()))
 
 
-def _with(known: JobMemory, doubts: Doubts) -> JobMemory:
-    return known.altered(doubts=None if doubts == _SETTLED else doubts)
+def _with(levels: Levels, doubts: Doubts) -> Levels:
+    return levels.altered(doubts=None if doubts == _SETTLED else doubts)
 
 
-def ends(known: JobMemory, level: float, objective: Objective) -> tuple[float, float] | None:
+def ends(levels: Levels, level: float, objective: Objective) -> tuple[float, float] | None:
     """First and best level to measure an interval against that ends with this level; None: nothing is known yet.
 
     Both ends of the interval are within them, so that no interval counts for more than the whole range.
     """
-    if known.anchor is None or known.first_level is None or known.best_level is None:
+    if levels.anchor is None or levels.first is None or levels.best is None:
         return None
-    first, best, start = known.first_level, known.best_level, known.anchor.level
+    first, best, start = levels.first, levels.best, levels.anchor.level
     if objective == "max":
         return min(first, start, level), max(best, start, level)
     return max(first, start, level), min(best, start, level)

@@ -27,14 +27,14 @@ def _with_departed(snapshot: ClusterSnapshot, memory: MemoryState, remembered: M
     here = {job.uid for job in snapshot.jobs}
     states = {each.job_uid: each.state for each in remembered.departed}
     left = {
-        uid: known.state
+        uid: known.decided.state
         for uid, known in sorted(remembered.jobs.items())
-        if known.state and uid not in here and uid not in memory.jobs and uid not in states
+        if known.decided.state and uid not in here and uid not in memory.jobs and uid not in states
     }
-    back = {uid: state for uid, state in states.items() if uid in memory.jobs and not memory.jobs[uid].state}
+    back = {uid: state for uid, state in states.items() if uid in memory.jobs and not memory.jobs[uid].decided.state}
     if not (left or states):
         return memory
-    jobs = {**memory.jobs, **{uid: memory.jobs[uid].altered(state=state) for uid, state in back.items()}}
+    jobs = {**memory.jobs, **{uid: memory.jobs[uid].with_decided(state=state) for uid, state in back.items()}}
     gone = {uid: state for uid, state in states.items() if uid not in memory.jobs} | left
     departed = [Departed(uid, state) for uid, state in gone.items()]
     return replace(memory, jobs=jobs, departed=tuple(departed[-DEPARTED_KEPT:]))

@@ -70,11 +70,13 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, interval_seconds: fl
         if now is None:
             continue
         known = memory.jobs.get(job.uid) or JobMemory()
-        before = known.pace_anchor
+        before = known.timing.anchor
         if before is None or job.restarted or not _same_process(before, now):
-            after = known.altered(pace_anchor=now, answering=_begun(job, known, now))
+            after = known.altered(timing=known.timing.altered(anchor=now, answering=_begun(job, known, now)))
         elif now.at_seconds - before.at_seconds >= EARLY_RATIO * interval_seconds:
-            after = _closed(known, before, now).altered(answering=_answering(job, known, before, now))
+            after = _closed(known, before, now)
+            answering = _answering(job, known, before, now)
+            after = after.altered(timing=after.timing.altered(answering=answering))
         else:
             after = known
         after = _without_outdated_paces(after, interval_seconds, now.at_seconds)
@@ -144,14 +146,14 @@ def _closed(known: JobMemory, before: PaceAnchor, now: PaceAnchor) -> JobMemory:
         return known
     pace = _pace(before, now)
     paces = known.paces if pace is None else (*known.paces, pace)[-KEPT:]
-    return known.altered(pace_anchor=now, paces=paces)
+    return known.altered(timing=known.timing.altered(anchor=now), paces=paces)
 
 
 def _begun(job: Job, known: JobMemory, now: PaceAnchor) -> Answering | None:
     """Of a served model whose counters begin again: unanswered since then, or since before, if it keeps restarting."""
-    if job.responses is None or known.answering is None:
+    if job.responses is None or known.timing.answering is None:
         return None
-    return known.answering if _unanswered_since(known) is not None else Answering(0.0, now.at_seconds)
+    return known.timing.answering if _unanswered_since(known) is not None else Answering(0.0, now.at_seconds)
 
 
 def _answering(job: Job, known: JobMemory, before: PaceAnchor, now: PaceAnchor) -> Answering | None:
@@ -181,12 +183,12 @@ def _in_flight_since(responses: Responses, known: JobMemory, now: PaceAnchor, *,
     """
     if not (responses.in_flight or 0.0) > 0:
         return None
-    since = None if known.answering is None else known.answering.in_flight_since_seconds
+    since = None if known.timing.answering is None else known.timing.answering.in_flight_since_seconds
     return now.at_seconds if succeeded or since is None else since
 
 
 def _unanswered_since(known: JobMemory) -> float | None:
-    return None if known.answering is None else known.answering.unanswered_since_seconds
+    return None if known.timing.answering is None else known.timing.answering.unanswered_since_seconds
 
 
 def _without_outdated_paces(known: JobMemory, interval_seconds: float, now_seconds: float) -> JobMemory:

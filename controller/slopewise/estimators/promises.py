@@ -71,16 +71,17 @@ def confirm(snapshot: ClusterSnapshot, memory: MemoryState, interval_seconds: fl
     changed = {}
     for job in snapshot.jobs:
         known, standing = memory.jobs.get(job.uid, _UNKNOWN), found.get(job.uid)
-        if job.state.ended or (standing is None and known.objective_missed is None and known.hopeless is None):
+        asked = known.objectives
+        if job.state.ended or (standing is None and asked.missed is None and asked.hopeless is None):
             continue
         missed = _is_below(standing.qoe if standing else None)
         hopeless = standing.deadline.hopeless if standing and standing.deadline else None
-        after = known.altered(
-            objective_missed=_confirmed(known.objective_missed, enough_seconds, now, found=missed),
-            hopeless=_confirmed(known.hopeless, enough_seconds, now, found=hopeless),
+        after = asked.altered(
+            missed=_confirmed(asked.missed, enough_seconds, now, found=missed),
+            hopeless=_confirmed(asked.hopeless, enough_seconds, now, found=hopeless),
         )
-        if after != known:
-            changed[job.uid] = after
+        if after != asked:
+            changed[job.uid] = known.altered(objectives=after)
     return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
 
 
@@ -100,7 +101,7 @@ def _qoe(job: Job, known: JobMemory) -> QoeStanding | None:
     asked = job.objectives.qoe_seconds
     if asked is None or not (0 < asked < math.inf) or job.state.ended:
         return None
-    missed = known.objective_missed is not None and known.objective_missed.holds
+    missed = known.objectives.missed is not None and known.objectives.missed.holds
     waited = _waited_seconds(job, known, missed=missed)
     if (late := deviation(asked, waited)) < -QOE_TOLERANCE_RATIO:
         in_flight = 0.0 if job.responses is None else job.responses.in_flight
@@ -118,10 +119,10 @@ def _waited_seconds(job: Job, known: JobMemory, *, missed: bool) -> float:
     Counters that are not scraped stand still, as those of a server that hangs do: an outage neither makes an objective
     a missed one, nor ends that.
     """
-    since = None if known.answering is None else known.answering.in_flight_since_seconds
-    if since is None or known.pace_anchor is None or (job.responses is None and not missed):
+    since = None if known.timing.answering is None else known.timing.answering.in_flight_since_seconds
+    if since is None or known.timing.anchor is None or (job.responses is None and not missed):
         return 0.0
-    return known.pace_anchor.at_seconds - since
+    return known.timing.anchor.at_seconds - since
 
 
 def _deadline(job: Job, known: JobMemory, snapshot: ClusterSnapshot, largest: Node | None) -> DeadlineStanding | None:
@@ -134,7 +135,7 @@ def _deadline(job: Job, known: JobMemory, snapshot: ClusterSnapshot, largest: No
         return DeadlineStanding(at, left, hopeless=over, confirmed_hopeless=over)
     todo, speed = max(0.0, todo), measured_speed(known)
     alone = 0.0 if speed is None or largest is None else todo * speed.seconds_at(useful_cores(job, largest))
-    confirmed = over or (known.hopeless is not None and known.hopeless.holds)
+    confirmed = over or (known.objectives.hopeless is not None and known.objectives.hopeless.holds)
     return DeadlineStanding(at, left, left - todo * known.paces[-1].seconds, over or alone > left, confirmed)
 
 
@@ -143,7 +144,7 @@ def _target(job: Job, known: JobMemory) -> TargetStanding | None:
     deliverable, target = objectives.deliverable_level is not None, objectives.target_level is not None
     if not deliverable and not target:
         return None
-    hits = known.targets or targets.UNCOUNTED
+    hits = known.objectives.targets or targets.UNCOUNTED
     return TargetStanding(hits.is_deliverable if deliverable else None, hits.is_final if target else None)
 
 

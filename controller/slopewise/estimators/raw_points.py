@@ -99,7 +99,7 @@ def _unit(points: Sequence[RawPoint], before: Points | None) -> tuple[WorkUnit, 
 
 def _followed(job: Job, known: JobMemory, now_seconds: float) -> Points:
     """The points with those of this snapshot; they begin again with another series or unit."""
-    before, series = known.points, known.series or ""
+    before, series = known.points, known.levels.series or ""
     if before is not None and before.workload_class != job.workload_class:
         before = structs.replace(before, workload_class=job.workload_class)
     same_series = before if before is not None and before.series == series else None

@@ -66,15 +66,15 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemorySt
         if known is None or not known.paces or job.responses is not None:
             continue
         before = remembered.jobs.get(job.uid)
-        least = _least(known, None if before is None else before.pace_anchor)
-        if least != known.least_step_cpu_seconds:
-            changed[job.uid] = known.altered(least_step_cpu_seconds=least)
+        least = _least(known, None if before is None else before.timing.anchor)
+        if least != known.timing.least_step_cpu_seconds:
+            changed[job.uid] = known.altered(timing=known.timing.altered(least_step_cpu_seconds=least))
     return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
 
 
 def step_cost(known: JobMemory) -> StepCost | None:
     """What a step costs now and at best; None: not known yet, not of this node, or no training."""
-    least, costs = known.least_step_cpu_seconds, _newest(known)
+    least, costs = known.timing.least_step_cpu_seconds, _newest(known)
     cores = known.paces[-1].cores if costs else None
     return None if least is None or cores is None else StepCost(min(costs), least, cores)
 
@@ -98,10 +98,10 @@ def cpu_seconds(pace: Pace | None) -> float | None:
 
 
 def _least(known: JobMemory, before: PaceAnchor | None) -> float | None:
-    moved_at, costs, kept = known.moved_at_seconds, _newest(known), known.least_step_cpu_seconds
+    moved_at, costs, kept = known.moved_at_seconds, _newest(known), known.timing.least_step_cpu_seconds
     if moved_at is not None and known.paces[-INTERVALS:][0].at_seconds <= moved_at:
         return None
-    now = known.pace_anchor
+    now = known.timing.anchor
     if before is not None and now is not None and now.done_total < _FROM_THE_START_RATIO * before.done_total:
         kept = None
     return min([max(costs), *([] if kept is None else [kept])]) if costs else kept
@@ -109,7 +109,7 @@ def _least(known: JobMemory, before: PaceAnchor | None) -> float | None:
 
 def _newest(known: JobMemory) -> list[float]:
     """The costs of the newest intervals, all of which used CPU; else none, and none after a restart."""
-    newest, anchor = known.paces[-INTERVALS:], known.pace_anchor
+    newest, anchor = known.paces[-INTERVALS:], known.timing.anchor
     if anchor is not None and newest and newest[-1].at_seconds < anchor.at_seconds:  # its first interval has not ended
         return []
     costs = [pace.seconds * pace.cores for pace in newest if pace.cores and pace.cores >= IDLE_CORES]

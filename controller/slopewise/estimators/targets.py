@@ -1,6 +1,6 @@
 """Targets: which of the evaluations that a job's owner asks for it has reached, counted once a growth measurement.
 
-`count` runs between `growth.measure` and `decide`, under every policy. TRADL decides by `JobMemory.targets`.
+`count` runs between `growth.measure` and `decide`, under every policy. TRADL decides by `ObjectiveMemory.targets`.
 
 A target counts as reached after `target_hits` measurements in a row that reach it, and as lost after as many that
 miss it (a reconstruction: of TRADL, Source: thesis chapter 2, only an account is at hand). Targets are passed one after
@@ -30,8 +30,8 @@ def count(jobs: Sequence[Job], measured: MemoryState, before: MemoryState, targe
     for job in jobs:
         known = measured.jobs[job.uid]
         targets = _counted(job, known, before.jobs.get(job.uid), target_hits)
-        if targets != known.targets:
-            changed[job.uid] = known.altered(targets=targets)
+        if targets != known.objectives.targets:
+            changed[job.uid] = known.altered(objectives=known.objectives.altered(targets=targets))
     return replace(measured, jobs={**measured.jobs, **changed}) if changed else measured
 
 
@@ -39,7 +39,7 @@ def _counted(job: Job, known: JobMemory, before: JobMemory | None, target_hits: 
     objectives = job.objectives
     if objectives.deliverable_level is None and objectives.target_level is None:
         return None
-    hits, evaluation = known.targets or UNCOUNTED, job.evaluation
+    hits, evaluation = known.objectives.targets or UNCOUNTED, job.evaluation
     is_new = known.growth is not None and (before is None or known.growth != before.growth)
     if evaluation is None or not is_new:
         return hits

@@ -152,7 +152,7 @@ def _ended(uid: str, known: JobMemory, points: Points, now_seconds: float) -> Cl
     Its CPU was counted last before its end; until now it has used what it was given.
     """
     since = now_seconds - points.counted_at_seconds
-    uncounted = (known.wanted_cores or 0.0) * since if 0 < since <= MAX_UNCOUNTED_SECONDS else 0.0
+    uncounted = (known.decided.wanted_cores or 0.0) * since if 0 < since <= MAX_UNCOUNTED_SECONDS else 0.0
     work = points.cpu_seconds + uncounted
     return ClassFigures(uid, points.sampled_at_seconds, work=_rounded(work))
 

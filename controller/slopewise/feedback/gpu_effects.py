@@ -1,7 +1,7 @@
 """What a change of CPU did to a job with accelerators: steps that became slower, and a raise that brought too little.
 
 A cut counts as far as it leads below the CPU that the job came with, since what was lent to it may be taken back.
-`rollback.py` takes such a change back, and what it has shown is remembered (`JobMemory.learned_cores`): the CPU that it
+`rollback.py` takes such a change back, and what it has shown is remembered (`GpuMemory.learned`): the CPU that it
 keeps from then on, or that it can use at most.
 
 Worked examples: steps of 0.50 s before a cut and of 0.53 s after it, which now wait, are 6 % slower. A raise from 3 to
@@ -126,7 +126,7 @@ def _too_little(
         if max(uses) - median(uses_before) >= LEAST_EFFECT * (expected_use - median(uses_before)):
             return None
         return f"its GPU is used {max(uses):.0%} of the time instead of {expected_use:.0%}"
-    need = gpu_need(job, known.altered(paces=tuple(before), learned_cores=None))
+    need = gpu_need(job, known.altered(paces=tuple(before), gpu=known.gpu.altered(learned=None)))
     expected, seconds = need.seconds_at(change.to_millicores / 1000), median(pace.seconds for pace in before)
     has = min(pace.seconds for pace in after)
     if expected is None or seconds - expected < SMALL_GAIN_RATIO * seconds:

@@ -187,7 +187,7 @@ def _begun(known: JobMemory, record: MoveRecord) -> JobMemory:
     older, last = known.moves[: 1 - MOVES_KEPT], known.moves[1 - MOVES_KEPT :]
     counting = (each for each in older if _counts(each, record.at_seconds))
     moves = (*counting, *last, record)
-    return known.altered(moves=moves, moves_total=known.moves_total + 1, moved_at_seconds=record.at_seconds, ends=None)
+    return known.altered(moves=moves, moves_total=known.moves_total + 1).with_decided(ends=None)
 
 
 def _adopted(known: JobMemory, moving: MoveUnderWay | None, job: Job | None) -> JobMemory:

@@ -20,6 +20,7 @@ from typing import TypeVar, get_args
 from slopewise.errors import ActuationError
 from slopewise.memory_sizing import restorable
 from slopewise.model import (
+    Backoff,
     Change,
     ClusterSnapshot,
     ContainerHealth,
@@ -28,6 +29,7 @@ from slopewise.model import (
     Job,
     JobMemory,
     JobUid,
+    MemoryResizes,
     MemoryState,
     Outcome,
     PassReport,
@@ -133,10 +135,9 @@ def _forgotten(known: JobMemory) -> JobMemory:
     return known.altered(
         original=None,
         original_memory=None,
-        written_limit_bytes=None,
+        memory_resizes=known.memory_resizes.altered(written_limit_bytes=None),
         change=None,
-        backoff_until_seconds=None,
-        backoff_reason=None,
+        backoff=Backoff(),
     )
 
 
@@ -200,11 +201,10 @@ def remember_changes(
         if isinstance(change, Resize):
             known = _with_change(known, change, container_health[change.job_uid], now_seconds)
         elif isinstance(change, ResizeMemory):
-            known = known.altered(
-                memory_resized_at_seconds=now_seconds,
-                memory_refused_at_seconds=now_seconds if change.is_rollback else known.memory_refused_at_seconds,
-                written_limit_bytes=change.to_bytes if change.bound == "limit" else known.written_limit_bytes,
-            )
+            before = known.memory_resizes
+            refused_at = now_seconds if change.is_rollback else before.refused_at_seconds
+            limit = change.to_bytes if change.bound == "limit" else before.written_limit_bytes
+            known = known.altered(memory_resizes=MemoryResizes(now_seconds, refused_at, limit))
         changed[change.job_uid] = known
     return _update_jobs(memory, changed)
 

@@ -20,6 +20,7 @@ from slopewise.estimators.pace import CPU_COUNT_AGE_SECONDS, increase
 from slopewise.estimators.step_cost import cpu_seconds
 from slopewise.feedback import gpu_effects
 from slopewise.model import (
+    Backoff,
     Change,
     ClusterSnapshot,
     ContainerHealth,
@@ -136,7 +137,7 @@ def watches(memory: MemoryState, snapshot: ClusterSnapshot, settings: RollbackSe
 def regressed(known: JobMemory, now_seconds: float) -> bool:
     """Whether a job regressed after a resize, until the back-off after its rollback ends."""
     was_judged = known.change is not None and known.change.regression is not None
-    return was_judged and known.backoff_until_seconds is not None and now_seconds < known.backoff_until_seconds
+    return was_judged and known.backoff.until_seconds is not None and now_seconds < known.backoff.until_seconds
 
 
 def _is_recent(change: Change, now_seconds: float, settings: RollbackSettings) -> bool:
@@ -166,7 +167,7 @@ def _rollback_of(case: _Case) -> _Rollback | None:
     if _times_out(job) and (unheard := _unheard(case, change)) is not None:
         return unheard
     if (found := _gpu_effect(case, change)) is not None:
-        learned = replace(case, known=case.known.altered(learned_cores=found.learned))
+        learned = replace(case, known=case.known.altered(gpu=case.known.gpu.altered(learned=found.learned)))
         return _rolled_back(learned, msgspec.structs.replace(change, from_millicores=found.back_to), found.reason)
     if job.container_health is None and not change.regression:
         return None
@@ -353,11 +354,10 @@ def _control_of(case: _Case, pending: PendingResize) -> CpuControl:
 
 
 def _resize(case: _Case, control: CpuControl, to_millicores: int, reason: str) -> Resize:
-    job = case.job
-    has = accepted_millicores(job, case.node, control)
+    job, has = case.job, accepted_millicores(case.job, case.node, control)
     return Resize(job.uid, job.node, control, has, to_millicores, reason, is_rollback=True)
 
 
 def _backing_off(case: _Case, known: JobMemory, because: str) -> JobMemory:
     until = case.now_seconds + case.settings.backoff_seconds
-    return known.altered(backoff_until_seconds=until, backoff_reason=because)
+    return known.altered(backoff=Backoff(until, because))

@@ -1,7 +1,7 @@
 """Stops jobs at their final target where their owners ask for it (`slopewise.dev/at-target: stop`), under every policy.
 
 A stop ends the job's process through its own checkpoint, and nothing starts it again but its owner. So a stop needs
-more than a hit: the final target counts as reached (`JobMemory.targets`), the present evaluation reaches it too, and
+more than a hit: the final target counts as reached (`TargetHits`), the present evaluation reaches it too, and
 all pods of the workload agree, because they end together. Guards review it like every other decision.
 
 A stop is recorded before it is carried out. A job that its owner starts again is another process: its record is
@@ -56,7 +56,7 @@ def stop_under_way(context: PassContext, stop: Stop) -> Stop | Veto:
 def reached_at_first(context: PassContext, stop: Stop) -> Stop | Veto:
     """A target that the first evaluation reached may be on the wrong side, unless the job has improved since."""
     job, known = context.jobs[stop.job_uid], context.known(stop.job_uid)
-    first, best, evaluation, target = known.first_level, known.best_level, job.evaluation, job.objectives.target_level
+    first, best, evaluation, target = known.levels.first, known.levels.best, job.evaluation, job.objectives.target_level
     if first is None or evaluation is None or target is None or not reaches(first, target, evaluation.objective):
         return stop
     if any(
@@ -126,7 +126,7 @@ def _stop(pods: Sequence[Job], memory: MemoryState, snapshot: ClusterSnapshot) -
 
 def _is_due(job: Job, known: JobMemory | None, snapshot: ClusterSnapshot, now_seconds: float) -> bool:
     target = job.objectives.target_level
-    if known is None or known.targets is None or not known.targets.is_final or target is None:
+    if known is None or known.objectives.targets is None or not known.objectives.targets.is_final or target is None:
         return False
     if known.stop is not None and not _may_retry(known.stop, now_seconds):
         return False
@@ -152,7 +152,7 @@ def at_target(job: Job) -> str:
 def _without_former_processes(memory: MemoryState, jobs: Sequence[Job]) -> MemoryState:
     """Memory without the stops of earlier processes of these jobs, and without the hits that led to them."""
     changed = {
-        job.uid: known.altered(stop=None, targets=TargetHits())
+        job.uid: known.altered(stop=None, objectives=known.objectives.altered(targets=TargetHits()))
         for job in jobs
         if (known := memory.jobs.get(job.uid)) is not None and known.stop is not None and _is_another(job, known.stop)
     }

@@ -62,7 +62,7 @@ def memory_moving(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory 
 
 def memory_refused(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
     """No change soon after the node did not carry one out."""
-    refused_at = context.known.memory_refused_at_seconds
+    refused_at = context.known.memory_resizes.refused_at_seconds
     if refused_at is None or context.since_seconds(refused_at) >= REFUSED_SECONDS:
         return resize
     since = context.since_seconds(refused_at)
@@ -117,7 +117,7 @@ def limit_in_use(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory |
 @routine()
 def memory_cooldown(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
     """Nothing is lowered soon after another change; a raise does not wait."""
-    last = context.known.memory_resized_at_seconds
+    last = context.known.memory_resizes.at_seconds
     if resize.raises or last is None or context.since_seconds(last) >= context.bounds.cooldown_seconds:
         return resize
     return Veto(f"resized {context.since_seconds(last):.0f} s ago, bound {context.bounds.cooldown_seconds:.0f} s")

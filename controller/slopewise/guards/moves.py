@@ -65,9 +65,9 @@ def move_backoff(context: MigrationContext, move: Migrate) -> Migrate | Veto:
 
 def resize_backoff(context: MigrationContext, move: Migrate) -> Migrate | Veto:
     """A job that regressed after a resize is in back-off. `ineligible_reason` is about resizes and does not count."""
-    until = context.known.backoff_until_seconds
+    until = context.known.backoff.until_seconds
     left = 0.0 if until is None else until - context.now_seconds
-    return move if left <= 0 else Veto(f"for another {left:.0f} s: {context.known.backoff_reason}")
+    return move if left <= 0 else Veto(f"for another {left:.0f} s: {context.known.backoff.reason}")
 
 
 @routine()

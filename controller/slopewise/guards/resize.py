@@ -66,9 +66,9 @@ def accelerators(context: ResizeContext, resize: Resize) -> Resize | Veto:
 
 def backoff(context: ResizeContext, resize: Resize) -> Resize | Veto:
     """A job that regressed after a change is in back-off."""
-    until = context.known.backoff_until_seconds
+    until = context.known.backoff.until_seconds
     left = 0.0 if until is None else until - context.snapshot.taken_at_seconds
-    return resize if left <= 0 else Veto(f"for another {left:.0f} s: {context.known.backoff_reason}")
+    return resize if left <= 0 else Veto(f"for another {left:.0f} s: {context.known.backoff.reason}")
 
 
 def non_finite_metrics(context: ResizeContext, resize: Resize) -> Resize | Veto:
@@ -96,7 +96,7 @@ def _silence(context: ResizeContext) -> str | None:
     """Why the job's evaluation is stale or missing; None: it is fresh, or there never was one."""
     evaluation, bound = context.job.evaluation, stale_after_seconds(context.snapshot)
     if evaluation is None:
-        series = context.known.series
+        series = context.known.levels.series
         return None if series is None else f"{series} is missing, last seen more than {bound:.0f} s ago"
     if is_fresh(evaluation, context.snapshot):
         return None

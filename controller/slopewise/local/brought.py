@@ -42,12 +42,14 @@ def outlook(job: Job, report: PassReport) -> str:
         return ""
     jobs, now = report.decisions.memory.jobs, report.snapshot.taken_at_seconds
     known = jobs[job.uid]
-    ends, turn = known.ends, _SERVED.get(known.job_class or "")
+    ends, turn = known.decided.ends, _SERVED.get(known.decided.job_class or "")
     if ends is None or not now < ends.at_seconds < now + _FAR_SECONDS:
         return ""
-    if known.job_class == WAITS:
+    if known.decided.job_class == WAITS:
         beside = (each for each in report.snapshot.jobs if each.node == job.node and not each.state.ended)
-        served = ((jobs[each.uid].ends, each.name) for each in beside if jobs[each.uid].job_class in _SERVED)
+        served = (
+            (jobs[each.uid].decided.ends, each.name) for each in beside if jobs[each.uid].decided.job_class in _SERVED
+        )
         before = sorted((end.at_seconds, name) for end, name in served if end is not None)
         turn = _waits([name for _, name in before], ends.at_seconds - ends.earliest_seconds)
     if turn is None:

@@ -142,7 +142,7 @@ def _row(
     return LiveRow(
         name=name,
         state=str(job.state) if job.missing_evaluation is None else NO_LOSS,
-        job_class=known.job_class,
+        job_class=known.decided.job_class,
         loss=job.evaluation.level if job.evaluation else None,
         loss_history=history,
         growth=known.growth.cpu_efficiency if known.growth else None,
@@ -172,7 +172,7 @@ def _pace_seconds(job: Job, known: JobMemory) -> float | None:
     """The last measured pace; for a served model that was never timed, the mean over all its responses."""
     if known.paces:
         return known.paces[-1].seconds
-    if known.answering is not None and known.answering.unanswered_since_seconds is not None:
+    if known.timing.answering is not None and known.timing.answering.unanswered_since_seconds is not None:
         return None
     responses = job.responses
     return responses.seconds_total / responses.count_total if responses and responses.count_total > 0 else None

@@ -78,27 +78,37 @@ from slopewise.model.limits import (
     in_canary,
 )
 from slopewise.model.memory import (
-    MEMORY_JSON,
     MOVES_KEPT,
     Anchor,
+    Backoff,
     Change,
-    Confirmed,
     Doubts,
     Growth,
     JobMemory,
+    Levels,
+    MemoryResizes,
     MemoryState,
     MemoryUse,
     MoveRecord,
     NodeMemory,
     Outlier,
-    PlacementMemory,
+    PolicyMemory,
     StopRecord,
-    TargetHits,
     Unmet,
 )
 from slopewise.model.movability import Checkpoint, Movability, MoveWay
-from slopewise.model.paces import Answering, LearnedCores, Pace, PaceAnchor
-from slopewise.model.promises import DeadlineStanding, QoeClass, QoeStanding, Standing, TargetStanding
+from slopewise.model.paces import Answering, GpuMemory, LearnedCores, Pace, PaceAnchor, Timing
+from slopewise.model.promises import (
+    Confirmed,
+    DeadlineStanding,
+    ObjectiveMemory,
+    QoeClass,
+    QoeStanding,
+    Standing,
+    TargetHits,
+    TargetStanding,
+)
+from slopewise.model.stored import MEMORY_JSON, read_job_memory, read_memory_state
 
 __all__ = [
     "BUDGET_SECONDS",
@@ -115,6 +125,7 @@ __all__ = [
     "Anchor",
     "Answering",
     "Arrival",
+    "Backoff",
     "Bounds",
     "Change",
     "Checkpoint",
@@ -135,6 +146,7 @@ __all__ = [
     "FreezeEffect",
     "FreezeScope",
     "Freezes",
+    "GpuMemory",
     "Growth",
     "Job",
     "JobMemory",
@@ -142,9 +154,11 @@ __all__ = [
     "JobUid",
     "JobView",
     "LearnedCores",
+    "Levels",
     "MemoryAllocation",
     "MemoryBound",
     "MemoryControl",
+    "MemoryResizes",
     "MemoryState",
     "MemoryUse",
     "Migrate",
@@ -160,6 +174,7 @@ __all__ = [
     "Node",
     "NodeMemory",
     "Objective",
+    "ObjectiveMemory",
     "Objectives",
     "Observation",
     "Outcome",
@@ -170,8 +185,8 @@ __all__ = [
     "PassReport",
     "PendingResize",
     "Place",
-    "PlacementMemory",
     "Points",
+    "PolicyMemory",
     "QoeClass",
     "QoeStanding",
     "RawPoint",
@@ -187,6 +202,7 @@ __all__ = [
     "StudyControl",
     "TargetHits",
     "TargetStanding",
+    "Timing",
     "Unconfirmed",
     "Unmet",
     "Usage",
@@ -196,5 +212,7 @@ __all__ = [
     "in_canary",
     "only",
     "reaches",
+    "read_job_memory",
+    "read_memory_state",
     "strictest",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -90,3 +90,11 @@ class AcceptedRange:
     min_millicores: int | None = None
     max_millicores: int | None = None
     reason: str = ""
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A part of the memory, and how another one is made of it."""
+
+    def altered(self, **changes: Any) -> Self:
+        """The same with other values for these fields. TypeError for a name that is none."""
+        return msgspec.structs.replace(self, **changes)

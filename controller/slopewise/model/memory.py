@@ -1,18 +1,25 @@
-"""Memory of earlier passes, for each job and each node; stored as JSON."""
+"""Memory of earlier passes, for each job and each node; stored as JSON (`model/stored.py`)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from operator import methodcaller
 from typing import Any
 
 import msgspec
 
-from slopewise.model.containers import ContainerHealth, CpuAllocation, CpuControl, MemoryAllocation, OutcomeResult
+from slopewise.model.containers import (
+    ContainerHealth,
+    CpuAllocation,
+    CpuControl,
+    MemoryAllocation,
+    OutcomeResult,
+    Record,
+)
 from slopewise.model.jobs import Usage
 from slopewise.model.learning import ClassFigures, Departed, Ends, Points
-from slopewise.model.paces import Answering, LearnedCores, Pace, PaceAnchor
+from slopewise.model.paces import GpuMemory, Pace, Timing
+from slopewise.model.promises import ObjectiveMemory
 
 
 class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -95,33 +102,6 @@ class MemoryUse(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return max(self.peak_bytes, self.previous_peak_bytes)
 
 
-class TargetHits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How a job stands to the targets that its owner states (`estimators/targets.py`)."""
-
-    streak: int = 0
-    """Measurements in a row that reach the next target (above 0), or miss the last one that was reached (below 0)."""
-    reached: int = 0
-    """Targets passed: 0; 1, the model is deliverable; 2, the final target."""
-
-    @property
-    def is_deliverable(self) -> bool:
-        """True once the first target is passed."""
-        return self.reached >= 1
-
-    @property
-    def is_final(self) -> bool:
-        """True once all targets are passed; a lone final target counts as both (`estimators/targets.py`)."""
-        return self.reached >= 2
-
-
-class Confirmed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A yes or no that changes only after it was contradicted for a while, so that one noisy figure changes nothing."""
-
-    holds: bool = False
-    doubted_since_seconds: float | None = None
-    """Since when each pass has found the opposite; None: the last one found the same."""
-
-
 class Change(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The last applied resize of a job, and measurements from before it."""
 
@@ -185,7 +165,7 @@ class MoveRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Unmet(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A promise (objective or deadline) that a job's node cannot keep: at how many evaluations in a row so far."""
+    """An objective or a deadline that a job's node cannot keep: at how many evaluations in a row so far."""
 
     node: str
     """On another node the count begins again."""
@@ -213,102 +193,104 @@ class StopRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return self.result == "applied"
 
 
-class PlacementMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The decisions of the policy of `spec.placement` on one job: the fields of `JobMemory` that a policy writes.
-
-    The policy of `spec.policy` writes those of `JobMemory` itself (`composition.py`).
-    """
+class PolicyMemory(Record, frozen=True, omit_defaults=True, gc=False):
+    """What a policy has decided of one job, and keeps of it; only a policy writes it."""
 
     job_class: str | None = None
     class_since_seconds: float | None = None
     wanted_cores: float | None = None
-    """Never carried out: such a policy moves jobs, and resizes none."""
+    """The limit it last decided on (the papers' L), before control mode and guards; of a policy that only moves jobs
+    never carried out."""
     marks: frozenset[str] = frozenset()
+    """Facts that it sets once, such as SpeCon's `migrated` and `rebalanced`."""
     unmet: Unmet | None = None
+    """None: the job's node keeps its objective, or it has none, or nothing is known of it."""
     state: str = ""
+    """JSON that only the policy reads; empty: nothing."""
+    ends: Ends | None = None
+    """As it expects; None: not known, or it expects none."""
 
 
-class JobMemory(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Memory of one job. `original` is its CPU before the first change of anything, and is never overwritten."""
+class Levels(Record, frozen=True, omit_defaults=True, gc=False):
+    """The levels of a job's evaluation by which its growth is measured (`estimators/level_range.py`)."""
 
     series: str | None = None
-    first_level: float | None = None
-    best_level: float | None = None
+    first: float | None = None
+    best: float | None = None
     anchor: Anchor | None = None
+    doubts: Doubts | None = None
+    """Open questions about `first` and `best`; None: none."""
+    silent_since_seconds: float | None = None
+    """Since when it reports no usable level although it did before; None: it reports, or never did."""
+
+
+class Backoff(Record, frozen=True, omit_defaults=True, gc=False):
+    """Until when a job is not changed, since it regressed after a change, or another controller resizes it."""
+
+    until_seconds: float | None = None
+    reason: str | None = None
+
+
+class MemoryResizes(Record, frozen=True, omit_defaults=True, gc=False):
+    """The changes of a job's memory."""
+
+    at_seconds: float | None = None
+    """Of the last one."""
+    refused_at_seconds: float | None = None
+    """When its node last did not carry one out, which was then taken back."""
+    written_limit_bytes: int | None = None
+    """The limit that was written last; None: none was."""
+
+
+class JobMemory(Record, frozen=True, omit_defaults=True, gc=False):
+    """Memory of one job. `original` is its CPU before the first change of anything, and is never overwritten."""
+
+    levels: Levels = Levels()
     growth: Growth | None = None
-    job_class: str | None = None
-    class_since_seconds: float | None = None
-    wanted_cores: float | None = None
-    """The limit the policy last decided on (the papers' L), before control mode and guards."""
-    original: CpuAllocation | None = None
-    """Its CPU before the first resize, by which weights and shares are judged."""
-    last_resized_at_seconds: float | None = None
     previous_growth: Growth | None = None
     """The measurement before `growth`, of the same process."""
-    pace_anchor: PaceAnchor | None = None
+    timing: Timing = Timing()
     paces: tuple[Pace, ...] = ()
     """Oldest first, at most `pace.KEPT`; the last one is the newest. Empty again once a served model that has requests
     has answered none for long (`pace.MAX_UNANSWERED_INTERVALS`)."""
-    answering: Answering | None = None
-    """Of a served model, over its last interval; None: none has ended yet, or it is a training."""
-    marks: frozenset[str] = frozenset()
-    """Facts that a policy sets once, such as SpeCon's `migrated` and `rebalanced`."""
-    moves_total: int = 0
-    moved_at_seconds: float | None = None
-    moves: tuple[MoveRecord, ...] = ()
-    """Oldest first; the last `MOVES_KEPT`, and those of the last hour."""
-    change: Change | None = None
-    backoff_until_seconds: float | None = None
-    """Until then the job is not changed: it regressed after a change, or another controller resizes it."""
-    backoff_reason: str | None = None
-    silent_since_seconds: float | None = None
-    """Since when it reports no usable level although it did before; None: it reports, or never did."""
-    doubts: Doubts | None = None
-    """Open questions about `first_level` and `best_level`; None: none."""
-    placement: PlacementMemory | None = None
-    """None: no second policy chooses nodes, or it has decided nothing yet."""
-    unmet: Unmet | None = None
-    """None: its node keeps its promise, or it has none, or nothing is known of it."""
-    targets: TargetHits | None = None
-    """None: its owner states no target."""
-    objective_missed: Confirmed | None = None
-    """Whether its pace misses its objective; None: it has none, or was not timed yet."""
-    hopeless: Confirmed | None = None
-    """Whether its deadline cannot be met any more; None: it has none."""
-    stop: StopRecord | None = None
-    """None: this process was not to be stopped at its target."""
-    memory_use: MemoryUse | None = None
-    """None: its working set was never seen."""
-    original_memory: MemoryAllocation | None = None
-    """Stored before the first change of its memory, never without `original`; None: its memory was never changed."""
-    written_limit_bytes: int | None = None
-    """The memory limit that was written last; None: none was."""
-    memory_resized_at_seconds: float | None = None
-    memory_refused_at_seconds: float | None = None
-    """When its node last did not carry out a change of its memory, which was then taken back."""
+    gpu: GpuMemory = GpuMemory()
     points: Points | None = None
     """None: not known yet, or its policy reads no raw points."""
-    state: str = ""
-    """What its policy keeps of it, as JSON that only the policy reads; empty: nothing."""
-    ends: Ends | None = None
-    """As its policy expects; None: not known, or it expects none."""
-    learned_cores: LearnedCores | None = None
-    """Of a job with accelerators whose CPU was changed; None: nothing was learned."""
-    gpu_seconds_won: float = 0.0
-    """Device-seconds that its steps would have waited longer with its original CPU (`estimators/gpu_need.py`)."""
-    least_step_cpu_seconds: float | None = None
-    """The least CPU-seconds a step that it has had (`estimators/step_cost.py`); None: not known yet, or no training."""
+    memory_use: MemoryUse | None = None
+    """None: its working set was never seen."""
+    objectives: ObjectiveMemory = ObjectiveMemory()
+    decided: PolicyMemory = PolicyMemory()
+    """By the policy of `spec.policy`."""
+    placement: PolicyMemory | None = None
+    """By that of `spec.placement` (`composition.py`); None: there is none, or it has decided nothing yet."""
+    original: CpuAllocation | None = None
+    """Its CPU before the first resize, by which weights and shares are judged."""
+    last_resized_at_seconds: float | None = None
+    change: Change | None = None
+    backoff: Backoff = Backoff()
+    original_memory: MemoryAllocation | None = None
+    """Stored before the first change of its memory, never without `original`; None: its memory was never changed."""
+    memory_resizes: MemoryResizes = MemoryResizes()
+    moves: tuple[MoveRecord, ...] = ()
+    """Oldest first; the last `MOVES_KEPT`, and those of the last hour."""
+    moves_total: int = 0
+    stop: StopRecord | None = None
+    """None: this process was not to be stopped at its target."""
 
-    def altered(self, **changes: Any) -> JobMemory:
-        """The same job with other values for these fields. TypeError for a name that is none."""
-        return msgspec.structs.replace(self, **changes)
+    @property
+    def moved_at_seconds(self) -> float | None:
+        """When its last move was decided; None: it was never moved."""
+        return self.moves[-1].at_seconds if self.moves else None
+
+    def with_decided(self, **changes: Any) -> JobMemory:
+        """The same job with other values for these fields of `decided`."""
+        return self.altered(decided=self.decided.altered(**changes))
 
     def with_decision(self, job_class: str, wanted_cores: float | None, now_seconds: float) -> JobMemory:
         """The same job after a policy decided on its class and its limit; what it expected before counts no more."""
-        since = self.class_since_seconds if self.job_class == job_class else now_seconds
-        return msgspec.structs.replace(
-            self, job_class=job_class, class_since_seconds=since, wanted_cores=wanted_cores, ends=None
-        )
+        before = self.decided
+        since = before.class_since_seconds if before.job_class == job_class else now_seconds
+        return self.with_decided(job_class=job_class, class_since_seconds=since, wanted_cores=wanted_cores, ends=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +321,3 @@ class MemoryState:
     """The class record of each workload class: its jobs, newest last; the class seen last is the last one."""
     departed: tuple[Departed, ...] = ()
     """Jobs that have left whose state the policy keeps, those that left last at the end."""
-
-
-MEMORY_JSON = msgspec.json.Encoder(enc_hook=methodcaller("item"))
-"""Encodes memory for storage; values of numpy are converted."""

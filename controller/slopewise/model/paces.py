@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from slopewise.model.containers import ContainerHealth
+from slopewise.model.containers import ContainerHealth, Record
 
 
 class PaceAnchor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -69,3 +69,22 @@ class LearnedCores(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """With less its steps became slower."""
     most: float | None = None
     """More brought too little."""
+
+
+class Timing(Record, frozen=True, omit_defaults=True, gc=False):
+    """Of a job's steps or responses: the interval that is being measured, and what holds beside `JobMemory.paces`."""
+
+    anchor: PaceAnchor | None = None
+    answering: Answering | None = None
+    """Of a served model, over its last interval; None: none has ended yet, or it is a training."""
+    least_step_cpu_seconds: float | None = None
+    """The least CPU-seconds a step that it has had (`estimators/step_cost.py`); None: not known yet, or no training."""
+
+
+class GpuMemory(Record, frozen=True, omit_defaults=True, gc=False):
+    """Of a job with accelerators whose CPU was changed."""
+
+    learned: LearnedCores | None = None
+    """None: nothing was learned."""
+    seconds_won: float = 0.0
+    """Device-seconds that its steps would have waited longer with its original CPU (`estimators/gpu_need.py`)."""

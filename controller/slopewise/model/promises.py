@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from slopewise.model.containers import Record
+
 QoeClass = Literal["G", "S", "B"]
 """DQoES: faster than the objective, within its tolerance, slower."""
 
@@ -64,3 +66,41 @@ class Standing:
     deadline: DeadlineStanding | None = None
     """None also once the job has ended."""
     target: TargetStanding | None = None
+
+
+class TargetHits(Record, frozen=True, omit_defaults=True, gc=False):
+    """How a job stands to the targets that its owner states (`estimators/targets.py`)."""
+
+    streak: int = 0
+    """Measurements in a row that reach the next target (above 0), or miss the last one that was reached (below 0)."""
+    reached: int = 0
+    """Targets passed: 0; 1, the model is deliverable; 2, the final target."""
+
+    @property
+    def is_deliverable(self) -> bool:
+        """True once the first target is passed."""
+        return self.reached >= 1
+
+    @property
+    def is_final(self) -> bool:
+        """True once all targets are passed; a lone final target counts as both (`estimators/targets.py`)."""
+        return self.reached >= 2
+
+
+class Confirmed(Record, frozen=True, omit_defaults=True, gc=False):
+    """A yes or no that changes only after it was contradicted for a while, so that one noisy figure changes nothing."""
+
+    holds: bool = False
+    doubted_since_seconds: float | None = None
+    """Since when each pass has found the opposite; None: the last one found the same."""
+
+
+class ObjectiveMemory(Record, frozen=True, omit_defaults=True, gc=False):
+    """How a job has met what its owner asks of it, over several measurements."""
+
+    targets: TargetHits | None = None
+    """None: its owner states no target."""
+    missed: Confirmed | None = None
+    """Whether its pace misses its objective; None: it has none, or was not timed yet."""
+    hopeless: Confirmed | None = None
+    """Whether its deadline cannot be met any more; None: it has none."""

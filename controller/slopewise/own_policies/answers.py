@@ -23,18 +23,13 @@ from slopewise.model import (
     Node,
     NodeMemory,
     Place,
+    PolicyMemory,
     Resize,
 )
 from slopewise.policies import PolicyProtocol
 
-DECIDED = frozenset({"job_class", "class_since_seconds", "wanted_cores", "marks", "unmet", "state"})
-"""Fields of `JobMemory` that are a policy's to write."""
-
-ESTIMATED = frozenset({"ends"})
-"""What a policy may expect besides."""
-
-MEASURED = tuple(field for field in JobMemory.__struct_fields__ if field not in DECIDED | ESTIMATED)
-"""All others, which are not. Without `original` a job would never get back what it had."""
+MEASURED = tuple(field for field in JobMemory.__struct_fields__ if field != "decided")
+"""Fields of `JobMemory` that are not a policy's to write. Without `original` a job would never get back what it had."""
 
 _measured = attrgetter(*MEASURED)
 
@@ -128,13 +123,13 @@ def _of_reasons(decisions: Decisions, running: Mapping[str, Job]) -> Iterator[st
 def _of_memory(decided: Any, snapshot: ClusterSnapshot, given: MemoryState) -> Iterator[str]:
     for uid, before in given.jobs.items():
         after = decided.jobs.get(uid)
-        if not isinstance(after, JobMemory):
+        if not (isinstance(after, JobMemory) and isinstance(after.decided, PolicyMemory)):
             yield f"memory.jobs has lost {uid}; begin with the memory that decide was given"
         elif _measured(after) != _measured(before):
             (field, *_) = [name for name in MEASURED if getattr(after, name) != getattr(before, name)]
             yield f"memory.jobs has another {field} for {uid}, which is not the policy's to write"
-        elif after.wanted_cores is not None and not 0 <= after.wanted_cores < math.inf:
-            yield f"memory.jobs wants {after.wanted_cores!r} cores for {uid}"
+        elif after.decided.wanted_cores is not None and not 0 <= after.decided.wanted_cores < math.inf:
+            yield f"memory.jobs wants {after.decided.wanted_cores!r} cores for {uid}"
     for uid in decided.jobs.keys() - given.jobs.keys():
         yield f"memory.jobs has {uid}, which is no job"
     names = {node.name for node in snapshot.nodes}

@@ -35,8 +35,10 @@ from slopewise.model import (
     Job,
     JobMemory,
     JobState,
+    Levels,
     MemoryState,
     Node,
+    PolicyMemory,
     Usage,
 )
 from slopewise.own_policies import contract, drawn_worlds
@@ -363,10 +365,8 @@ def _a_job(uid: str, cpu_seconds: float = 10.0) -> Job:
 
 def _known(efficiency: float, wanted_cores: float | None) -> JobMemory:
     growth = Growth(START, INTERVAL, efficiency, 1.0, {"cpu": efficiency})
-    return JobMemory(
-        series="training_loss", first_level=2.0, best_level=1.0, growth=growth, wanted_cores=wanted_cores,
-        original=CpuAllocation(1000, 500),
-    )  # fmt: skip
+    levels, decided = Levels("training_loss", 2.0, 1.0), PolicyMemory(wanted_cores=wanted_cores)
+    return JobMemory(levels, growth, decided=decided, original=CpuAllocation(1000, 500))
 
 
 def _written_world(world: tuple[ClusterSnapshot, MemoryState]) -> str:

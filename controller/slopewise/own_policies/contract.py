@@ -134,9 +134,9 @@ _REPORTED: Mapping[DecidesOn, str] = {"loss": "a loss", "reports": "a loss, step
 
 def has_reported(job: Job, known: JobMemory, decides_on: DecidesOn) -> bool:
     """Whether the policy has, or once had, what it decides on."""
-    if decides_on == "loss" or known.first_level is not None:
-        return known.first_level is not None
-    counts = (job.evaluation, job.steps_total, job.responses, known.pace_anchor)
+    if decides_on == "loss" or known.levels.first is not None:
+        return known.levels.first is not None
+    counts = (job.evaluation, job.steps_total, job.responses, known.timing.anchor)
     return any(each is not None for each in counts) or bool(known.paces)
 
 
@@ -199,11 +199,11 @@ def check_limits_add_up(make: Make, snapshot: ClusterSnapshot, memory: MemorySta
 
     Of one with soft limits each job's fits the node, and their sum need not.
     """
-    fresh = {uid: known.altered(wanted_cores=None) for uid, known in memory.jobs.items()}
+    fresh = {uid: known.with_decided(wanted_cores=None) for uid, known in memory.jobs.items()}
     decisions = decide(make(), snapshot, MemoryState(fresh))
     jobs_on = snapshot.jobs_by_node()
     for node in snapshot.nodes:
-        wanted = [decisions.memory.jobs[job.uid].wanted_cores for job in jobs_on[node.name]]
+        wanted = [decisions.memory.jobs[job.uid].decided.wanted_cores for job in jobs_on[node.name]]
         most, has = node.cpu_cores * (1 + 1e-9), f"of a node that has {node.cpu_cores:.4g}"
         known = [cores for cores in wanted if cores is not None]
         largest, total = max(known, default=0.0), math.fsum(known)

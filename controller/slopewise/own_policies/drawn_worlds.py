@@ -17,13 +17,17 @@ from slopewise.model import (
     Job,
     JobMemory,
     JobState,
+    Levels,
     MemoryState,
     Movability,
+    MoveRecord,
     MoveUnderWay,
     Node,
     NodeMemory,
+    ObjectiveMemory,
     Objectives,
     Pace,
+    PolicyMemory,
     Responses,
     TargetHits,
     Usage,
@@ -160,22 +164,31 @@ def _growth(at_seconds: float) -> st.SearchStrategy[Growth]:
 
 KNOWN = st.builds(
     JobMemory,
-    series=_maybe(st.just("eval")),
-    first_level=_maybe(_between(-2, 5)),
-    best_level=_maybe(_between(-2, 5)),
+    levels=st.builds(
+        Levels,
+        series=_maybe(st.just("eval")),
+        first=_maybe(_between(-2, 5)),
+        best=_maybe(_between(-2, 5)),
+    ),
     growth=_maybe(_growth(START)),
     previous_growth=_maybe(_growth(START - INTERVAL)),
-    job_class=_maybe(st.sampled_from(CLASSES)),
-    class_since_seconds=_maybe(_between(START - 100, START)),
-    wanted_cores=_maybe(_between(0.01, 2)),
+    decided=st.builds(
+        PolicyMemory,
+        job_class=_maybe(st.sampled_from(CLASSES)),
+        class_since_seconds=_maybe(_between(START - 100, START)),
+        wanted_cores=_maybe(_between(0.01, 2)),
+        marks=st.frozensets(st.sampled_from(["migrated", "rebalanced", "asked:1"])),
+    ),
     paces=st.lists(
         st.builds(Pace, at_seconds=st.just(START - 20), seconds=_between(0.01, 20), cores=_maybe(_between(0, 4))),
         max_size=4,
     ).map(tuple),
-    marks=st.frozensets(st.sampled_from(["migrated", "rebalanced", "asked:1"])),
     moves_total=st.integers(0, 3),
-    moved_at_seconds=_maybe(_between(START - 100, START)),
-    targets=_maybe(st.builds(TargetHits, streak=st.integers(-2, 2), reached=st.integers(0, 2))),
+    moves=_maybe(_between(START - 100, START)).map(lambda at: () if at is None else (MoveRecord(at, "n1", "n2"),)),
+    objectives=st.builds(
+        ObjectiveMemory,
+        targets=_maybe(st.builds(TargetHits, streak=st.integers(-2, 2), reached=st.integers(0, 2))),
+    ),
 )
 
 

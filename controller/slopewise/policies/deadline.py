@@ -173,10 +173,8 @@ class Policy(PromisePolicy[Parameters, _Case]):
             elif cases[i].needs_cores is not None:
                 cases[i].because += " and other deadlines leave too little"
         needs = {i: cases[i].needs_cores or 0.0 for i in kept}
-        untimed, free = (
-            [i for i in everyone if cases[i].listed == PROFILING],
-            [i for i in everyone if cases[i].is_free],
-        )
+        untimed = [i for i in everyone if cases[i].listed == PROFILING]
+        free = [i for i in everyone if cases[i].is_free]
         hopeless = [i for i in everyone if cases[i].listed == HOPELESS]
         late = [i for i in everyone if i not in {*kept, *untimed, *free, *hopeless}]
         evenly = {i: min(even, useful[i]) for i in (*untimed, *free)}
@@ -209,7 +207,7 @@ class Policy(PromisePolicy[Parameters, _Case]):
         return objectives.deadline_at_seconds is not None
 
     def _asked_seconds(self, arrival: Arrival, known: JobMemory, at: At) -> float | None:
-        deadline, anchor = arrival.objectives.deadline_at_seconds, known.pace_anchor
+        deadline, anchor = arrival.objectives.deadline_at_seconds, known.timing.anchor
         if deadline is None or arrival.steps_planned is None or anchor is None:
             return None
         todo = arrival.steps_planned - anchor.done_total

@@ -161,7 +161,7 @@ class Policy:
         for job in jobs:
             known = memory.jobs[job.uid]
             # Another policy's class, from before the user changed policies, means nothing here.
-            before = known.job_class if known.job_class in _ONE_STEP_DOWN else NEW
+            before = known.decided.job_class if known.decided.job_class in _ONE_STEP_DOWN else NEW
             efficiency = known.growth.cpu_efficiency if known.growth and is_usable(job, snapshot) else None
             classes[job.uid] = before
             if efficiency is None or known.growth is None:
@@ -178,11 +178,11 @@ class Policy:
 
     def _is_newcomer(self, known: JobMemory, snapshot: ClusterSnapshot) -> bool:
         """Never measured yet, and not in the new list for long."""
-        if known.growth is not None or known.job_class in (WATCHING, COMPLETING):
+        if known.growth is not None or known.decided.job_class in (WATCHING, COMPLETING):
             return False
-        if known.job_class != NEW:
+        if known.decided.job_class != NEW:
             return True
-        since = float("-inf") if known.class_since_seconds is None else known.class_since_seconds
+        since = float("-inf") if known.decided.class_since_seconds is None else known.decided.class_since_seconds
         return snapshot.taken_at_seconds - since <= NEWCOMER_INTERVALS * self._interval_seconds
 
     def _limits(self, jobs: Sequence[Job], found: _Found, memory: MemoryState, node: Node) -> dict[str, float]:
@@ -207,9 +207,9 @@ class Policy:
         """The limit of a job that is watched or unknown, in cores: as it was; a newcomer's is the whole node."""
         if job.uid in found.newcomers:
             return whole
-        if known.wanted_cores is None or (job.uid in found.unknown and _was_unknown_twice(known)):
+        if known.decided.wanted_cores is None or (job.uid in found.unknown and _was_unknown_twice(known)):
             return even
-        kept = min(known.wanted_cores, whole)  # it may have been moved
+        kept = min(known.decided.wanted_cores, whole)  # it may have been moved
         diverged = job.evaluation is not None and not job.evaluation.finite
         return min(kept, even) if diverged else kept
 

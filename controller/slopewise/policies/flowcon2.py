@@ -42,7 +42,7 @@ class Policy:
         if not snapshot.waiting:
             return ()
         claims = {
-            name: _Claims(len(jobs), sum(memory.jobs[job.uid].job_class == flowcon.COMPLETING for job in jobs))
+            name: _Claims(len(jobs), sum(memory.jobs[job.uid].decided.job_class == flowcon.COMPLETING for job in jobs))
             for name, jobs in snapshot.jobs_by_node().items()
         }
 

@@ -100,20 +100,20 @@ class Policy:
         return decide_by_node("tradl", snapshot, memory, self._setting.control, decide_node)
 
     def _decide_node(self, node: Node, jobs: Sequence[Job], cases: Sequence[_TargetCase]) -> NodeDecision:
-        verdicts = {}
         limits = _limits(node, jobs, cases, self._parameters.floor_ratio)
-        for job, case, limit in zip(jobs, cases, limits, strict=True):
-            reason = f"{case.listed}: {case.because}"
-            verdicts[job.uid] = Verdict(limit, case.listed, reason)
+        verdicts = {
+            job.uid: Verdict(limit, case.listed, f"{case.listed}: {case.because}")
+            for job, case, limit in zip(jobs, cases, limits, strict=True)
+        }
         return NodeDecision(verdicts, self._setting.interval_seconds)
 
     def _assess(self, job: Job, known: JobMemory, snapshot: ClusterSnapshot) -> _TargetCase:
         stated = targets.levels(job)
         if not stated:
             return _TargetCase(UNTARGETED, None, "no target stated")
-        listed = _listed(known.targets or targets.UNCOUNTED, stated)
-        evaluation, first = job.evaluation, known.first_level
-        if evaluation is None or first is None or not is_usable(job, snapshot) or is_held_back(known):
+        listed = _listed(known.objectives.targets or targets.UNCOUNTED, stated)
+        evaluation, first = job.evaluation, known.levels.first
+        if evaluation is None or first is None or not is_usable(job, snapshot) or is_held_back(known.levels):
             return _TargetCase(listed, None if listed == URGENT else 0.0, "evaluation not known now")
         urgency = _urgency(evaluation, first, stated[0]) if listed == URGENT else 0.0
         return _TargetCase(listed, urgency, _because(evaluation, stated))

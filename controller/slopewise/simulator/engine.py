@@ -136,9 +136,9 @@ class Controller:
             memory = known[job.uid]
             if memory.growth is not None:
                 efficiency_sum += memory.growth.cpu_efficiency or 0.0
-            if memory.job_class != self._classes.get(job.uid):
-                self._classes[job.uid] = memory.job_class
-                self._world.emit("class", job.uid, job.node, {"class": memory.job_class})
+            if memory.decided.job_class != self._classes.get(job.uid):
+                self._classes[job.uid] = memory.decided.job_class
+                self._world.emit("class", job.uid, job.node, {"class": memory.decided.job_class})
         self._efficiency.change(now, efficiency_sum)
 
 

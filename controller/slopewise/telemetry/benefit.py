@@ -78,7 +78,7 @@ def _gains(snapshot: ClusterSnapshot, remembered: Mapping[str, JobMemory], contr
     has = _shares(snapshot, control, actual_millicores)
     had = _shares(snapshot, control, came_with)
     return {
-        job.uid: _Gain(job.namespace, remembered[job.uid].job_class or "", has[job.uid] - had[job.uid])
+        job.uid: _Gain(job.namespace, remembered[job.uid].decided.job_class or "", has[job.uid] - had[job.uid])
         for job in snapshot.jobs
         if job.uid in has
     }
@@ -114,7 +114,7 @@ class EndFamilies:
 
     def add(self, labels: list[str], job: Job, known: JobMemory) -> None:
         """The ends of one job, if it has not ended and both are known."""
-        ends = known.ends
+        ends = known.decided.ends
         if job.state.ended or ends is None or ends.fair_seconds is None:
             return
         for end, saved, seconds in (

@@ -28,7 +28,7 @@ class _Devices(NamedTuple):
 
 def _devices(job: Job, known: JobMemory) -> _Devices:
     waits = gpu_need(job, known).wait_ratio or job.wait_ratio or 0.0
-    return _Devices(job.namespace, job.accelerators, job.accelerators * waits, known.gpu_seconds_won)
+    return _Devices(job.namespace, job.accelerators, job.accelerators * waits, known.gpu.seconds_won)
 
 
 class GpuSeconds:
@@ -90,7 +90,7 @@ class GpuFamilies:
         if need.useful_cores is not None:
             self.useful_cores.add_metric(labels, need.useful_cores)
         if known.original is not None:
-            self.won.add_metric(labels, known.gpu_seconds_won)
+            self.won.add_metric(labels, known.gpu.seconds_won)
 
     def __iter__(self) -> Iterator[Metric]:
         return iter((self.wait_ratio, self.useful_cores, self.won))

@@ -208,10 +208,10 @@ class _JobFamilies:
             self.step_ratio.add_metric(labels, cost.ratio)
         self._add_memory(labels, job)
         self._add_resizes(labels, job, known, snapshot.taken_at_seconds)
-        if known.wanted_cores is not None:
-            self.wanted.add_metric(labels, known.wanted_cores)
-        if known.job_class is not None:
-            self.job_class.add_metric([*labels, known.job_class], 1.0)
+        if known.decided.wanted_cores is not None:
+            self.wanted.add_metric(labels, known.decided.wanted_cores)
+        if known.decided.job_class is not None:
+            self.job_class.add_metric([*labels, known.decided.job_class], 1.0)
         self.moves.add_metric(labels, known.moves_total)
         self._add_throttling(labels, job)
 

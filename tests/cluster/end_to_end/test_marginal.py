@@ -115,7 +115,7 @@ def _memories(scene: Scene) -> dict[str, JobMemory]:
 
 def _learnt(known: JobMemory) -> tuple[Points, State]:
     assert known.points is not None
-    state = state_of(known.state)
+    state = state_of(known.decided.state)
     assert state is not None
     return known.points, state
 
@@ -126,8 +126,8 @@ def _all_is_remembered(scene: Scene) -> dict[str, JobMemory]:
     def is_complete(known: JobMemory) -> bool:
         return (
             (known.points is not None and known.points.count > 5)
-            and ((state := state_of(known.state)) is not None and state.points > 0)
-            and (known.ends is not None and known.ends.fair_seconds is not None)
+            and ((state := state_of(known.decided.state)) is not None and state.points > 0)
+            and (known.decided.ends is not None and known.decided.ends.fair_seconds is not None)
         )
 
     memories = wait_for(

@@ -60,7 +60,7 @@ def test_an_idle_node_takes_a_training_which_goes_on_with_its_curve(scene: Scene
     assert after.points is not None
     assert after.points.count >= points_before.count, "those of its first pod are kept"
     assert after.points.cpu_seconds > points_before.cpu_seconds
-    assert after.state
+    assert after.decided.state
     assert "Resize" in {
         each["action"] for growth in scene.growths().values() for each in growth["status"].get("history", ())
     }

@@ -21,6 +21,7 @@ from slopewise.crds.oversubscription import GPU_WAITS, OVERSUBSCRIBES, message
 from slopewise.crds.workload_columns import eta
 from slopewise.model import (
     Absence,
+    Backoff,
     Change,
     CpuAllocation,
     Decisions,
@@ -39,11 +40,12 @@ from slopewise.model import (
     Pace,
     PassReport,
     PendingResize,
-    PlacementMemory,
+    PolicyMemory,
     Resize,
     Results,
     Stop,
     StopRecord,
+    Timing,
     Unconfirmed,
     Usage,
     Withheld,
@@ -147,7 +149,7 @@ def test_a_kubelet_that_does_not_follow_is_reported_and_its_pods_have_what_it_re
 
 NO_ROOM = "Node didn't have enough resource: cpu"
 WAITS = replace(a_job(UID), pending=PendingResize("deferred", START, NO_ROOM, CpuAllocation(2000, 500)))
-BACKS_OFF = JobMemory(backoff_until_seconds=START + 1, backoff_reason="OOM")
+BACKS_OFF = JobMemory(backoff=Backoff(until_seconds=START + 1, reason="OOM"))
 
 
 @pytest.mark.parametrize(
@@ -217,7 +219,7 @@ def test_a_workload_of_several_pods_is_reported_as_one() -> None:
 
 def test_steps_that_cost_more_than_they_did_are_a_condition_until_they_cost_less() -> None:
     job = replace(a_job(UID), threads=8.0)
-    dear = known(paces=(Pace(START, 4.0, 1.0),) * 3, least_step_cpu_seconds=2.0)
+    dear = known(timing=Timing(least_step_cpu_seconds=2.0), paces=(Pace(START, 4.0, 1.0),) * 3)
     cheap = dear.altered(paces=(Pace(START, 2.0, 1.0),) * 3)
     assert OVERSUBSCRIBES not in {each.type for each in status_of(job, memory={UID: cheap}).conditions}
     seen = status_of(job, memory={UID: dear})
@@ -305,7 +307,7 @@ def test_eta_is_the_steps_left_at_the_pace_measured_last() -> None:
     ],
 )
 def test_eta_is_the_end_that_a_policy_expects_and_how_sure_it_is(after: float, state: JobState, shown: str) -> None:
-    memory = JobMemory(ends=Ends(START + 720.0, START + 500.0, START + 1200.0))
+    memory = JobMemory(decided=PolicyMemory(ends=Ends(START + 720.0, START + 500.0, START + 1200.0)))
     assert eta(a_job("a", state=state), memory, START + after, carried_out=True) == shown
 
 
@@ -322,7 +324,9 @@ def test_an_end_that_is_expected_of_an_order_counts_only_where_that_is_carried_o
     mode: str, ineligible: str | None, shown: str
 ) -> None:
     job = replace(a_job(UID), steps_total=400.0, steps_planned=1000.0, ineligible_reason=ineligible)
-    memory = JobMemory(ends=Ends(START + 720.0, START + 500.0, START + 1200.0), paces=(Pace(2.0, 0.5, 1.0),))
+    memory = JobMemory(
+        decided=PolicyMemory(ends=Ends(START + 720.0, START + 500.0, START + 1200.0)), paces=(Pace(2.0, 0.5, 1.0),)
+    )
     assert status_of(job, mode=mode, memory={UID: memory}).eta == shown
 
 
@@ -388,7 +392,7 @@ def test_a_job_that_could_not_be_moved_says_why_and_until_when_whatever_the_poli
 
 def test_under_two_policies_the_reason_may_be_as_long_as_two() -> None:
     job = replace(a_job(UID), ineligible_reason="x" * 1000)
-    placed = {UID: known(job_class="NL", placement=PlacementMemory(job_class="CC"))}
+    placed = {UID: known(job_class="NL", placement=PolicyMemory(job_class="CC"))}
     assert len(status_of(job, memory=placed, decided_by="flowcon+specon").reason or "") == 320
     assert status_of(job, memory=placed, decided_by="flowcon+specon").job_class == "NL"
     remembers_nothing = status_of(job, decided_by="flowcon+kube-default")

@@ -40,6 +40,7 @@ def test_a_line_that_was_cut_off_at_the_end_or_before_a_restart_is_left_out_and_
         (b"\xff\xfe\n", "not a line of a decision record"),
         (b'{"kind":"other"}\n', "not a line of a decision record"),
         (b'{"kind":"pass","policy":"x"}\n', "taken_at_seconds"),
+        (b'{"kind":"settings","schema":1,"slopewise":"0.0","document":{}}\n', "schema 1, written by Slopewise 0.0"),
         (b'{"kind":"settings","schema":99,"slopewise":"9.0","document":{}}\n', "schema 99, written by Slopewise 9.0"),
     ],
 )

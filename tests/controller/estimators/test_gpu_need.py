@@ -15,6 +15,7 @@ from slopewise.model import (
     AcceleratorControl,
     ContainerHealth,
     CpuAllocation,
+    GpuMemory,
     Job,
     JobMemory,
     LearnedCores,
@@ -96,12 +97,12 @@ def test_a_job_that_waits_and_leaves_its_cpu_lacks_loader_workers(
 
 def test_what_a_change_has_shown_bounds_its_use_for_an_hour() -> None:
     learned = LearnedCores(START, most=3.5)
-    need = gpu_need(a_gpu_job(), after(*INPUT_BOUND, learned_cores=learned))
+    need = gpu_need(a_gpu_job(), after(*INPUT_BOUND, gpu=GpuMemory(learned)))
     assert (need.limiting, need.useful_cores) == ("workers", 3.5)
-    nothing = gpu_need(a_gpu_job(), after(*INPUT_BOUND, learned_cores=LearnedCores(START, most=0.0)))
+    nothing = gpu_need(a_gpu_job(), after(*INPUT_BOUND, gpu=GpuMemory(LearnedCores(START, most=0.0))))
     assert nothing.useful_cores == IDLE_CORES
     later = [an_interval(number + 180, 0.9, 0.5, 3.0) for number in range(3)]
-    assert gpu_need(a_gpu_job(), after(*later, learned_cores=learned)).useful_cores == pytest.approx(6.75)
+    assert gpu_need(a_gpu_job(), after(*later, gpu=GpuMemory(learned))).useful_cores == pytest.approx(6.75)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +113,7 @@ def test_what_keeps_a_job_as_fast_as_with_the_cpu_that_it_came_with(
     control: AcceleratorControl, least: float | None, kept: float
 ) -> None:
     """1.2 times its 6.75 useful cores of 12, and what a cut has shown."""
-    known = after(*INPUT_BOUND, learned_cores=None if least is None else LearnedCores(START, least=least))
+    known = after(*INPUT_BOUND, gpu=GpuMemory(None if least is None else LearnedCores(START, least=least)))
     assert least_cores(gpu_need(a_gpu_job(), known), known, 12.0, control) == pytest.approx(kept)
     assert least_cores(UNKNOWN, known, 12.0, control) == 12.0
 
@@ -205,15 +206,17 @@ def replace_of(health: ContainerHealth, periods: float | None, throttled: float 
 def test_a_job_without_accelerators_keeps_none_of_it() -> None:
     known = measured(a_job("a"), [0.0, 5.0, 20.0], THROTTLED)
     assert [(each.wait_ratio, each.short_ratio, each.gpu_use) for each in known.paces] == [(None, None, None)] * 2
-    assert known.pace_anchor is not None
-    assert known.pace_anchor.health is None
+    assert known.timing.anchor is not None
+    assert known.timing.anchor.health is None
 
 
 def test_no_seconds_are_won_while_a_job_is_away() -> None:
     """After 1000 s without a process, 20 s of steps of 0.3 s that would have taken 0.9 s: 40 s."""
     paces = tuple(Pace(START + at, 0.3, 9.0, 1.0, 0.0) for at in (20, 40, 1060))
     known = JobMemory(original=CpuAllocation(3000, 1000), paces=paces)
-    before = known.altered(paces=paces[:2], pace_anchor=PaceAnchor(START + 1040, 1.0, None, 1.0))
+    before = known.altered(
+        timing=known.timing.altered(anchor=PaceAnchor(START + 1040, 1.0, None, 1.0)), paces=paces[:2]
+    )
     snapshot = a_snapshot([replace(a_job("a", limit=9000), accelerators=1.0)])
     measured = measure(snapshot, MemoryState({"a": known}), MemoryState({"a": before}))
-    assert measured.jobs["a"].gpu_seconds_won == pytest.approx(40)
+    assert measured.jobs["a"].gpu.seconds_won == pytest.approx(40)

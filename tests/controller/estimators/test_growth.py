@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.worlds import START, a_job, a_node, a_snapshot
 
 from slopewise.estimators.growth import Measuring, age_seconds, first_evaluation_at_seconds, measure
-from slopewise.model import Growth, Job, JobMemory, MemoryState, PaceAnchor, Usage
+from slopewise.model import Growth, Job, JobMemory, MemoryState, PaceAnchor, Timing, Usage
 
 ITVAL = 20.0
 HOW = Measuring(ITVAL)
@@ -70,8 +70,8 @@ def test_four_scrapes_an_interval_suffice_for_a_growth_after_one(interval: float
     first_level = 1.0 - fell_per_second * 1.5 * scrape
     assert growth.at_seconds == START + interval
     assert growth.change_per_second == pytest.approx(fell_per_second / first_level)
-    assert memory.jobs["j"].anchor is not None
-    assert memory.jobs["j"].anchor.level_at_seconds is None, "the next interval begins with a full window"
+    assert memory.jobs["j"].levels.anchor is not None
+    assert memory.jobs["j"].levels.anchor.level_at_seconds is None, "the next interval begins with a full window"
 
 
 @pytest.mark.parametrize(
@@ -134,16 +134,16 @@ def test_a_job_that_used_no_cpu_or_whose_counter_went_back_has_unknown_efficienc
 
 def test_a_restart_within_the_window_drops_the_interval_and_keeps_first_and_best() -> None:
     memory = follow(seen(0, 2.0, 0), seen(20, 1.0, 20), seen(40, 1.9, 30, restarted=True))
-    assert (memory.growth, memory.anchor) == (None, None)
-    assert (memory.first_level, memory.best_level) == (2.0, 1.0)
+    assert (memory.growth, memory.levels.anchor) == (None, None)
+    assert (memory.levels.first, memory.levels.best) == (2.0, 1.0)
 
 
 def test_a_restart_between_two_looks_is_no_divergence_and_no_growth_is_measured_across_it() -> None:
     before = (seen(-20, 2.0, 0, life=1.0), seen(0, 0.8, 10, life=1.0), seen(20, 0.7, 20, life=1.0))
     memory = follow(*before, seen(40, 1.7, 30, life=2.0))
     assert memory.growth is None
-    assert memory.anchor is not None
-    assert (memory.anchor.level, memory.anchor.process_started_at_seconds) == (1.7, 2.0)
+    assert memory.levels.anchor is not None
+    assert (memory.levels.anchor.level, memory.levels.anchor.process_started_at_seconds) == (1.7, 2.0)
     after = follow(*before, seen(40, 1.7, 30, life=2.0), seen(60, 1.1, 50, life=2.0))
     assert growth_of(after).progress_per_second == pytest.approx(0.6 / 1.2 / 20)
 
@@ -151,15 +151,15 @@ def test_a_restart_between_two_looks_is_no_divergence_and_no_growth_is_measured_
 def test_another_series_starts_the_measurement_again() -> None:
     ema = 'training_loss{stage="train_ema"}'
     memory = follow(seen(0, 2.0, 0, series=ema), seen(20, 1.0, 20, series=ema), seen(40, 3.0, 40))
-    assert memory.series == 'training_loss{stage="eval"}'
-    assert (memory.first_level, memory.best_level, memory.growth) == (3.0, 3.0, None)
+    assert memory.levels.series == 'training_loss{stage="eval"}'
+    assert (memory.levels.first, memory.levels.best, memory.growth) == (3.0, 3.0, None)
 
 
 @pytest.mark.parametrize("broken", [{"finite": False}, {"age": 21.0}, {"samples": 1}])
 def test_an_evaluation_that_cannot_be_trusted_changes_nothing(broken: dict[str, Any]) -> None:
     before = follow(seen(0, 2.0, 0), seen(20, 1.0, 20))
     after = follow(seen(0, 2.0, 0), seen(20, 1.0, 20), seen(40, 0.1, 40, **broken))
-    assert after == before.altered(silent_since_seconds=START + 40)
+    assert after == before.altered(levels=before.levels.altered(silent_since_seconds=START + 40))
 
 
 def test_it_is_reported_since_when_a_job_that_reported_has_been_silent() -> None:
@@ -169,18 +169,18 @@ def test_it_is_reported_since_when_a_job_that_reported_has_been_silent() -> None
         a_job("j", level=None, at=START + 40),
         a_job("j", level=None, at=START + 60),
     )
-    assert follow(*processes[:2]).silent_since_seconds is None
-    assert follow(*processes).silent_since_seconds == START + 40
-    assert follow(*processes, seen(80, 0.9, 80)).silent_since_seconds is None
+    assert follow(*processes[:2]).levels.silent_since_seconds is None
+    assert follow(*processes).levels.silent_since_seconds == START + 40
+    assert follow(*processes, seen(80, 0.9, 80)).levels.silent_since_seconds is None
 
 
 def test_a_job_that_never_had_a_loss_is_silent_once_its_counters_are_gone() -> None:
-    counted = JobMemory(pace_anchor=PaceAnchor(START, 10.0, None, 1.0))
+    counted = JobMemory(timing=Timing(anchor=PaceAnchor(START, 10.0, None, 1.0)))
     gone = a_job("j", level=None, at=START + 20)
     memory = MemoryState({"j": counted})
-    assert follow(gone, memory=memory).silent_since_seconds == START + 20
-    assert follow(replace(gone, steps_total=20.0), memory=memory).silent_since_seconds is None
-    assert follow(gone).silent_since_seconds is None, "it never reported anything"
+    assert follow(gone, memory=memory).levels.silent_since_seconds == START + 20
+    assert follow(replace(gone, steps_total=20.0), memory=memory).levels.silent_since_seconds is None
+    assert follow(gone).levels.silent_since_seconds is None, "it never reported anything"
 
 
 def test_all_four_resources_are_measured_where_they_are_observable() -> None:

@@ -13,7 +13,7 @@ from support.worlds import START, a_job, a_node, a_snapshot
 
 from slopewise.estimators import level_range
 from slopewise.estimators.growth import Measuring, confirm_at_seconds, measure
-from slopewise.model import Doubts, JobMemory, MemoryState, Objective, Outlier
+from slopewise.model import Doubts, JobMemory, Levels, MemoryState, Objective, Outlier
 
 ITVAL = 20.0
 """Also the length of a window: four scrapes of 5 s."""
@@ -57,7 +57,7 @@ def test_the_worked_example_of_the_module() -> None:
     found = growths([2.3, 2.2, 2.1, 1e12, 1.9])
     assert found[3] is None
     assert found[4] == pytest.approx(0.2 / 0.4 / 2)
-    assert after([1e12, 2.2, 2.1])[-1].first_level == pytest.approx(2.3)
+    assert after([1e12, 2.2, 2.1])[-1].levels.first == pytest.approx(2.3)
 
 
 @BOTH
@@ -83,7 +83,7 @@ def test_a_spike_of_one_look_is_held_back_and_the_interval_goes_on(
     both_intervals = (FALLING[look - 1] - FALLING[look + 1]) / (FALLING[0] - FALLING[look + 1])
     assert found[look + 1] == pytest.approx(both_intervals / 2, rel=1e-9)
     assert found[look + 2 :] == pytest.approx(before[look + 2 :], rel=1e-9)
-    assert after(turned(spiked, objective), objective)[-1].doubts is None
+    assert after(turned(spiked, objective), objective)[-1].levels.doubts is None
 
 
 @BOTH
@@ -109,9 +109,9 @@ def test_one_value_that_a_slow_step_leaves_standing_is_one_spike(size: float) ->
 def test_a_value_that_stays_for_longer_than_five_windows_is_true() -> None:
     jumped = [*FALLING[:10], *[50.0] * 10]
     memories = after(jumped)
-    assert memories[14].doubts == Doubts(outlier=Outlier(START + 10 * ITVAL, 50.0))
+    assert memories[14].levels.doubts == Doubts(outlier=Outlier(START + 10 * ITVAL, 50.0))
     assert growths(jumped)[15] == pytest.approx(-1.0 / 6, abs=0.01), "over the six intervals that it took"
-    assert memories[15].first_level == 50.0
+    assert memories[15].levels.first == 50.0
 
 
 @BOTH
@@ -129,7 +129,7 @@ def test_other_data_that_change_the_loss_by_a_third_or_threefold_are_followed_at
 
 def test_the_end_of_a_spike_that_began_while_the_first_level_was_settled_is_no_best() -> None:
     """The third level is a spike, the fourth the median of a window that held half of it."""
-    assert after([1.0, 0.9, -19.0, -9.1, 0.85, 0.8])[-1].best_level == 0.85
+    assert after([1.0, 0.9, -19.0, -9.1, 0.85, 0.8])[-1].levels.best == 0.85
 
 
 @BOTH
@@ -152,9 +152,9 @@ def test_a_drop_that_is_far_below_all_before_it_is_growth_one_look_later() -> No
 def test_a_job_that_comes_back_from_a_jump_has_its_former_range_again() -> None:
     there = [*FALLING[:15], 1e9, 2e9, 1.5e9, *FALLING[18:]]
     memories = after(there)
-    assert memories[17].first_level == 2e9
-    assert memories[18].first_level == memories[14].first_level
-    assert memories[-1].doubts is None
+    assert memories[17].levels.first == 2e9
+    assert memories[18].levels.first == memories[14].levels.first
+    assert memories[-1].levels.doubts is None
     assert growths(there)[19:] == pytest.approx(growths(FALLING)[19:], rel=0.01)
 
 
@@ -172,15 +172,20 @@ def test_a_metric_that_rises_is_judged_as_one_that_falls(levels: list[float], ob
 
 def test_a_level_that_is_held_back_is_looked_at_again_after_a_window() -> None:
     snapshot = a_snapshot([a_job("j"), a_job("calm")])
-    held = JobMemory(first_level=2.0, best_level=1.0, doubts=Doubts(outlier=Outlier(START - 5.0, 1e12)))
+    held = JobMemory(levels=Levels(first=2.0, best=1.0, doubts=Doubts(outlier=Outlier(START - 5.0, 1e12))))
     memory = MemoryState({"j": held, "calm": JobMemory()})
     assert confirm_at_seconds(snapshot, memory) == START + 15.0
     assert confirm_at_seconds(snapshot, MemoryState({"j": JobMemory(), "calm": JobMemory()})) is None
-    late = MemoryState({**memory.jobs, "j": held.altered(doubts=Doubts(outlier=Outlier(START - 90.0, 1e12)))})
+    late = MemoryState(
+        {
+            **memory.jobs,
+            "j": held.altered(levels=held.levels.altered(doubts=Doubts(outlier=Outlier(START - 90.0, 1e12)))),
+        }
+    )
     assert confirm_at_seconds(snapshot, late) == START + 5.0
 
 
 def test_what_was_remembered_before_there_were_doubts_is_settled() -> None:
-    old = JobMemory(series="s", first_level=2.0, best_level=1.0)
+    old = Levels(series="s", first=2.0, best=1.0)
     assert not level_range.is_held_back(old)
     assert level_range.check_outlier(old, 1.5, "min", START, ITVAL) is old

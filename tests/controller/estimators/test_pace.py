@@ -118,7 +118,7 @@ class TestMeasuring:
             serving(0, 0.0, 0.0, START), serving(9, 3.6, 3.6, START + 20, failed_total=91, failed_seconds_total=0.1)
         )
         assert known.paces[-1].seconds == pytest.approx(0.4)
-        assert known.answering == Answering(failed_ratio=0.91)
+        assert known.timing.answering == Answering(failed_ratio=0.91)
 
     def test_paces_from_before_a_restart_stay(self) -> None:
         jobs = [training(steps, steps, START + steps) for steps in (0, 20)]
@@ -159,7 +159,7 @@ class TestUnanswered:
         assert len(paces(*ANSWERED, *hanging[:2])) == 1
         known = remembered(*ANSWERED, *hanging)
         since = None if in_flight is None else START + 40
-        assert (known.paces, known.answering) == ((), Answering(0.0, START + 20, since))
+        assert (known.paces, known.timing.answering) == ((), Answering(0.0, START + 20, since))
 
     @pytest.mark.parametrize(
         ("later", "since"),
@@ -177,8 +177,8 @@ class TestUnanswered:
         self, later: Sequence[Job], since: float | None
     ) -> None:
         known = remembered(*ANSWERED, *later)
-        assert known.answering is not None
-        assert known.answering.in_flight_since_seconds == (None if since is None else START + since)
+        assert known.timing.answering is not None
+        assert known.timing.answering.in_flight_since_seconds == (None if since is None else START + since)
 
     def test_a_server_that_hangs_and_is_restarted_and_hangs_again_has_answered_none_since_then(self) -> None:
         hangs = [answers(10, at, in_flight=3) for at in (40, 60)]
@@ -187,17 +187,17 @@ class TestUnanswered:
             for at in (70, 90)
         ]
         known = remembered(*ANSWERED, *hangs, *again)
-        assert known.answering == Answering(0.0, START + 20, START + 40)
+        assert known.timing.answering == Answering(0.0, START + 20, START + 40)
 
     def test_a_server_whose_responses_all_fail_is_not_timed_by_those(self) -> None:
         failing = [answers(10, at, failed_total=at, failed_seconds_total=0.1, in_flight=0) for at in (40, 60, 80)]
         known = remembered(*ANSWERED, *failing)
-        assert (known.paces, known.answering) == ((), Answering(1.0, START + 20))
+        assert (known.paces, known.timing.answering) == ((), Answering(1.0, START + 20))
 
     def test_a_server_without_requests_keeps_its_figures(self) -> None:
         idle = [answers(10, at, in_flight=0) for at in (40, 60, 80, 100)]
         known = remembered(*ANSWERED, *idle)
-        assert (len(known.paces), known.answering) == (1, Answering())
+        assert (len(known.paces), known.timing.answering) == (1, Answering())
 
     def test_slow_responses_have_three_of_their_own_time(self) -> None:
         """30 s each: none within 80 s says little, none within 90 s says that they hang."""
@@ -209,7 +209,7 @@ class TestUnanswered:
     def test_a_server_that_answers_again_is_timed_again(self) -> None:
         known = remembered(*ANSWERED, *(answers(10, at, in_flight=3) for at in (40, 60, 80)), answers(20, 100))
         assert known.paces == (Pace(START + 100, 2.0, 1.0),)
-        assert known.answering == Answering()
+        assert known.timing.answering == Answering()
 
     def test_a_server_that_keeps_restarting_does_not_keep_the_figures_of_before(self) -> None:
         restarts = [
@@ -217,7 +217,7 @@ class TestUnanswered:
             for at in range(25, 95, 10)
         ]
         known = remembered(*ANSWERED, *restarts)
-        assert (known.paces, known.answering) == ((), Answering(0.0, START + 25))
+        assert (known.paces, known.timing.answering) == ((), Answering(0.0, START + 25))
 
     def test_a_training_that_validates_for_minutes_keeps_its_figures(self) -> None:
         looks_at = [training(steps, at, START + at) for steps, at in ((0, 0), (10, 20), (10, 60), (10, 200))]
@@ -237,7 +237,7 @@ class TestUnanswered:
         ]
         known = remembered(*jobs)
         assert all(0 < pace.seconds < float("inf") for pace in known.paces)
-        assert known.answering is None or 0 <= known.answering.failed_ratio <= 1
+        assert known.timing.answering is None or 0 <= known.timing.answering.failed_ratio <= 1
 
 
 def figures(*seen: tuple[float | None, float]) -> tuple[Pace, ...]:

@@ -21,6 +21,7 @@ from slopewise.model import (
     JobState,
     MemoryState,
     Node,
+    ObjectiveMemory,
     Objectives,
     Pace,
     PaceAnchor,
@@ -29,6 +30,7 @@ from slopewise.model import (
     Standing,
     TargetHits,
     TargetStanding,
+    Timing,
 )
 
 INTERVAL = 20.0
@@ -140,7 +142,9 @@ def test_a_deadline_that_has_passed_is_missed_at_once_and_hopeless() -> None:
     ],
 )
 def test_targets_are_those_that_are_stated(objectives: Objectives, reached: int, expected: TargetStanding) -> None:
-    assert standing(job(objectives), known(targets=TargetHits(0, reached))).target == expected
+    assert (
+        standing(job(objectives), known(objectives=ObjectiveMemory(targets=TargetHits(0, reached)))).target == expected
+    )
 
 
 def test_an_ended_job_has_only_its_targets() -> None:
@@ -200,15 +204,15 @@ class TestConfirmed:
         assert found == [(True, False), (True, False), (True, True)]
 
     def test_an_owner_who_takes_the_promise_back_leaves_nothing(self) -> None:
-        remembered = timed(12.0, objective_missed=Confirmed(True), hopeless=Confirmed(False, START))
+        remembered = timed(12.0, objectives=ObjectiveMemory(None, Confirmed(True), Confirmed(False, START)))
         state = promises.confirm(a_snapshot([job(Objectives())]), MemoryState({"a": remembered}), INTERVAL)
-        assert (state.jobs["a"].objective_missed, state.jobs["a"].hopeless) == (None, None)
+        assert (state.jobs["a"].objectives.missed, state.jobs["a"].objectives.hopeless) == (None, None)
 
     def test_the_last_finding_of_a_job_stays_when_it_ends(self) -> None:
-        remembered = timed(12.0, objective_missed=Confirmed(True))
+        remembered = timed(12.0, objectives=ObjectiveMemory(missed=Confirmed(True)))
         ended = job(Objectives(qoe_seconds=10.0), state=JobState.FINISHED)
         state = promises.confirm(a_snapshot([ended]), MemoryState({"a": remembered}), INTERVAL)
-        assert state.jobs["a"].objective_missed == Confirmed(True)
+        assert state.jobs["a"].objectives.missed == Confirmed(True)
 
 
 class TestServersThatHang:
@@ -258,7 +262,8 @@ class TestServersThatHang:
         """12 requests have waited for 40 s when it was measured last."""
         anchor = PaceAnchor(START, 100.0, 20.0, None)
         remembered = known(
-            answering=Answering(0.0, START - 60, START - 40), pace_anchor=anchor, objective_missed=Confirmed(missed)
+            timing=Timing(answering=Answering(0.0, START - 60, START - 40), anchor=anchor),
+            objectives=ObjectiveMemory(missed=Confirmed(missed)),
         )
         made = replace(job(Objectives(qoe_seconds=0.5)), responses=responses)
         state = promises.confirm(a_snapshot([made]), MemoryState({"a": remembered}), INTERVAL)

@@ -10,18 +10,18 @@ from support.worlds import START, a_job, a_snapshot
 
 from slopewise.estimators import pace
 from slopewise.estimators.step_cost import OVERSUBSCRIBES_RATIO, measure, oversubscribed, step_cost
-from slopewise.model import Job, JobMemory, JobState, MemoryState, Pace, Responses, Usage
+from slopewise.model import Job, JobMemory, JobState, MemoryState, MoveRecord, Pace, Responses, Timing, Usage
 
 
 def after(*costs: float | None, moved_after: int | None = None, cores: float = 0.5) -> JobMemory:
     """The memory after intervals of 20 s with these CPU-seconds a step."""
-    known, moved_at = JobMemory(), None
+    known = JobMemory()
     for number, cost in enumerate(costs):
         at = START + 20 * number
         if number == moved_after:
-            moved_at = at - 1
+            known = known.altered(moves=(MoveRecord(at - 1, "n1", "n2"),))
         newest = Pace(at, 1.0, None) if cost is None else Pace(at, cost / cores, cores)
-        known = known.altered(paces=(*known.paces, newest)[-12:], moved_at_seconds=moved_at)
+        known = known.altered(paces=(*known.paces, newest)[-12:])
         known = measure(a_snapshot([a_job("a")], at=at), MemoryState({"a": known}), MemoryState()).jobs["a"]
     return known
 
@@ -58,7 +58,7 @@ def test_only_steps_that_are_dear_for_three_intervals_against_a_least_of_three_a
 
 @pytest.mark.parametrize("cheap", [1, 2])
 def test_steps_that_jump_after_a_resume_or_cpu_that_is_counted_late_are_no_least(cheap: int) -> None:
-    assert after(2, 2, 2, *[0.01] * cheap, 2, 2, 2).least_step_cpu_seconds == pytest.approx(2)
+    assert after(2, 2, 2, *[0.01] * cheap, 2, 2, 2).timing.least_step_cpu_seconds == pytest.approx(2)
 
 
 @pytest.mark.parametrize("costs", [(), (2.0,), (2.0, 2.0), (2.0, None, 2.0), (2.0, 2.0, 2.0, None)])
@@ -67,7 +67,7 @@ def test_too_few_intervals_or_cpu_that_is_not_known_say_nothing(costs: tuple[flo
 
 
 def test_a_job_that_waits_without_cpu_has_no_least_of_noise() -> None:
-    assert after(2.0, 2.0, 2.0, cores=0.001).least_step_cpu_seconds is None
+    assert after(2.0, 2.0, 2.0, cores=0.001).timing.least_step_cpu_seconds is None
 
 
 def test_another_node_begins_again() -> None:
@@ -99,7 +99,7 @@ class TestARestart:
         return known
 
     def test_the_steps_of_the_one_before_are_not_those_of_now(self) -> None:
-        dear = self.after(self.OF_FIRST, 0, JobMemory()).altered(least_step_cpu_seconds=1.0)
+        dear = self.after(self.OF_FIRST, 0, JobMemory()).altered(timing=Timing(least_step_cpu_seconds=1.0))
         assert oversubscribed(a_job("a"), dear) is not None
         resumed = [replace(a_job("a", life=START + 140), steps_total=35.0 + 20 * number) for number in range(4)]
         assert step_cost(self.after(resumed[:1], 150, dear)) is None

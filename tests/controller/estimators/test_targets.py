@@ -11,7 +11,7 @@ from msgspec import structs
 from support.worlds import START, a_job, known
 
 from slopewise.estimators import targets
-from slopewise.model import Growth, Job, JobMemory, MemoryState, Objectives, TargetHits
+from slopewise.model import Growth, Job, JobMemory, MemoryState, ObjectiveMemory, Objectives, TargetHits
 
 TARGETS = Objectives(target_level=0.1, deliverable_level=0.4)
 
@@ -31,13 +31,13 @@ def counted(jobs: Sequence[Job], before: JobMemory | None = None, hits: int = 3)
 
 def reached(levels: Sequence[float], objectives: Objectives = TARGETS, before: int = 0, hits: int = 3) -> list[int]:
     """How many targets have been passed after each of these measurements."""
-    remembered, found = known(targets=TargetHits(0, before)), []
+    remembered, found = known(objectives=ObjectiveMemory(targets=TargetHits(0, before))), []
     for number, level in enumerate(levels):
         grown = structs.replace(remembered, growth=Growth(START + 20.0 * number, 20.0, 0.01, 1.0))
         after = targets.count([job(level, objectives)], MemoryState({"a": grown}), MemoryState({"a": remembered}), hits)
         remembered = after.jobs["a"]
-        assert remembered.targets is not None
-        found.append(remembered.targets.reached)
+        assert remembered.objectives.targets is not None
+        found.append(remembered.objectives.targets.reached)
     return found
 
 
@@ -66,23 +66,28 @@ def test_targets_are_passed_and_lost_after_measurements_in_a_row(
 def test_a_metric_that_rises_is_read_in_its_own_direction() -> None:
     rising = Objectives(target_level=0.95, deliverable_level=0.8)
     after = counted([job(0.85, rising, objective="max")] * 3)
-    assert after.targets == TargetHits(0, 1)
+    assert after.objectives.targets == TargetHits(0, 1)
 
 
 def test_a_pass_without_a_new_measurement_or_with_one_that_a_restart_forgets_counts_nothing() -> None:
     once = counted([job(0.3)])
     for now in (once, structs.replace(once, growth=None)):
         again = targets.count([job(0.3)], MemoryState({"a": now}), MemoryState({"a": once}), 3)
-        assert again.jobs["a"].targets == TargetHits(1, 0)
+        assert again.jobs["a"].objectives.targets == TargetHits(1, 0)
 
 
 def test_a_job_without_targets_has_no_count_and_one_whose_owner_drops_them_has_none_any_more() -> None:
-    assert counted([job(0.3, Objectives())]).targets is None
-    assert counted([job(0.3, Objectives())], known(targets=TargetHits(0, 2))).targets is None
+    assert counted([job(0.3, Objectives())]).objectives.targets is None
+    assert (
+        counted(
+            [job(0.3, Objectives())], known(objectives=ObjectiveMemory(targets=TargetHits(0, 2)))
+        ).objectives.targets
+        is None
+    )
 
 
 @pytest.mark.parametrize("level", [None, float("nan")])
 def test_a_job_whose_level_is_absent_or_no_number_reaches_nothing(level: float | None) -> None:
-    hits = counted([job(level)] * 3).targets
+    hits = counted([job(level)] * 3).objectives.targets
     assert hits is not None
     assert hits.reached == 0

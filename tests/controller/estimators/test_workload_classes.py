@@ -10,8 +10,8 @@ import pytest
 from support.worlds import START, a_job, a_snapshot
 
 from slopewise.estimators.workload_classes import CLASSES_KEPT, ENDED_KEPT, JOBS_KEPT, expected, measure
-from slopewise.model import Absence, ClassFigures, Job, JobMemory, JobState, MemoryState, Pace, Points
-from slopewise.model.memory import MEMORY_JSON
+from slopewise.model import Absence, ClassFigures, Job, JobMemory, JobState, MemoryState, Pace, Points, PolicyMemory
+from slopewise.model.stored import MEMORY_JSON
 
 
 def of_class(name: str, uid: str = "a", *, planned: float | None = 100.0, memory: float | None = None) -> Job:
@@ -97,9 +97,9 @@ class TestEnded:
     def test_jobs_leave_their_work_also_what_was_used_after_the_last_count_and_nothing_of_their_speed(self) -> None:
         (figures,) = over({"a": ended("a", 150.0)}).classes["vae"]
         assert (figures.work, figures.line) == (150.0, None)
-        later = over({"a": ended("a", 150.0, wanted_cores=0.5)}, at=START + 10)
+        later = over({"a": ended("a", 150.0, decided=PolicyMemory(wanted_cores=0.5))}, at=START + 10)
         assert later.classes["vae"][0].work == 155.0
-        much_later = over({"a": ended("a", 150.0, wanted_cores=0.5)}, at=START + 4000)
+        much_later = over({"a": ended("a", 150.0, decided=PolicyMemory(wanted_cores=0.5))}, at=START + 4000)
         assert much_later.classes["vae"][0].work == 150.0
         assert expected("vae", much_later.classes) is None
 

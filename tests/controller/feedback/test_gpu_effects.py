@@ -8,7 +8,7 @@ import pytest
 from support.worlds import START, a_job, a_node
 
 from slopewise.feedback.gpu_effects import Effect, effect
-from slopewise.model import Change, CpuAllocation, JobMemory, LearnedCores, Pace
+from slopewise.model import Change, CpuAllocation, GpuMemory, JobMemory, LearnedCores, Pace
 
 CHANGED_AT = START + 40
 CUT = Change(CHANGED_AT, "limits", 6000, 2400)
@@ -29,7 +29,7 @@ def found(
     paces += [
         Pace(CHANGED_AT + 20 * (n + 1), step, 3.0, 1.0, waited / step, short) for n, (step, waited) in enumerate(after)
     ]
-    known = JobMemory(paces=tuple(paces), original=CpuAllocation(original, 1000), learned_cores=learned)
+    known = JobMemory(gpu=GpuMemory(learned=learned), paces=tuple(paces), original=CpuAllocation(original, 1000))
     return effect(replace(a_job("a"), accelerators=1.0), known, change, a_node(cpu_cores=24.0))
 
 

@@ -27,6 +27,7 @@ from slopewise.model import (
     MoveUnderWay,
     Outcome,
     Place,
+    PolicyMemory,
 )
 
 BEGUN = MoveRecord(START, "n1", "n2", steps_before=500.0, process_started_at_seconds=LONG_AGO)
@@ -35,7 +36,7 @@ LEAVING = MoveUnderWay("a", "n1", "n2", START + 0.5, "saving and ending")
 
 
 def known(record: MoveRecord = BEGUN) -> MemoryState:
-    return MemoryState({"a": JobMemory(moves=(record,), moves_total=1, job_class="CC")})
+    return MemoryState({"a": JobMemory(decided=PolicyMemory(job_class="CC"), moves=(record,), moves_total=1)})
 
 
 def seen(seconds: float, job: Job | None, *moving: MoveUnderWay) -> ClusterSnapshot:
@@ -73,11 +74,13 @@ def test_a_move_that_was_carried_out_is_remembered_with_what_the_job_was_before(
     snapshot = seen(0.0, a_mobile_job("a"))
     outcome = Outcome(to("n2"), "applied", "suspended")
     begun = remember(
-        MemoryState({"a": JobMemory(moves_total=3, ends=Ends(START + 9.0, START, START + 20.0))}), [outcome], snapshot
+        MemoryState({"a": JobMemory(decided=PolicyMemory(ends=Ends(START + 9.0, START, START + 20.0)), moves_total=3)}),
+        [outcome],
+        snapshot,
     )
     memory = begun.memory.jobs["a"]
     assert (memory.moves, memory.moves_total, memory.moved_at_seconds) == ((BEGUN,), 4, START)
-    assert memory.ends is None, "what was expected of its former node"
+    assert memory.decided.ends is None, "what was expected of its former node"
     assert begun.events == (MoveEvent("a", "begun", BEGUN, "moves from n1 to n2 (suspended): why"),)
 
 

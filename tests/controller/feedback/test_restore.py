@@ -7,27 +7,29 @@ from support.worlds import START, FakeActuator, FakeMemory
 
 from slopewise.feedback.restore import due, restore_originals
 from slopewise.model import (
+    Backoff,
     Change,
     CpuAllocation,
     JobMemory,
+    Levels,
     MemoryAllocation,
     MemoryState,
     MemoryUse,
     NodeMemory,
+    PolicyMemory,
     Restored,
     in_canary,
 )
 
 ORIGINAL = CpuAllocation(1000, 250)
 CHANGED = JobMemory(
-    "s",
-    wanted_cores=0.5,
+    levels=Levels("s"),
+    decided=PolicyMemory(wanted_cores=0.5),
+    backoff=Backoff(until_seconds=START + 600, reason="OOM-killed"),
     original=ORIGINAL,
     change=Change(START, "limits", 1000, 500),
-    backoff_until_seconds=START + 600,
-    backoff_reason="OOM-killed",
 )
-NEVER_CHANGED = JobMemory("s", wanted_cores=1.0)
+NEVER_CHANGED = JobMemory(levels=Levels("s"), decided=PolicyMemory(wanted_cores=1.0))
 
 
 def three_changed() -> FakeMemory:
@@ -59,7 +61,7 @@ class TestGiveBack:
         memory, actuator = three_changed(), FakeActuator()
         given = restore_originals(memory, actuator, ["a", "untouched", "unheard-of"])
         assert (dict(given.restored), actuator.restored) == ({"a": ""}, {"a": ORIGINAL})
-        assert memory.state.jobs["a"] == JobMemory("s", wanted_cores=0.5)
+        assert memory.state.jobs["a"] == JobMemory(levels=Levels("s"), decided=PolicyMemory(wanted_cores=0.5))
         assert memory.state.jobs["b"] == CHANGED
         assert memory.state.nodes == three_changed().state.nodes
         assert given.settled
@@ -118,9 +120,13 @@ class TestMemory:
 
     def test_a_raised_limit_that_is_in_use_stays_and_the_result_says_so(self) -> None:
         use = MemoryUse(START, 2.0**31, 2.0**31)
-        changed = CHANGED.altered(original_memory=self.ORIGINAL_MEMORY, memory_use=use, written_limit_bytes=3 * 2**30)
+        changed = CHANGED.altered(
+            memory_resizes=CHANGED.memory_resizes.altered(written_limit_bytes=3 * 2**30),
+            original_memory=self.ORIGINAL_MEMORY,
+            memory_use=use,
+        )
         memory, actuator = FakeMemory(MemoryState({"a": changed})), FakeActuator()
         given = restore_originals(memory, actuator)
         assert actuator.restored_memory == {"a": MemoryAllocation(2**30)}
         assert "a memory limit that was raised stays: the job uses 2048Mi" in given.restored["a"]
-        assert memory.state.jobs["a"].written_limit_bytes is None
+        assert memory.state.jobs["a"].memory_resizes.written_limit_bytes is None

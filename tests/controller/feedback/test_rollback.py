@@ -23,6 +23,7 @@ from slopewise.model import (
     Job,
     JobMemory,
     JobState,
+    Levels,
     MemoryState,
     MissingEvaluation,
     OutcomeResult,
@@ -42,7 +43,7 @@ FAILED = a_job("j", limit=500, state=JobState.FAILED)
 
 
 def changed(change: Change | None = LOWERED, **more: object) -> JobMemory:
-    return JobMemory(series="s", original=ORIGINAL, change=change, **more)  # type: ignore[arg-type]
+    return JobMemory(levels=Levels(series="s"), original=ORIGINAL, change=change, **more)  # type: ignore[arg-type]
 
 
 def reviewed(
@@ -69,7 +70,7 @@ def reason(verdict: RollbackReview) -> str:
 
 
 def untouched(verdict: RollbackReview) -> bool:
-    return verdict.decisions.resizes == () and verdict.decisions.memory.jobs["j"].backoff_until_seconds is None
+    return verdict.decisions.resizes == () and verdict.decisions.memory.jobs["j"].backoff.until_seconds is None
 
 
 class TestScrapesThatTimeOut:
@@ -87,7 +88,7 @@ class TestScrapesThatTimeOut:
         because = "its scrapes time out with 20m of its original 1000m"
         assert reason(verdict) == verdict.decisions.reasons["j"] == f"rolls back: {because}"
         known = verdict.decisions.memory.jobs["j"]
-        assert (known.backoff_until_seconds, known.backoff_reason) == (START + 600, because)
+        assert (known.backoff.until_seconds, known.backoff.reason) == (START + 600, because)
 
     def test_one_long_after_its_last_change_too(self) -> None:
         assert reason(reviewed(known=changed(self.STEPS), job=self.job(20), at=START + 3600))
@@ -115,7 +116,7 @@ class TestHarm:
         verdict = reviewed(container_health)
         assert reason(verdict) == f"rolls back: {what} after its CPU went from 1000m to 500m"
         known = verdict.decisions.memory.jobs["j"]
-        assert (known.backoff_until_seconds, known.backoff_reason) == (
+        assert (known.backoff.until_seconds, known.backoff.reason) == (
             START + 600,
             f"{what} after its CPU went from 1000m to 500m",
         )
@@ -168,13 +169,13 @@ class TestHarm:
         regressed = changed(structs.replace(LOWERED, regression="OOM-killed"))
         later = reviewed(HEALTHY, regressed, at=START + 3600)
         assert reason(later) == "rolls back: OOM-killed"
-        assert later.decisions.memory.jobs["j"].backoff_until_seconds == START + 3600 + 600
+        assert later.decisions.memory.jobs["j"].backoff.until_seconds == START + 3600 + 600
 
     def test_a_verdict_ends_when_somebody_else_gave_the_resources_back(self) -> None:
         verdict = reviewed(HEALTHY, changed(structs.replace(LOWERED, regression="OOM-killed")), limit=1000)
         assert verdict.decisions.resizes == ()
         assert verdict.decisions.memory.jobs["j"].change is None
-        assert verdict.decisions.memory.jobs["j"].backoff_reason == "OOM-killed"
+        assert verdict.decisions.memory.jobs["j"].backoff.reason == "OOM-killed"
 
 
 class TestThrottling:
@@ -305,7 +306,7 @@ class TestWaiting:
         assert [each.result for each in impossible.late] == ["infeasible"]
         assert impossible.decisions.resizes[0].reason == "cancels: a change to 1000m cannot be: no room on n1"
         known = impossible.decisions.memory.jobs["j"]
-        assert known.backoff_until_seconds == START + 600
+        assert known.backoff.until_seconds == START + 600
         assert not regressed(known, START), "it was cancelled"
 
     @pytest.mark.parametrize(("ago", "taken_back"), [(119, False), (121, True)])
@@ -320,7 +321,7 @@ class TestWaiting:
             Resize("j", "n1", "limits", 1000, 500, f"cancels: {why}", is_rollback=True),
         )
         known = verdict.decisions.memory.jobs["j"]
-        assert (known.backoff_until_seconds, known.backoff_reason) == (START + 600, why)
+        assert (known.backoff.until_seconds, known.backoff.reason) == (START + 600, why)
 
     @pytest.mark.parametrize(
         ("desired", "control", "to"),
@@ -333,7 +334,7 @@ class TestWaiting:
         assert (resize.control, resize.to_millicores) == (control, to)
 
     def test_a_wish_that_is_not_ours_is_left_alone(self) -> None:
-        verdict = reviewed(job=waiting("infeasible"), known=JobMemory(series="s"))
+        verdict = reviewed(job=waiting("infeasible"), known=JobMemory(levels=Levels(series="s")))
         assert (verdict.late, verdict.decisions.resizes) == ((), ())
         other_side = waiting("infeasible", desired=CpuAllocation(500, 800))
         assert reviewed(job=other_side, known=changed(RAISED)).decisions.resizes == ()

@@ -19,9 +19,11 @@ from slopewise.model import (
     Job,
     JobMemory,
     JobState,
+    Levels,
     MemoryState,
     Migrate,
     MoveUnderWay,
+    ObjectiveMemory,
     Objectives,
     Outcome,
     OutcomeResult,
@@ -34,7 +36,10 @@ from slopewise.model import (
 
 AUTO = Bounds("Auto", 1, 64_000, cooldown_seconds=0, max_step_ratio=1000, min_change_ratio=0)
 ASKED = Objectives(target_level=0.2, stops_at_target=True)
-REACHED = JobMemory('training_loss{stage="eval"}', first_level=1.0, best_level=0.19, targets=TargetHits(0, 2))
+REACHED = JobMemory(
+    levels=Levels('training_loss{stage="eval"}', first=1.0, best=0.19),
+    objectives=ObjectiveMemory(targets=TargetHits(0, 2)),
+)
 WHY = "stopped at its target: loss 0.19 ≤ 0.2"
 STOP = Stop("a", "n1", WHY)
 
@@ -58,7 +63,7 @@ def test_a_job_at_its_final_target_is_stopped_with_both_figures() -> None:
 def test_where_more_is_better_the_figures_are_the_other_way_round() -> None:
     found = reviewed(
         at_target(level=0.91, asked=replace(ASKED, target_level=0.9), objective="max"),
-        known=REACHED.altered(first_level=0.1),
+        known=REACHED.altered(levels=REACHED.levels.altered(first=0.1)),
     )
     assert found.allowed[0].reason == "stopped at its target: evaluation 0.91 ≥ 0.9"
 
@@ -68,8 +73,8 @@ def test_where_more_is_better_the_figures_are_the_other_way_round() -> None:
     [
         (at_target(asked=replace(ASKED, stops_at_target=False)), REACHED),
         (at_target(asked=replace(ASKED, target_level=None)), REACHED),
-        (at_target(), REACHED.altered(targets=TargetHits(2, 1))),
-        (at_target(), REACHED.altered(targets=None)),
+        (at_target(), REACHED.altered(objectives=REACHED.objectives.altered(targets=TargetHits(2, 1)))),
+        (at_target(), REACHED.altered(objectives=REACHED.objectives.altered(targets=None))),
         (at_target(level=0.21), REACHED),
         (at_target(restarted=True), REACHED),
         (at_target(age=600.0), REACHED),
@@ -89,7 +94,7 @@ def test_without_a_wish_a_count_or_a_level_that_reaches_it_now_no_job_is_stopped
         ({"moving": (MoveUnderWay("a", "n1", "n2", START, "saving"),)}, "stop_under_way: "),
         ({"state": JobState.CHECKPOINTING}, "stop_checkpointing: "),
         (
-            {"known": REACHED.altered(first_level=0.15)},
+            {"known": REACHED.altered(levels=REACHED.levels.altered(first=0.15))},
             "reached_at_first: its first evaluation 0.15 reached the target 0.2 already, and none since was better; is",
         ),
     ],
@@ -102,11 +107,11 @@ def test_a_guard_withholds_a_stop_with_its_reason(more: dict[str, Any], reason: 
 
 
 def test_a_job_that_was_below_its_target_when_it_was_first_seen_and_improves_is_stopped() -> None:
-    assert reviewed(at_target(), known=REACHED.altered(first_level=0.195)).allowed == (STOP,)
-    improved = REACHED.altered(first_level=0.15, best_level=0.14)
+    assert reviewed(at_target(), known=REACHED.altered(levels=REACHED.levels.altered(first=0.195))).allowed == (STOP,)
+    improved = REACHED.altered(levels=REACHED.levels.altered(first=0.15, best=0.14))
     assert reviewed(at_target(), known=improved).allowed == (STOP,)
     accuracy = at_target(level=0.3, asked=replace(ASKED, target_level=0.9))
-    rises = reviewed(accuracy, known=REACHED.altered(first_level=0.1))
+    rises = reviewed(accuracy, known=REACHED.altered(levels=REACHED.levels.altered(first=0.1)))
     assert rises.allowed == (), "an accuracy that counts as a loss rises"
 
 
@@ -123,7 +128,7 @@ def test_a_job_that_is_signalled_to_end_is_neither_resized_nor_moved_in_the_same
 
 def test_the_pods_of_a_workload_end_together_once_all_of_them_are_at_their_target() -> None:
     pods = [at_target("w:0"), at_target("w:1", level=0.5)]
-    known = {"w:0": REACHED, "w:1": REACHED.altered(targets=TargetHits())}
+    known = {"w:0": REACHED, "w:1": REACHED.altered(objectives=REACHED.objectives.altered(targets=TargetHits()))}
     assert stops(MemoryState(known), a_snapshot(pods))[0] == []
 
     snapshot = a_snapshot([pods[0], at_target("w:1")])
@@ -163,9 +168,11 @@ def test_a_process_that_its_owner_starts_again_is_judged_by_hits_of_its_own(chan
     due, memory = stops(MemoryState({"a": recorded("applied")}), a_snapshot([resumed], at=START + 90))
     assert due == []
     known = memory.jobs["a"]
-    assert (known.stop, known.targets) == (None, TargetHits())
+    assert (known.stop, known.objectives.targets) == (None, TargetHits())
 
-    hit_again = reviewed(resumed, known=known.altered(targets=TargetHits(0, 2)), at=START + 90)
+    hit_again = reviewed(
+        resumed, known=known.altered(objectives=known.objectives.altered(targets=TargetHits(0, 2))), at=START + 90
+    )
     assert [stop.job_uid for stop in hit_again.allowed] == ["a"]
 
 

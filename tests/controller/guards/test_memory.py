@@ -17,6 +17,7 @@ from slopewise.model import (
     JobMemory,
     MemoryAllocation,
     MemoryBound,
+    MemoryResizes,
     MemoryState,
     MemoryUse,
     MoveUnderWay,
@@ -99,9 +100,9 @@ def using(at: float = START, peak_mib: float = 300.0, samples: int = 10, **more:
             "limit_in_use: the limit stays raised: a peak of 470Mi is too near the original 512Mi",
         ),
         # a peak right after a request was lowered raises it at once
-        (RAISED, {"known": using(memory_resized_at_seconds=START - 1.0)}, ""),
-        (LIMIT, {"known": using(memory_resized_at_seconds=START - 1.0)}, ""),
-        (LOWERED, {"known": using(memory_resized_at_seconds=START - 1.0)}, "memory_cooldown: resized 1 s ago, bound"),
+        (RAISED, {"known": using(memory_resizes=MemoryResizes(START - 1.0))}, ""),
+        (LIMIT, {"known": using(memory_resizes=MemoryResizes(START - 1.0))}, ""),
+        (LOWERED, {"known": using(memory_resizes=MemoryResizes(START - 1.0))}, "memory_cooldown: resized 1 s ago"),
         # small changes are not worth a call, but below the peak and back to the original
         (a_change(1000, 910), {}, "memory_minimum_change: change of 9.0% to 910Mi, bound 10%"),
         (a_change(1000, 1090), {}, "memory_minimum_change"),
@@ -120,7 +121,7 @@ def test_a_change_passes_as_it_is_or_its_veto_names_the_guard_and_the_figures(
 @pytest.mark.parametrize("change", [LOWERED, RAISED, LIMIT])
 def test_after_its_node_refused_a_change_every_change_waits_for_a_minute(change: ResizeMemory) -> None:
     for seconds, passes in ((59.0, False), (60.0, True)):
-        known = JobMemory(memory_use=USE, memory_refused_at_seconds=START - seconds)
+        known = JobMemory(memory_resizes=MemoryResizes(refused_at_seconds=START - seconds), memory_use=USE)
         assert isinstance(verdict(change, known=known), ResizeMemory) is passes
 
 

@@ -12,6 +12,7 @@ from support.reviewing import reviewed
 from support.worlds import START
 
 from slopewise.model import (
+    Backoff,
     Bounds,
     Checkpoint,
     ClusterSnapshot,
@@ -105,7 +106,7 @@ def returned(**more: Any) -> dict[str, Any]:
         ({}, AUTO, Migrate("gone", "n1", "n2", "why"), "may_migrate: job has ended"),
         (returned(failure="crashed on resume"), AUTO, to("n2"), "move_blocked: not moved again: crashed on resume"),
         (
-            {"backoff_until_seconds": START + 40.0, "backoff_reason": "OOM-killed"},
+            {"backoff": Backoff(START + 40.0, "OOM-killed")},
             AUTO,
             to("n2"),
             "resize_backoff: for another 40 s: OOM-killed",

@@ -20,10 +20,12 @@ from slopewise.model import (
     FreezeEffect,
     Freezes,
     JobMemory,
+    Levels,
     MemoryAllocation,
     MemoryState,
     MemoryUse,
     Migrate,
+    ObjectiveMemory,
     Objectives,
     Place,
     Resize,
@@ -41,7 +43,7 @@ ROLLBACK = replace(LOWER, is_rollback=True)
 LESS_MEMORY = ResizeMemory("j", "n1", "request", 1024 * MIB, 360 * MIB, "why")
 GO = Migrate("j", "n1", "n2", "why")
 ARRIVE = Place("new", "n2", "why")
-REACHED = JobMemory("s", first_level=1.0, best_level=0.19, targets=TargetHits(0, 2))
+REACHED = JobMemory(levels=Levels("s", first=1.0, best=0.19), objectives=ObjectiveMemory(targets=TargetHits(0, 2)))
 OF_TEAM = Freezes(namespaces={"team": FREEZE})
 OF_NODE = Freezes(nodes={"n1": FREEZE})
 OF_ALL = Freezes(everywhere=FREEZE)

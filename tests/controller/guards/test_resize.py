@@ -19,6 +19,7 @@ from slopewise.guards.review import guard_names
 from slopewise.model import (
     AcceleratorControl,
     AcceptedRange,
+    Backoff,
     Bounds,
     ClusterSnapshot,
     CpuAllocation,
@@ -26,6 +27,7 @@ from slopewise.model import (
     Job,
     JobMemory,
     JobState,
+    Levels,
     MemoryState,
     Node,
     Pace,
@@ -51,7 +53,7 @@ def ask(
     """What becomes of one resize of job `j` on a node of two cores."""
     job = job or a_job("j")
     snapshot = a_snapshot([job], [node or a_node(cpu_cores=2.0)])
-    memory = MemoryState({"j": known or JobMemory(series="s")})
+    memory = MemoryState({"j": known or JobMemory(levels=Levels(series="s"))})
     allowed, withheld = reviewed([Resize("j", "n1", control, now, to, "why")], snapshot, memory, bounds)
     return (allowed or withheld)[0]
 
@@ -72,7 +74,7 @@ def accepting(*bounds: Any) -> Job:
 
 
 def backed_off(until: float | None) -> JobMemory:
-    return JobMemory(series="s", backoff_until_seconds=until, backoff_reason="OOM-killed")
+    return JobMemory(levels=Levels(series="s"), backoff=Backoff(until_seconds=until, reason="OOM-killed"))
 
 
 GPU = "asks for nvidia.com/gpu, which a resize could take away"
@@ -157,7 +159,7 @@ STEP, ONE_THREAD = replace(OPEN, max_step_ratio=2.0), a_job("j", useful_cores=1.
             500,
             {
                 "bounds": replace(OPEN, cooldown_seconds=120),
-                "known": JobMemory("s", last_resized_at_seconds=START - 120),
+                "known": JobMemory(levels=Levels("s"), last_resized_at_seconds=START - 120),
             },
             500,
             "why",
@@ -180,7 +182,7 @@ def test_canary_changes_a_share_of_the_workloads_and_always_the_same_ones() -> N
 
 WITH_GPU = replace(a_job("j", limit=6000), accelerators=1.0)
 TWO_CORES = JobMemory(
-    series="s",
+    levels=Levels(series="s"),
     original=CpuAllocation(6000, 1000),
     paces=tuple(Pace(START - 60 + 20 * number, 0.5, 2.0, 1.0, 0.0) for number in range(3)),
 )
@@ -216,7 +218,7 @@ def test_a_job_with_gpus_is_not_lowered_below_what_makes_it_as_fast_as_before(
 
 
 def test_a_job_with_gpus_of_which_nothing_is_known_keeps_its_original() -> None:
-    known = JobMemory(series="s", original=CpuAllocation(6000, 1000))
+    known = JobMemory(levels=Levels(series="s"), original=CpuAllocation(6000, 1000))
     verdict = ask(3000, now=6000, bounds=replace(OPEN, accelerators="Share"), job=WITH_GPU, known=known, node=EIGHT)
     assert "bound 6000m" in veto(verdict)
 
@@ -228,7 +230,9 @@ def test_a_raise_of_a_pod_whose_request_follows_stays_within_what_others_leave_o
         for uid, cpu in (("j", 2000), ("other", 3000))
     ]
     snapshot = a_snapshot(jobs, [a_node(cpu_cores=8.0, available_cores=6.0)])
-    memory = MemoryState({"j": JobMemory(series="s"), "other": TWO_CORES.altered(original=CpuAllocation(3000, 3000))})
+    memory = MemoryState(
+        {"j": JobMemory(levels=Levels(series="s")), "other": TWO_CORES.altered(original=CpuAllocation(3000, 3000))}
+    )
     raised = Resize("j", "n1", "limits", 2000, 3500, "why")
     lowered = Resize("other", "n1", "limits", 3000, 2400, "why")
     bounds = replace(OPEN, accelerators="Share")
@@ -241,7 +245,9 @@ def test_a_raise_of_a_pod_whose_request_follows_stays_within_what_others_leave_o
 def a_give_back(job: Job, mode: str = "Auto") -> Resize | Withheld[Resize]:
     """What becomes of a tiny, early give-back of a job without metrics, far above the user's step and ceiling."""
     bounds = Bounds(mode, 1, 300, cooldown_seconds=600, max_step_ratio=1.1, min_change_ratio=0.9)
-    known = JobMemory("s", last_resized_at_seconds=START, backoff_until_seconds=START + 600, backoff_reason="OOM")
+    known = JobMemory(
+        levels=Levels("s"), backoff=Backoff(until_seconds=START + 600, reason="OOM"), last_resized_at_seconds=START
+    )
     resize = Resize("j", "n1", "limits", 250, 1000, "gives back", is_rollback=True)
     snapshot = a_snapshot([job], [a_node(cpu_cores=2.0)])
     allowed, withheld = reviewed([resize], snapshot, MemoryState({"j": known}), bounds)
@@ -263,7 +269,7 @@ def test_floor_and_ceiling_of_a_weight_are_in_cpu() -> None:
     """Four jobs have weights of 500m each on two cores, so that 100m of weight are 100m of CPU; of 50m each, 10m."""
     bounds = replace(OPEN, min_millicores=100, max_millicores=1000)
     assert clamped(ask_of_four(20, now=500, bounds=bounds, control="requests"))[0] == 100
-    small = JobMemory(series="s", original=CpuAllocation(None, 50))
+    small = JobMemory(levels=Levels(series="s"), original=CpuAllocation(None, 50))
     alone = a_job("j", request=50)
     assert clamped(ask(1, now=50, bounds=bounds, job=alone, known=small, control="requests")) == (
         3,
@@ -279,7 +285,7 @@ def test_bounds_of_a_weight_come_from_the_nodes_weights_and_not_from_a_rounded_e
     """Requests of 20m, 21m and 21m on two cores are 31m a core. Three even shares of 21m would be 31.5m."""
     jobs = [a_job("j", request=20), a_job("a", request=21), a_job("b", request=21)]
     bounds = replace(OPEN, min_millicores=1000, max_millicores=2000)
-    known = MemoryState({"j": JobMemory(series="s", original=CpuAllocation(None, 20))})
+    known = MemoryState({"j": JobMemory(levels=Levels(series="s"), original=CpuAllocation(None, 20))})
     resize = Resize("j", "n1", "requests", 40, to, "why")
     (allowed,), _ = reviewed([resize], a_snapshot(jobs, [a_node(cpu_cores=2.0)]), known, bounds)
     assert allowed.to_millicores == expected
@@ -296,7 +302,7 @@ def test_floor_and_ceiling_that_are_the_same_do_not_contradict_each_other() -> N
     """290m of weight on two cores: 100m of CPU are 14.5m of it."""
     bounds, known = (
         replace(OPEN, min_millicores=100, max_millicores=100),
-        JobMemory(series="s", original=CpuAllocation(None, 290)),
+        JobMemory(levels=Levels(series="s"), original=CpuAllocation(None, 290)),
     )
     alone = a_job("j", request=290)
     assert clamped(ask(5, now=290, bounds=bounds, job=alone, known=known, control="requests"))[0] == 15
@@ -321,7 +327,7 @@ def ask_of_four(
     asked = replace(job or a_job("j"), allocation=CpuAllocation(now, now))
     others = [a_job(uid, request=1900) for uid in ("a", "b", "c")]
     remembered = {uid: JobMemory(original=CpuAllocation(None, EVEN)) for uid in ("a", "b", "c")}
-    mine = known or JobMemory(series="s")
+    mine = known or JobMemory(levels=Levels(series="s"))
     remembered["j"] = mine if mine.original else structs.replace(mine, original=CpuAllocation(None, EVEN))
     snapshot = a_snapshot([asked, *others, a_job("done", state=JobState.FINISHED)], [a_node(cpu_cores=2.0)])
     allowed, withheld = reviewed(
@@ -352,7 +358,7 @@ def test_of_a_silent_job_nothing_else_is_changed(job: Job, now: int, to: int, co
 
 @BOTH_CONTROLS
 def test_a_silent_job_that_was_never_lowered_keeps_what_it_came_with(control: CpuControl) -> None:
-    came_with = JobMemory(series="s", original=CpuAllocation(300, 300))
+    came_with = JobMemory(levels=Levels(series="s"), original=CpuAllocation(300, 300))
     assert "stale_metrics: " in veto(ask_of_four(450, now=300, job=SILENT[0], known=came_with, control=control))
     assert clamped(ask_of_four(450, now=290, job=SILENT[0], known=came_with, control=control))[0] == 450
 
@@ -370,7 +376,7 @@ def test_a_diverged_winner_is_lowered_to_the_even_share_and_no_further(control: 
 @BOTH_CONTROLS
 def test_a_raise_up_to_the_even_share_waits_for_no_cooldown_and_no_step_cap(control: CpuControl) -> None:
     careful = replace(OPEN, max_step_ratio=2.0, cooldown_seconds=120)
-    just_now = JobMemory(series="s", last_resized_at_seconds=START - 30)
+    just_now = JobMemory(levels=Levels(series="s"), last_resized_at_seconds=START - 30)
     assert clamped(ask_of_four(450, now=25, bounds=careful, known=just_now, control=control)) == (450, "why")
     assert clamped(ask_of_four(2000, now=25, bounds=careful, known=just_now, control=control))[0] == EVEN
     assert clamped(ask_of_four(2000, now=25, bounds=careful, control=control))[0] == EVEN
@@ -381,7 +387,7 @@ def test_a_raise_up_to_the_even_share_waits_for_no_cooldown_and_no_step_cap(cont
 @BOTH_CONTROLS
 @pytest.mark.parametrize(("now", "to"), [(500, 900), (600, 900), (400, 100)])
 def test_everything_else_waits_for_the_cooldown(now: int, to: int, control: CpuControl) -> None:
-    known = JobMemory(series="s", last_resized_at_seconds=START - 30)
+    known = JobMemory(levels=Levels(series="s"), last_resized_at_seconds=START - 30)
     verdict = ask_of_four(to, now=now, bounds=replace(OPEN, cooldown_seconds=120), known=known, control=control)
     assert veto(verdict) == "cooldown: resized 30 s ago, bound 120 s"
 

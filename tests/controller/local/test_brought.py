@@ -42,7 +42,7 @@ def midnight(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def remembered(job_class: str, at: float, wait: float = 0.0, fair: float | None = None) -> JobMemory:
     ends = Ends(START + at, START + at - wait, START + at, None if fair is None else START + fair)
-    return known(job_class=job_class).altered(ends=ends)
+    return known(job_class=job_class).with_decided(ends=ends)
 
 
 def a_report(results: Results = NO_RESULTS, **jobs: JobMemory) -> PassReport:

@@ -22,7 +22,7 @@ from slopewise.model import (
     Outcome,
     PassReport,
     Place,
-    PlacementMemory,
+    PolicyMemory,
     Resize,
     Results,
     Withheld,
@@ -63,9 +63,9 @@ def test_why_is_the_latest_word_on_a_job() -> None:
     assert a_report().by_job["b"].message == "unchanged"
 
 
-@pytest.mark.parametrize("placed", [None, PlacementMemory(job_class="CC")], ids=["no placement", "a placement"])
+@pytest.mark.parametrize("placed", [None, PolicyMemory(job_class="CC")], ids=["no placement", "a placement"])
 def test_a_resize_and_a_withheld_move_are_both_said_whatever_a_placement_remembers(
-    placed: PlacementMemory | None,
+    placed: PolicyMemory | None,
 ) -> None:
     stays = Withheld(MIGRATE, "gain", "gain: too little")
     memory = {"a": known(placement=placed)}

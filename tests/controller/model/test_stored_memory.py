@@ -1,30 +1,42 @@
-"""Memory that the version before `msgspec` stored, through pydantic: it is read, and written again letter by letter."""
+"""Memory that earlier versions stored: fields that `JobMemory` had itself then are read into the records of today."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from slopewise.model import (
     MEMORY_JSON,
     Anchor,
+    Answering,
+    Backoff,
     Change,
     Confirmed,
     ContainerHealth,
     CpuAllocation,
     Doubts,
+    Ends,
+    GpuMemory,
     Growth,
     JobMemory,
+    LearnedCores,
+    Levels,
+    MemoryResizes,
     MemoryState,
     MoveRecord,
     NodeMemory,
+    ObjectiveMemory,
     Outlier,
     Pace,
     PaceAnchor,
+    PolicyMemory,
     TargetHits,
+    Timing,
+    Unmet,
     Usage,
+    read_job_memory,
+    read_memory_state,
 )
 
 IN_A_JOBGROWTH = (
@@ -53,21 +65,22 @@ IN_A_JOBGROWTH = (
 BEFORE = Growth(1000.0, 20.0, 0.25, None)
 PACE = Pace(1010.0, 0.25, 0.5)
 JOB = JobMemory(
-    series='training_loss{stage="eval"}',
-    first_level=2.5,
-    best_level=0.3,
-    anchor=Anchor(1020.0, 0.3, Usage(1000.5, 12.25, 2e9, None, 7.0), 990.0),
+    levels=Levels(
+        series='training_loss{stage="eval"}',
+        first=2.5,
+        best=0.3,
+        anchor=Anchor(1020.0, 0.3, Usage(1000.5, 12.25, 2e9, None, 7.0), 990.0),
+        silent_since_seconds=1015.0,
+        doubts=Doubts((2.5, 2.4), Outlier(1019.0, 99.0), (3.0, 0.2)),
+    ),
+    decided=PolicyMemory(job_class="WL", class_since_seconds=1000.0, wanted_cores=0.5, marks=frozenset({"migrated"})),
+    timing=Timing(anchor=PaceAnchor(1020.0, 50.0, None, 12.25, 990.0, 1019.0)),
+    backoff=Backoff(until_seconds=1300.0, reason="it regressed after a change"),
     growth=Growth(1020.0, 20.0, -0.001, 0.5, {"cpu": 0.02, "memory": 0.5}),
-    job_class="WL",
-    class_since_seconds=1000.0,
-    wanted_cores=0.5,
     last_resized_at_seconds=1010.0,
     previous_growth=BEFORE,
-    pace_anchor=PaceAnchor(1020.0, 50.0, None, 12.25, 990.0, 1019.0),
     paces=(PACE, Pace(1020.0, 1e-07, None)),
-    marks=frozenset({"migrated"}),
     moves_total=2,
-    moved_at_seconds=905.0,
     moves=(
         MoveRecord(500.0, "n1", "n2", 40.0, 400.0, 501.0, 510.0, "n2", 0.0),
         MoveRecord(905.0, "n2", "n3", failure="lost 5 steps"),
@@ -84,16 +97,33 @@ JOB = JobMemory(
         reported="deferred",
         regression="OOM killed",
     ),
-    backoff_until_seconds=1300.0,
-    backoff_reason="it regressed after a change",
-    silent_since_seconds=1015.0,
-    doubts=Doubts((2.5, 2.4), Outlier(1019.0, 99.0), (3.0, 0.2)),
 )
 
 
-def test_what_a_jobgrowth_held_is_read_and_written_as_it_was_but_for_fields_that_are_gone() -> None:
-    assert msgspec.json.decode(IN_A_JOBGROWTH, type=JobMemory) == JOB
-    assert MEMORY_JSON.encode(JOB).decode() == IN_A_JOBGROWTH.replace('"streak":2,', "")
+def test_what_a_jobgrowth_held_is_read_but_for_fields_that_are_gone_and_is_read_again_as_it_is_written() -> None:
+    assert read_job_memory(IN_A_JOBGROWTH) == JOB
+    assert read_job_memory(MEMORY_JSON.encode(JOB)) == JOB
+
+
+OF_POLICIES = (
+    '{"ends":[1000.0,1050.0,1090.0,null],"state":"[1]","unmet":{"node":"n1","evaluations":2,"at_seconds":900.0},'
+    '"placement":{"job_class":"CC","marks":["migrated"]},"answering":{"failed_ratio":0.5},"least_step_cpu_seconds":0.2,'
+    '"targets":{"streak":1,"reached":1},"objective_missed":{"holds":true},"hopeless":{},"learned_cores":{"at_seconds":'
+    '990.0,"most":2.0},"gpu_seconds_won":36.0,"written_limit_bytes":1024,"memory_resized_at_seconds":980.0,'
+    '"memory_refused_at_seconds":970.0}'
+)
+
+
+def test_nothing_of_what_the_version_before_the_records_held_is_lost() -> None:
+    decided = PolicyMemory(state="[1]", unmet=Unmet("n1", 2, 900.0), ends=Ends(1000.0, 1050.0, 1090.0))
+    assert read_job_memory(OF_POLICIES) == JobMemory(
+        decided=decided,
+        placement=PolicyMemory("CC", marks=frozenset({"migrated"})),
+        timing=Timing(answering=Answering(0.5), least_step_cpu_seconds=0.2),
+        objectives=ObjectiveMemory(TargetHits(1, 1), Confirmed(True), Confirmed()),
+        gpu=GpuMemory(LearnedCores(990.0, most=2.0), 36.0),
+        memory_resizes=MemoryResizes(980.0, 970.0, 1024),
+    )
 
 
 def test_what_a_memory_file_held_is_read_with_what_is_null_and_is_read_again_as_it_is_written() -> None:
@@ -101,16 +131,22 @@ def test_what_a_memory_file_held_is_read_with_what_is_null_and_is_read_again_as_
         f'{{"jobs":{{"a":{IN_A_JOBGROWTH},"b":{{"series":"loss","growth":null,"paces":[],"moves":[]}}}},"nodes":{{"n1":'
     )
     file += '{"job_uids":["a"],"evaluated_at_seconds":1000.0,"interval_seconds":20.0}}}'
-    stored = msgspec.json.decode(file, type=MemoryState)
+    stored = read_memory_state(file.encode())
     nodes = {"n1": NodeMemory(frozenset({"a"}), 1000.0, 20.0)}
-    assert stored == MemoryState({"a": JOB, "b": JobMemory(series="loss")}, nodes)
-    counted = JobMemory(targets=TargetHits(-2, 1), objective_missed=Confirmed(True, 1000.5), hopeless=Confirmed())
+    assert stored == MemoryState({"a": JOB, "b": JobMemory(levels=Levels(series="loss"))}, nodes)
+    counted = JobMemory(
+        objectives=ObjectiveMemory(targets=TargetHits(-2, 1), missed=Confirmed(True, 1000.5), hopeless=Confirmed())
+    )
     state = MemoryState({**stored.jobs, "c": counted, "d": JOB.altered(original=CpuAllocation(None, 1000))}, nodes)
-    assert msgspec.json.decode(MEMORY_JSON.encode(state), type=MemoryState) == state
+    assert read_memory_state(MEMORY_JSON.encode(state)) == state
 
 
 def test_a_level_that_is_infinite_is_stored_as_unknown_and_numbers_of_numpy_as_numbers() -> None:
     counted: Any = np.int64(2)
-    stored = MEMORY_JSON.encode(JobMemory(best_level=float("inf"), wanted_cores=np.float64(0.5), moves_total=counted))
-    assert stored == b'{"best_level":null,"wanted_cores":0.5,"moves_total":2}'
-    assert msgspec.json.decode(stored, type=JobMemory) == JobMemory(wanted_cores=0.5, moves_total=2)
+    stored = MEMORY_JSON.encode(
+        JobMemory(
+            levels=Levels(best=float("inf")), decided=PolicyMemory(wanted_cores=np.float64(0.5)), moves_total=counted
+        )
+    )
+    assert stored == b'{"levels":{"best":null},"decided":{"wanted_cores":0.5},"moves_total":2}'
+    assert read_job_memory(stored) == JobMemory(decided=PolicyMemory(wanted_cores=0.5), moves_total=2)

@@ -53,7 +53,7 @@ def test_a_policy_that_decides_well_is_obeyed_and_may_give_back_what_a_job_came_
         ("return replace(fair, memory=MemoryState())", "memory.jobs has lost a; begin with the memory"),
         (
             "return replace(fair, memory=replace(memory, jobs={uid: JobMemory() for uid in memory.jobs}))",
-            "memory.jobs has another series for a, which is not the policy's to write",
+            "memory.jobs has another levels for a, which is not the policy's to write",
         ),
         ("memory.jobs['a'].original = None; return fair", "immutable type: 'JobMemory'"),
         (
@@ -61,7 +61,7 @@ def test_a_policy_that_decides_well_is_obeyed_and_may_give_back_what_a_job_came_
             "another original for a, which is",
         ),
         (
-            "memory.jobs['a'] = memory.jobs['a'].altered(wanted_cores=-1.0); return self.fair(snapshot, memory)",
+            "memory.jobs['a'] = memory.jobs['a'].with_decided(wanted_cores=-1.0); return self.fair(snapshot, memory)",
             "memory.jobs wants -1.0 cores for a",
         ),
         ("return replace(fair, memory=memory)", "memory.nodes has none for n"),

@@ -20,10 +20,12 @@ from slopewise.model import (
     Job,
     JobMemory,
     JobState,
+    Levels,
     MemoryState,
     Node,
     Objectives,
     Pace,
+    PolicyMemory,
 )
 from slopewise.model.reported import LARGEST_FIGURE, LARGEST_LEVEL, SMALLEST_FIGURE
 from slopewise.own_policies.contract import (
@@ -154,7 +156,7 @@ class TestSilentJobs:
         self, name: str, control: CpuControl
     ) -> None:
         silent = a_job("silent", level=None, cpu_seconds=500.0, limit=400, request=700, started_at=START - 900)
-        world = a_world_beside(silent, JobMemory(wanted_cores=wanted_before(name)))
+        world = a_world_beside(silent, JobMemory(decided=PolicyMemory(wanted_cores=wanted_before(name))))
         decisions = check_everything(maker(name, control), control, *world, decides_on(name))
         assert "silent" not in {resize.job_uid for resize in decisions.resizes}
         assert "unchanged" in decisions.reasons["silent"] or not decisions.resizes
@@ -162,11 +164,11 @@ class TestSilentJobs:
     def test_one_that_stopped_long_ago_gets_back_what_it_came_with(self, name: str, control: CpuControl) -> None:
         silent = replace(a_job("silent", level=None, cpu_seconds=500.0), allocation=SQUEEZED)
         before = known(
+            levels=Levels(silent_since_seconds=START - 90.0),
             efficiency=0.001,
             job_class="CL",
             wanted=wanted_before(name),
             original=CAME_WITH,
-            silent_since_seconds=START - 90.0,
         )
         decisions = check_everything(maker(name, control), control, *a_world_beside(silent, before), decides_on(name))
         assert decisions.resizes or name in LEAVES_CPU_ALONE

@@ -41,7 +41,7 @@ def training(
 def timed(cpu_seconds: float = 1.0, wanted: float | None = None, cores: float = 0.5, **more: object) -> JobMemory:
     """A job that takes so many CPU-seconds a step."""
     pace = Pace(START - 1, cpu_seconds / cores, cores)
-    return JobMemory(paces=(pace,), wanted_cores=wanted, **more)  # type: ignore[arg-type]
+    return JobMemory(paces=(pace,)).with_decided(wanted_cores=wanted, **more)
 
 
 def decide(
@@ -60,11 +60,11 @@ def decide(
 
 
 def limits(decisions: Decisions) -> dict[str, float]:
-    return {uid: job.wanted_cores or 0.0 for uid, job in decisions.memory.jobs.items()}
+    return {uid: job.decided.wanted_cores or 0.0 for uid, job in decisions.memory.jobs.items()}
 
 
 def classes(decisions: Decisions) -> dict[str, str | None]:
-    return {uid: job.job_class for uid, job in decisions.memory.jobs.items()}
+    return {uid: job.decided.job_class for uid, job in decisions.memory.jobs.items()}
 
 
 BUSY = training("busy", within=None)

@@ -23,7 +23,9 @@ from slopewise.model import (
     NodeMemory,
     Objectives,
     Pace,
+    PolicyMemory,
     Responses,
+    Timing,
 )
 from slopewise.policies import Setting
 from slopewise.policies.dqoes import Parameters, Policy
@@ -39,7 +41,7 @@ def served(uid: str, *, asked: float | None = ASKED, weight: float = 1.0, useful
 
 
 def took(seconds: float, cores: float | None, wanted: float | None = None, **more: object) -> JobMemory:
-    return JobMemory(paces=(Pace(START - 1, seconds, cores),), wanted_cores=wanted, **more)  # type: ignore[arg-type]
+    return JobMemory(paces=(Pace(START - 1, seconds, cores),)).with_decided(wanted_cores=wanted, **more)
 
 
 def that_wants(cores: float, **more: object) -> JobMemory:
@@ -53,11 +55,11 @@ def decide(jobs: list[Job], known: Mapping[str, JobMemory], cores: float = 1.0, 
 
 
 def limits(decisions: Decisions) -> dict[str, float]:
-    return {uid: job.wanted_cores or 0.0 for uid, job in decisions.memory.jobs.items()}
+    return {uid: job.decided.wanted_cores or 0.0 for uid, job in decisions.memory.jobs.items()}
 
 
 def classes(decisions: Decisions) -> dict[str, str | None]:
-    return {uid: job.job_class for uid, job in decisions.memory.jobs.items()}
+    return {uid: job.decided.job_class for uid, job in decisions.memory.jobs.items()}
 
 
 class TestClasses:
@@ -70,7 +72,7 @@ class TestClasses:
     def test_a_server_that_hangs_is_named_and_has_an_even_share(self) -> None:
         """Beside one that needs 0.4 of the core, which it has."""
         hangs = replace(served("hangs"), responses=Responses(0, 0.0, in_flight=12))
-        silent = JobMemory(answering=Answering(0.0, START - 75), wanted_cores=0.1)
+        silent = JobMemory(timing=Timing(answering=Answering(0.0, START - 75)), decided=PolicyMemory(wanted_cores=0.1))
         decisions = decide([hangs, served("works")], {"hangs": silent, "works": that_wants(0.4)})
         assert decisions.reasons["hangs"].startswith(
             "unknown: 10 s asked, no responses for 75 s, requests that wait: 12"
@@ -81,10 +83,13 @@ class TestClasses:
     @pytest.mark.parametrize(
         ("known", "message"),
         [
-            (took(10, 0.5, answering=Answering(0.4)), "S: 10 s of 10 s asked, 40% of responses fail"),
-            (took(10, 0.5, answering=Answering(0.0)), "S: 10 s of 10 s asked"),
             (
-                JobMemory(answering=Answering(1.0, START - 60)),
+                took(10, 0.5).altered(timing=Timing(answering=Answering(0.4))),
+                "S: 10 s of 10 s asked, 40% of responses fail",
+            ),
+            (took(10, 0.5).altered(timing=Timing(answering=Answering(0.0))), "S: 10 s of 10 s asked"),
+            (
+                JobMemory(timing=Timing(answering=Answering(1.0, START - 60))),
                 "unknown: 10 s asked, no responses for 60 s, all responses fail",
             ),
         ],
@@ -116,7 +121,7 @@ class TestRequestsThatComeAnyway:
         paces: tuple[Pace, ...] = ()
         for _ in range(3 * KEPT):
             paces = (*paces, Pace(START - 1, 0.1 / limit, limit, busy_ratio=0.2 / limit))[-KEPT:]
-            known = JobMemory(paces=paces, wanted_cores=limit)
+            known = JobMemory(decided=PolicyMemory(wanted_cores=limit), paces=paces)
             decisions = decide([served("loose"), served("rest", asked=None)], {"loose": known, "rest": JobMemory()})
             limit = limits(decisions)["loose"]
             assert limit >= 0.25 - 1e-9
@@ -197,7 +202,7 @@ class TestDirect:
         assert why in decisions.reasons["job"]
 
     def test_a_satisfied_job_is_left_alone_within_the_deadband(self) -> None:
-        known = {"a": took(9.8, 0.4, wanted=0.4), "x": JobMemory(wanted_cores=0.6)}
+        known = {"a": took(9.8, 0.4, wanted=0.4), "x": JobMemory(decided=PolicyMemory(wanted_cores=0.6))}
         got = limits(decide([served("a"), served("x", asked=None)], known))
         assert got == pytest.approx({"a": 0.4, "x": 0.6})  # the line says 0.392
 
@@ -234,7 +239,7 @@ class TestClosedLoop:
                 for uid, cores in had.items()
             ]
             memory = policy.decide(a_snapshot(jobs, at=at), MemoryState(measured, memory.nodes)).memory
-            had = {uid: job.wanted_cores or 0.0 for uid, job in memory.jobs.items()}
+            had = {uid: job.decided.wanted_cores or 0.0 for uid, job in memory.jobs.items()}
         return ratios
 
     def test_a_quota_that_costs_more_than_its_fraction_is_corrected_and_stays_so(self) -> None:
@@ -300,7 +305,7 @@ class TestStep:
         assert limits(self.step([served("a")], alone)) == {"a": 1.0}
 
     def test_jobs_without_objective_share_what_is_left_and_have_half_an_even_share_at_least(self) -> None:
-        known = {"a": took(9.5, 0.3, wanted=0.3), "x": JobMemory(wanted_cores=0.1)}
+        known = {"a": took(9.5, 0.3, wanted=0.3), "x": JobMemory(decided=PolicyMemory(wanted_cores=0.1))}
         jobs = [served("a"), served("x", asked=None)]
         assert limits(self.step(jobs, known)) == pytest.approx({"a": 0.3, "x": 0.7})
         full = {"a": took(20, 0.9, wanted=0.9), "x": JobMemory()}

@@ -99,7 +99,7 @@ def test_a_full_nodes_largest_user_moves_to_the_node_with_most_of_it_free() -> N
     assert decisions.moves == (Migrate("big", "n1", "n3", reason),)
     assert decisions.reasons["big"] == reason
     assert decisions.reasons["small"] == "not moved: needs most cpu; cpu of n1 is 90% used"
-    assert decisions.memory.jobs["big"].job_class == "cpu"
+    assert decisions.memory.jobs["big"].decided.job_class == "cpu"
 
 
 def test_a_node_at_its_bound_is_left_alone_and_the_bound_is_a_parameter() -> None:

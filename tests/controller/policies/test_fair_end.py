@@ -11,7 +11,7 @@ import pytest
 from support.instances import AT_ONCE, a_policy_run, a_sim_job, a_sim_node, an_instance
 
 from slopewise.allocation import capacity_cores
-from slopewise.model import ClusterSnapshot, Departed, JobMemory, MemoryState, PassReport
+from slopewise.model import ClusterSnapshot, Departed, JobMemory, MemoryState, PassReport, PolicyMemory
 from slopewise.policies.marginal.fair_ends import fair_end
 from slopewise.policies.marginal.forecast import State
 from slopewise.simulator.engine import controller_of, drive, run
@@ -26,7 +26,7 @@ def stored(state: State) -> str:
 
 
 def memory_of(**states: State) -> MemoryState:
-    return MemoryState({uid: JobMemory(state=stored(state)) for uid, state in states.items()})
+    return MemoryState({uid: JobMemory(decided=PolicyMemory(state=stored(state))) for uid, state in states.items()})
 
 
 BEGUN = State(0.0, served=0.0, work=10.0, cores=1.0, done=10.0)

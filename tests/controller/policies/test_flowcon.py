@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
-from slopewise.model import ClusterSnapshot, Decisions, Growth, Job, JobMemory, JobState, MemoryState
+from slopewise.model import ClusterSnapshot, Decisions, Growth, Job, JobMemory, JobState, MemoryState, PolicyMemory
 from slopewise.policies import Setting
 from slopewise.policies.flowcon import COMPLETING, NEW, WATCHING, Parameters, Policy
 
@@ -22,11 +22,11 @@ def decide(snapshot: ClusterSnapshot, memory: MemoryState, control: str = "limit
 
 
 def limits(decisions: Decisions) -> dict[str, float | None]:
-    return {uid: job.wanted_cores for uid, job in decisions.memory.jobs.items()}
+    return {uid: job.decided.wanted_cores for uid, job in decisions.memory.jobs.items()}
 
 
 def classes(decisions: Decisions) -> dict[str, str | None]:
-    return {uid: job.job_class for uid, job in decisions.memory.jobs.items()}
+    return {uid: job.decided.job_class for uid, job in decisions.memory.jobs.items()}
 
 
 def test_vector_a_an_old_completing_job_gets_a_quarter_and_the_newcomer_the_whole_node() -> None:
@@ -51,7 +51,7 @@ def test_vector_b_growth_below_alpha_twice_goes_from_new_to_watching_to_completi
 
     later = START + ITVAL
     measured = {
-        uid: known(efficiency=eff, measured_at=later, job_class=first.memory.jobs[uid].job_class, wanted=1.0)
+        uid: known(efficiency=eff, measured_at=later, job_class=first.memory.jobs[uid].decided.job_class, wanted=1.0)
         for uid, eff in (("slow", SLOW), ("fast", FAST))
     }
     second = decide(
@@ -181,7 +181,10 @@ def test_a_job_without_a_loss_keeps_what_it_came_with_and_is_left_out(
     broken: dict[str, Any], why: str, control: str
 ) -> None:
     odd = a_job("odd", limit=300, **broken)
-    world = a_snapshot([a_job("a"), a_job("b"), odd]), both_converged(odd=JobMemory(wanted_cores=0.5))
+    world = (
+        a_snapshot([a_job("a"), a_job("b"), odd]),
+        both_converged(odd=JobMemory(decided=PolicyMemory(wanted_cores=0.5))),
+    )
     decisions = decide(*world, control=control)
     assert limits(decisions)["odd"] is None
     assert decisions.reasons["odd"] == f"unchanged: {why}, keeps its original CPU"
@@ -193,7 +196,7 @@ def test_a_job_is_a_newcomer_for_three_intervals_from_its_first_loss_and_then_sh
     late = a_job("late", started_at=START - 1000)
 
     def after(seconds: float, **more: Any) -> float | None:
-        listed = known(job_class=NEW, class_since_seconds=START - seconds, wanted=1.0, **more)
+        listed = known(class_since_seconds=START - seconds, job_class=NEW, wanted=1.0, **more)
         return limits(decide(a_snapshot([a_job("a"), a_job("b"), late]), both_converged(late=listed)))["late"]
 
     def at_first_loss() -> dict[str, float | None]:
@@ -290,7 +293,7 @@ def class_of(job: Job, growth: Growth, *, cores: float, interval: float) -> str 
     memory = remembering({"j": known(job_class=NEW)}, evaluated_at=START - interval, interval=interval)
     memory = MemoryState({"j": replace(memory.jobs["j"], growth=growth)}, memory.nodes)
     decisions = policy.decide(a_snapshot([job], [a_node(cpu_cores=cores)]), memory)
-    return decisions.memory.jobs["j"].job_class
+    return decisions.memory.jobs["j"].decided.job_class
 
 
 @pytest.mark.parametrize("interval", [20.0, 60.0])

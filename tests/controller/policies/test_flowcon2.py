@@ -85,8 +85,8 @@ def test_the_lists_that_count_are_those_of_this_look() -> None:
     )
     snapshot = replace(a_snapshot(jobs, nodes), waiting=(an_arrival("new"),))
     decisions = decide(snapshot, memory)
-    assert decisions.memory.jobs["slow"].job_class == COMPLETING
-    assert decisions.memory.jobs["grows"].job_class == NEW
+    assert decisions.memory.jobs["slow"].decided.job_class == COMPLETING
+    assert decisions.memory.jobs["grows"].decided.job_class == NEW
     assert places(decisions) == {"new": "a"}
 
 

@@ -18,7 +18,7 @@ def decide(jobs: Sequence[Job], cpu_cores: float = 1.0, **parameters: float) -> 
 
 
 def limits(decisions: Decisions) -> dict[str, float | None]:
-    return {uid: each.wanted_cores for uid, each in decisions.memory.jobs.items()}
+    return {uid: each.decided.wanted_cores for uid, each in decisions.memory.jobs.items()}
 
 
 def test_the_job_that_had_least_gets_the_node_and_the_other_a_floor() -> None:
@@ -33,7 +33,7 @@ def test_jobs_of_one_queue_share_evenly_so_that_a_second_more_or_less_moves_no_j
 
 @pytest.mark.parametrize(("cpu_seconds", "queue"), [(0, 0), (9.9, 0), (10, 1), (19, 1), (20, 2), (40, 3), (1e5, 14)])
 def test_queues_end_at_doubling_thresholds(cpu_seconds: float, queue: int) -> None:
-    assert decide([a_job("a", cpu_seconds=cpu_seconds)]).memory.jobs["a"].job_class == f"queue {queue}"
+    assert decide([a_job("a", cpu_seconds=cpu_seconds)]).memory.jobs["a"].decided.job_class == f"queue {queue}"
 
 
 def test_no_job_gets_more_than_it_can_use_and_the_next_queue_has_the_rest() -> None:
@@ -52,5 +52,5 @@ def test_a_newcomer_without_a_sample_goes_first_and_an_old_job_that_is_not_count
     newcomer = a_job("newcomer", cpu_seconds=None, started_at=START - 5)
     unseen = a_job("unseen", cpu_seconds=None, started_at=START - 500)
     broken = a_job("broken", cpu_seconds=float("nan"), started_at=START - 500)
-    classes = {uid: each.job_class for uid, each in decide([newcomer, unseen, broken]).memory.jobs.items()}
+    classes = {uid: each.decided.job_class for uid, each in decide([newcomer, unseen, broken]).memory.jobs.items()}
     assert classes == {"newcomer": "queue 0", "unseen": "queue 6", "broken": "queue 6"}

@@ -29,6 +29,7 @@ from slopewise.model import (
     Decisions,
     Evaluation,
     JobMemory,
+    Levels,
     MemoryState,
     Objectives,
     Pace,
@@ -246,11 +247,11 @@ class TestNode:
         )
         sound = replace(a_job("sound", at=START, cpu_seconds=50.0))
         state = decisions([diverged, sound], {"nan": known(), "sound": known()}, cores=1.0)
-        cores = {uid: each.wanted_cores or 0.0 for uid, each in state.memory.jobs.items()}
+        cores = {uid: each.decided.wanted_cores or 0.0 for uid, each in state.memory.jobs.items()}
         assert cores["nan"] == pytest.approx(0.025)
         assert cores["sound"] == pytest.approx(0.975)
         assert "not finite" in state.reasons["nan"]
-        assert state.memory.jobs["nan"].ends is None
+        assert state.memory.jobs["nan"].decided.ends is None
 
     def test_a_served_model_without_a_loss_gets_what_its_objective_needs(self) -> None:
         server = replace(
@@ -261,8 +262,8 @@ class TestNode:
         paces = (Pace(START - 40, 1.0, 0.3), Pace(START - 20, 0.6, 0.5))
         found = decisions([server, trains], {"server": JobMemory(paces=paces), "train": known()}, cores=1.0)
         assert found.reasons["server"].startswith("objective: its objective or deadline needs 0.6")
-        assert found.memory.jobs["server"].wanted_cores == pytest.approx(0.6, rel=0.1)
-        assert math.fsum(each.wanted_cores or 0.0 for each in found.memory.jobs.values()) == pytest.approx(1.0)
+        assert found.memory.jobs["server"].decided.wanted_cores == pytest.approx(0.6, rel=0.1)
+        assert math.fsum(each.decided.wanted_cores or 0.0 for each in found.memory.jobs.values()) == pytest.approx(1.0)
 
 
 class TestDepartedJobs:
@@ -273,16 +274,22 @@ class TestDepartedJobs:
         a, b = (
             replace(a_job(uid, at=START, cpu_seconds=0.0), steps_total=0.0, steps_planned=100.0) for uid in ("a", "b")
         )
-        begun = {uid: stepping(1.0, 1.0).altered(first_level=2.0, best_level=2.0) for uid in ("a", "b")}
+        begun = {uid: stepping(1.0, 1.0).altered(levels=Levels(first=2.0, best=2.0)) for uid in ("a", "b")}
         first = policy.decide(a_snapshot([a, b], node, at=START), MemoryState(begun)).memory
-        due = first.jobs["b"].ends
-        remembered = replace(first, jobs={**first.jobs, "a": first.jobs["a"].altered(wanted_cores=1.0)})
+        due = first.jobs["b"].decided.ends
+        remembered = replace(
+            first,
+            jobs={
+                **first.jobs,
+                "a": first.jobs["a"].with_decided(wanted_cores=1.0),
+            },
+        )
         later = a_snapshot([b], node, at=START + 100)
         measured = measurements.measure(later, remembered, Measuring(20.0))
         assert [each.job_uid for each in measured.departed] == ["a"]
         after = policy.decide(later, measured).memory
         assert due is not None
-        now = after.jobs["b"].ends
+        now = after.jobs["b"].decided.ends
         assert now is not None
         assert now.fair_seconds == pytest.approx(due.fair_seconds, abs=5.0)
 

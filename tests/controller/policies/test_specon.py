@@ -98,8 +98,8 @@ def classified(growths: Sequence[float], others: int = 2) -> tuple[list[str], li
         jobs = [replace(job, evaluation=a_job("job", at=at).evaluation), *beside]
         decisions = decide(a_snapshot(jobs, nodes, at=at), MemoryState(remembered, state.nodes))
         state, before = decisions.memory, value
-        categories.append(str(state.jobs["job"].job_class))
-        requests.append("migrated" in state.jobs["job"].marks)
+        categories.append(str(state.jobs["job"].decided.job_class))
+        requests.append("migrated" in state.jobs["job"].decided.marks)
     return categories, requests
 
 
@@ -148,7 +148,7 @@ def test_a_plateau_is_moved_off_a_node_where_others_grow() -> None:
 
 def test_a_first_measurement_has_none_before_it_and_changes_nothing() -> None:
     decisions = decide(a_snapshot([a_job("a")]), MemoryState({"a": grown(0.001, None, None)}))
-    assert decisions.memory.jobs["a"].job_class == "PC"
+    assert decisions.memory.jobs["a"].decided.job_class == "PC"
     assert "none before it" in decisions.reasons["a"]
 
 
@@ -156,28 +156,28 @@ def test_a_job_that_was_not_measured_since_the_last_look_is_not_categorised_agai
     memory = MemoryState({"a": grown(0.004, 0.006, "WC")}, evaluated_at([a_node()], at=START))
     later = a_snapshot([a_job("a", at=START + INTERVAL)], at=START + INTERVAL)
     decisions = decide(later, memory)
-    assert decisions.memory.jobs["a"].job_class == "WC"
+    assert decisions.memory.jobs["a"].decided.job_class == "WC"
     assert decisions.reasons["a"] == "WC: not measured since the last look"
 
 
 @pytest.mark.parametrize("broken", [{"finite": False}, {"restarted": True}, {"age": 60.0}, {"level": None}])
 def test_a_job_whose_growth_is_unknown_stays_in_its_category(broken: dict[str, Any]) -> None:
     decisions = decide(a_snapshot([a_job("a", **broken)]), MemoryState({"a": grown(0.004, 0.006, "WC")}))
-    assert decisions.memory.jobs["a"].job_class == "WC"
+    assert decisions.memory.jobs["a"].decided.job_class == "WC"
     assert "growth unknown" in decisions.reasons["a"]
 
 
 def test_growth_is_per_interval_of_the_setting_however_long_the_measured_one_was() -> None:
     late = structs.replace(grown(None, 0.02, "PC"), growth=Growth(START, 2 * INTERVAL, 0.009 / INTERVAL, 1.0))
     decisions = decide(a_snapshot([a_job("a")]), MemoryState({"a": late}))
-    assert decisions.memory.jobs["a"].job_class == "WC"
+    assert decisions.memory.jobs["a"].decided.job_class == "WC"
 
 
 def test_an_event_between_looks_categorises_no_job_and_lets_newcomers_into_progressing() -> None:
     nodes = [a_node("n1"), a_node("joined")]
     memory = MemoryState({"a": grown(0.004, 0.006, "WC"), "new": JobMemory()}, evaluated_at([nodes[0]], at=START - 10))
     decisions = decide(a_snapshot([a_job("a"), a_job("new", node="joined")], nodes), memory)
-    assert {uid: job.job_class for uid, job in decisions.memory.jobs.items()} == {"a": "WC", "new": "PC"}
+    assert {uid: job.decided.job_class for uid, job in decisions.memory.jobs.items()} == {"a": "WC", "new": "PC"}
     assert decisions.reasons == {"a": "WC: next evaluation in 20 s", "new": "PC: next evaluation in 20 s"}
     assert {node.requeue_at_seconds for node in decisions.memory.nodes.values()} == {START + 20}
     assert decisions.moves == ()
@@ -185,11 +185,11 @@ def test_an_event_between_looks_categorises_no_job_and_lets_newcomers_into_progr
 
 def test_a_job_enters_converged_at_the_time_of_the_look_and_keeps_that_time() -> None:
     entered = decide(a_snapshot([a_job("a")]), MemoryState({"a": grown(0.004, 0.006, "WC")})).memory.jobs["a"]
-    assert (entered.job_class, entered.class_since_seconds) == ("CC", START)
+    assert (entered.decided.job_class, entered.decided.class_since_seconds) == ("CC", START)
     later = START + INTERVAL
     still = structs.replace(entered, growth=growth(0.003, later), previous_growth=entered.growth)
     after = decide(a_snapshot([a_job("a", at=later)], at=later), MemoryState({"a": still})).memory.jobs["a"]
-    assert after.class_since_seconds == START
+    assert after.decided.class_since_seconds == START
 
 
 def test_a_job_without_a_loss_is_no_growing_job_and_keeps_none_from_being_rebalanced() -> None:
@@ -201,7 +201,7 @@ def test_a_job_without_a_loss_is_no_growing_job_and_keeps_none_from_being_rebala
     assert moves(decisions) == {}, "no job grows beside it"
     assert decisions.reasons["silent"] == "PC: reports no loss, unchanged"
     settled = {
-        uid: structs.replace(known, job_class="CC", marks=frozenset({"migrated"})) for uid, known in memory.jobs.items()
+        uid: known.with_decided(job_class="CC", marks=frozenset({"migrated"})) for uid, known in memory.jobs.items()
     }
     waits = MemoryState({**settled, "silent": JobMemory()}, memory.nodes)
     assert ("n4", "n2") in moves(decide(beside_slow, waits)).values(), "all that report have converged"
@@ -226,7 +226,7 @@ def test_vector_the_request_goes_to_the_node_of_least_score() -> None:
     (move,) = decisions.moves
     assert move == Migrate("slow", "n4", "n2", decisions.reasons["slow"])
     assert move.reason.startswith("slow move: score 3.5 on n2, 11 on n4")
-    assert "migrated" in decisions.memory.jobs["slow"].marks
+    assert "migrated" in decisions.memory.jobs["slow"].decided.marks
     assert decisions.resizes == ()
 
 
@@ -234,13 +234,13 @@ def test_a_host_that_has_the_least_score_keeps_the_job_for_good() -> None:
     world = a_request({"n1": ["PC"] * 3, "n2": ["PC"] * 3, "n3": ["PC"] * 3, "n4": ["PC"] * 2})
     decisions = decide(*world)
     assert decisions.moves == ()
-    assert "migrated" in decisions.memory.jobs["slow"].marks
+    assert "migrated" in decisions.memory.jobs["slow"].decided.marks
     assert "stays for good" in decisions.reasons["slow"]
 
 
 def test_a_job_that_was_reallocated_is_not_watched_any_more_and_keeps_its_category() -> None:
     snapshot, memory = a_request({"n1": ["PC"], "n4": ["PC"] * 5})
-    settled = structs.replace(grown(0.5, 0.6, "CC"), marks=frozenset({"migrated"}))
+    settled = grown(0.5, 0.6, "CC").with_decided(marks=frozenset({"migrated"}))
     decisions = decide(snapshot, MemoryState({**memory.jobs, "slow": settled}, memory.nodes))
     assert decisions.moves == ()
     assert decisions.memory.jobs["slow"] == settled
@@ -268,14 +268,14 @@ def test_a_move_that_was_withheld_or_failed_is_asked_for_again_at_the_next_look(
 def test_a_move_is_known_to_be_made_also_by_a_job_that_was_between_two_nodes_at_the_next_look() -> None:
     snapshot, memory = a_request({"n1": ["PC"] * 2, "n2": ["PC"] * 3, "n3": ["PC"] * 3, "n4": ["PC"] * 5})
     asked = decide(snapshot, memory)
-    slow = structs.replace(asked.memory.jobs["slow"], moves_total=1, moved_at_seconds=START)
+    slow = structs.replace(asked.memory.jobs["slow"], moves_total=1)
     missing = replace(snapshot, taken_at_seconds=START + INTERVAL, jobs=snapshot.jobs[:-1])
     others = {job.uid: asked.memory.jobs[job.uid] for job in missing.jobs}
     between = decide(missing, MemoryState(others, asked.memory.nodes))
     later = START + 2 * INTERVAL
     back = [replace(job, node="n1" if job.uid == "slow" else job.node) for job in snapshot.jobs]
     again = decide(a_snapshot(back, FOUR_NODES, at=later), MemoryState({**others, "slow": slow}, between.memory.nodes))
-    assert again.memory.jobs["slow"].marks == frozenset({"migrated"})
+    assert again.memory.jobs["slow"].decided.marks == frozenset({"migrated"})
     assert again.moves == ()
 
 
@@ -325,7 +325,7 @@ def test_a_job_goes_only_where_it_is_taken_and_is_marked_only_where_it_goes(
     decisions = decide(replace(snapshot, jobs=jobs), memory)
     assert moves(decisions) == ({} if to is None else {"slow": ("n4", to)})
     if "movability" in changed:
-        assert bool(decisions.memory.jobs["slow"].marks) == (to is not None)
+        assert bool(decisions.memory.jobs["slow"].decided.marks) == (to is not None)
 
 
 def test_each_move_counts_for_the_next_request_longest_converged_first() -> None:
@@ -354,22 +354,20 @@ def test_a_job_that_may_not_be_moved_now_is_not_asked_for_and_its_reason_says_so
     decisions = decide(replace(snapshot, jobs=tuple(jobs)), memory)
     assert decisions.moves == ()
     assert "does not say that it may be moved now" in decisions.reasons["slow"]
-    assert decisions.memory.jobs["slow"].marks == frozenset()
+    assert decisions.memory.jobs["slow"].decided.marks == frozenset()
 
 
 # --- Algorithm 5 ---------------------------------------------------------------------------------------------
 
 
 def settled(converged_at: float, *marks: str, **more: object) -> JobMemory:
-    memory = structs.replace(
-        grown(0.001, 0.002, "CC", class_since_seconds=converged_at), marks=frozenset({"migrated", *marks})
-    )
-    return structs.replace(memory, **more)
+    memory = grown(0.001, 0.002, "CC")
+    return memory.with_decided(class_since_seconds=converged_at, marks=frozenset({"migrated", *marks})).altered(**more)
 
 
 def without_marks(memory: JobMemory) -> JobMemory:
     """A job that Algorithm 4 never dealt with: in CC, and no growing job was ever beside it."""
-    return structs.replace(memory, marks=frozenset())
+    return memory.with_decided(marks=frozenset())
 
 
 def a_converged_cluster(*loads: int) -> tuple[ClusterSnapshot, MemoryState]:
@@ -390,7 +388,7 @@ def test_vector_of_5_2_3_two_of_four_jobs_end_and_the_idle_node_takes_one_though
     )
     even = decide(a_snapshot(jobs, workers), memory)
     assert even.moves == ()
-    assert all(not known.marks for known in even.memory.jobs.values())
+    assert all(not known.decided.marks for known in even.memory.jobs.values())
     later = START + INTERVAL
     (move,) = decide(a_snapshot(jobs[2:], workers, at=later), even.memory).moves
     assert (move.job_uid, move.node) == ("c4", "w1")
@@ -423,7 +421,7 @@ def test_vectors_of_rebalancing(
     decisions = decide(replace(snapshot, jobs=jobs, moving=moving), memory)
     assert moves(decisions) == expected
     assert all(move.reason.startswith("rebalance: ") for move in decisions.moves)
-    assert {uid for uid, job in decisions.memory.jobs.items() if "rebalanced" in job.marks} == set(expected)
+    assert {uid for uid, job in decisions.memory.jobs.items() if "rebalanced" in job.decided.marks} == set(expected)
 
 
 def test_vector_with_no_idle_node_the_one_short_of_jobs_takes_the_latest_to_converge() -> None:
@@ -455,11 +453,13 @@ def test_a_job_that_converged_at_this_very_look_is_the_latest() -> None:
 
 def test_a_rebalanced_job_may_still_be_reallocated_and_a_failed_reallocation_does_not_rebalance_it_again() -> None:
     snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"] * 2, "n3": ["PC"] * 2, "n4": ["PC"] * 5})
-    slow = structs.replace(memory.jobs["slow"], marks=frozenset({"rebalanced"}), moves_total=1)
+    slow = structs.replace(
+        memory.jobs["slow"], decided=memory.jobs["slow"].decided.altered(marks=frozenset({"rebalanced"})), moves_total=1
+    )
     first = decide(snapshot, MemoryState({**memory.jobs, "slow": slow}, memory.nodes))
     failed = after_the_answer(first, snapshot, "n4")
     assert moves(first) == moves(failed) == {"slow": ("n4", "n1")}
-    assert failed.memory.jobs["slow"].marks >= {"rebalanced", "migrated"}
+    assert failed.memory.jobs["slow"].decided.marks >= {"rebalanced", "migrated"}
 
 
 def test_a_rebalancing_that_failed_is_asked_for_again_and_one_that_was_made_is_not() -> None:
@@ -468,12 +468,12 @@ def test_a_rebalancing_that_failed_is_asked_for_again_and_one_that_was_made_is_n
     later = a_snapshot(snapshot.jobs, snapshot.nodes, at=START + INTERVAL)
     assert moves(first) == {"n1-2": ("n1", "n2")}
     assert moves(decide(later, first.memory)) == {"n1-2": ("n1", "n2")}
-    moved = structs.replace(first.memory.jobs["n1-2"], moves_total=1, moved_at_seconds=START)
+    moved = structs.replace(first.memory.jobs["n1-2"], moves_total=1)
     made = MemoryState({**first.memory.jobs, "n1-2": moved}, first.memory.nodes)
     there = [replace(job, node="n2") if job.uid == "n1-2" else job for job in snapshot.jobs]
     after = decide(replace(later, jobs=tuple(there)), made)
     assert after.moves == ()
-    assert after.memory.jobs["n1-2"].marks == frozenset({"migrated", "rebalanced"})
+    assert after.memory.jobs["n1-2"].decided.marks == frozenset({"migrated", "rebalanced"})
 
 
 def test_a_job_that_is_not_movable_or_does_not_fit_is_passed_over() -> None:

@@ -21,7 +21,7 @@ def decide(jobs: Sequence[Job], remaining: Mapping[str, float], cpu_cores: float
 
 
 def limits(decisions: Decisions) -> dict[str, float | None]:
-    return {uid: each.wanted_cores for uid, each in decisions.memory.jobs.items()}
+    return {uid: each.decided.wanted_cores for uid, each in decisions.memory.jobs.items()}
 
 
 def test_cpu_goes_down_the_order_of_remaining_work_to_each_up_to_what_it_can_use() -> None:
@@ -29,7 +29,7 @@ def test_cpu_goes_down_the_order_of_remaining_work_to_each_up_to_what_it_can_use
     decisions = decide(jobs, {"long": 300, "short": 10, "middle": 80}, cpu_cores=2.0)
     floor = 0.05 * 2 / 3
     assert limits(decisions) == pytest.approx({"short": 1.0, "middle": 1 - floor, "long": floor})
-    classes = {uid: each.job_class for uid, each in decisions.memory.jobs.items()}
+    classes = {uid: each.decided.job_class for uid, each in decisions.memory.jobs.items()}
     assert classes == {"short": "runs", "middle": "runs", "long": "waits"}
     assert decisions.reasons["long"] == "waits: 300 core-s left, 3 in order, limit 0.0333 of 2 cores"
 
@@ -38,4 +38,4 @@ def test_jobs_without_a_known_end_come_last_and_share_evenly() -> None:
     jobs = [a_job(uid) for uid in ("served", "unknown", "nan", "known")]
     decisions = decide(jobs, {"served": math.inf, "nan": math.nan, "known": 1000.0})
     assert limits(decisions) == pytest.approx({"known": 0.9625, "served": 0.0125, "unknown": 0.0125, "nan": 0.0125})
-    assert decisions.memory.jobs["served"].job_class == "no end known"
+    assert decisions.memory.jobs["served"].decided.job_class == "no end known"

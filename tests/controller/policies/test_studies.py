@@ -12,7 +12,7 @@ import pytest
 from support.instances import AT_ONCE, Exponential, a_policy_run, a_sim_job, a_sim_node, an_instance
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
-from slopewise.model import Decisions, Job, JobMemory, MemoryState, Objectives, Points
+from slopewise.model import Decisions, Job, JobMemory, Levels, MemoryState, Objectives, Points
 from slopewise.policies import Setting, marginal
 from slopewise.policies.marginal.forecast import Forecast
 from slopewise.policies.marginal.studies import Studies, exchanged, normal_beyond
@@ -104,7 +104,8 @@ class TestOrder:
         jobs = [a_trial(uid, objective="max") for uid in ("a", "b")]
         jobs = [replace(job, evaluation=None) if job.uid in silent else job for job in jobs]
         memory = {
-            uid: curve_of(0.1, best).altered(first_level=0.1, best_level=best) for uid, best in (("a", 0.3), ("b", 0.9))
+            uid: curve_of(0.1, best).altered(levels=Levels(first=0.1, best=best))
+            for uid, best in (("a", 0.3), ("b", 0.9))
         }
         due = dict.fromkeys(memory, 100.0)
         studies = exchanged(a_snapshot(jobs, at=START), MemoryState(memory), claims(jobs), due, best=True)
@@ -163,9 +164,9 @@ class TestReasons:
         plans = {"a": 1000.0, "b": 1000.0, "c": 2000.0}
         jobs = [replace(a_trial(uid), steps_total=500.0, steps_planned=plan) for uid, plan in plans.items()]
         memory = {
-            "a": flat(0.69).altered(first_level=0.70, best_level=0.69),
-            "b": flat(0.5).altered(first_level=0.70, best_level=0.50),
-            "c": flat(0.52).altered(first_level=0.70, best_level=0.52),
+            "a": flat(0.69).altered(levels=Levels(first=0.70, best=0.69)),
+            "b": flat(0.5).altered(levels=Levels(first=0.70, best=0.50)),
+            "c": flat(0.52).altered(levels=Levels(first=0.70, best=0.52)),
         }
         decided = decisions(jobs, memory)
         assert decided.reasons["b"].startswith("first: best so far, weight")
@@ -174,10 +175,10 @@ class TestReasons:
         assert "% to be best" in decided.reasons["c"]
         fair = decisions(jobs, memory, studies="Fair").memory.jobs
         for uid, each in decided.memory.jobs.items():
-            assert each.ends is not None
-            assert (its_own := fair[uid].ends) is not None
-            assert each.ends.fair_seconds == its_own.fair_seconds, "what was saved is measured by it"
-        cores = {uid: each.wanted_cores or 0.0 for uid, each in decided.memory.jobs.items()}
+            assert each.decided.ends is not None
+            assert (its_own := fair[uid].decided.ends) is not None
+            assert each.decided.ends.fair_seconds == its_own.fair_seconds, "what was saved is measured by it"
+        cores = {uid: each.decided.wanted_cores or 0.0 for uid, each in decided.memory.jobs.items()}
         assert cores["b"] > 10 * cores["a"] > 0
 
 

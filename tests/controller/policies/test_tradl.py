@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
-from slopewise.model import Decisions, Job, JobMemory, Node, Objectives, TargetHits
+from slopewise.model import Decisions, Job, JobMemory, Node, ObjectiveMemory, Objectives, TargetHits
 from slopewise.policies import Setting
 from slopewise.policies.tradl import DELIVERABLE, RELEASED, UNTARGETED, URGENT, Parameters, Policy
 
@@ -24,8 +24,8 @@ def job(uid: str, level: float | None, objectives: Objectives = TARGETS, **more:
 
 def in_class(listed: str | None, streak: int = 0, *, first: float = 1.0) -> JobMemory:
     hits = TargetHits(streak, TIERS.index(listed)) if listed in TIERS else None
-    remembered = known(job_class=listed, efficiency=0.01, targets=hits)
-    return structs.replace(remembered, first_level=first)
+    remembered = known(objectives=ObjectiveMemory(targets=hits), job_class=listed, efficiency=0.01)
+    return structs.replace(remembered, levels=remembered.levels.altered(first=first))
 
 
 def decide(jobs: Sequence[Job], memory: dict[str, JobMemory], node: Node | None = None) -> Decisions:
@@ -34,7 +34,7 @@ def decide(jobs: Sequence[Job], memory: dict[str, JobMemory], node: Node | None 
 
 
 def limits(decisions: Decisions) -> dict[str, float | None]:
-    return {uid: each.wanted_cores for uid, each in decisions.memory.jobs.items()}
+    return {uid: each.decided.wanted_cores for uid, each in decisions.memory.jobs.items()}
 
 
 def test_the_vector_two_urgent_jobs_share_by_their_distance_to_the_first_target() -> None:
@@ -59,7 +59,7 @@ def test_a_job_without_targets_has_an_even_share_beside_an_urgent_one() -> None:
         [job("u", 0.7), job("plain", 0.7, Objectives())], {"u": in_class(URGENT), "plain": in_class(None)}
     )
     assert limits(decisions) == pytest.approx({"u": 0.5, "plain": 0.5})
-    assert decisions.memory.jobs["plain"].job_class == UNTARGETED
+    assert decisions.memory.jobs["plain"].decided.job_class == UNTARGETED
 
 
 def test_what_an_urgent_job_cannot_use_goes_to_the_others() -> None:
@@ -85,6 +85,9 @@ def test_a_job_whose_evaluation_is_not_known_keeps_its_class(listed: str) -> Non
     diverged = job("a", float("nan"), finite=False)
     decisions = decide([diverged, job("b", 0.7)], {"a": in_class(listed, streak=1), "b": in_class(URGENT)})
     after = decisions.memory.jobs["a"]
-    assert (after.job_class, after.targets) == (listed, in_class(listed, streak=1).targets)
-    assert after.wanted_cores == pytest.approx(0.5 if listed == URGENT else 0.25)
+    assert (after.decided.job_class, after.objectives.targets) == (
+        listed,
+        in_class(listed, streak=1).objectives.targets,
+    )
+    assert after.decided.wanted_cores == pytest.approx(0.5 if listed == URGENT else 0.25)
     assert "not known" in decisions.reasons["a"]

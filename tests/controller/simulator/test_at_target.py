@@ -22,7 +22,7 @@ class Counts:
 
     def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
         counted = {
-            job.uid: known.altered(targets=TargetHits(0, 2))
+            job.uid: known.altered(objectives=known.objectives.altered(targets=TargetHits(0, 2)))
             if job.evaluation is not None and job.evaluation.reaches(TARGET)
             else known
             for job in snapshot.jobs

@@ -16,7 +16,9 @@ WAITS = JobMemory(paces=PACES, original=CpuAllocation(3000, 3000))
 
 def a_report(at: float, won: float, *uids: str) -> PassReport:
     jobs = [replace(a_job(uid, at=at), accelerators=2.0, wait_ratio=0.1) for uid in uids]
-    memory = MemoryState({uid: WAITS.altered(gpu_seconds_won=won) for uid in uids} | {"plain": JobMemory()})
+    memory = MemoryState(
+        {uid: WAITS.altered(gpu=WAITS.gpu.altered(seconds_won=won)) for uid in uids} | {"plain": JobMemory()}
+    )
     snapshot = a_snapshot([*jobs, a_job("plain", at=at)], at=at)
     return PassReport(at, "fair", {}, at + 20, snapshot=snapshot, decisions=Decisions("fair", (), {}, memory))
 
@@ -46,7 +48,7 @@ def test_a_job_that_has_come_or_gone_between_two_passes_is_not_counted_for_that_
 def test_a_job_has_its_figures_where_they_are_known_and_one_without_a_gpu_has_none() -> None:
     families = GpuFamilies(("job",))
     job = replace(a_job("a"), accelerators=1.0)
-    families.add(["a"], job, WAITS.altered(gpu_seconds_won=7.0))
+    families.add(["a"], job, WAITS.altered(gpu=WAITS.gpu.altered(seconds_won=7.0)))
     families.add(["unknown"], job, JobMemory())
     families.add(["ended"], replace(job, state=JobState.FINISHED), WAITS)
     families.add(["plain"], a_job("plain"), WAITS)

@@ -43,6 +43,7 @@ from slopewise.model import (
     Standing,
     Stop,
     TargetStanding,
+    Timing,
     Withheld,
 )
 from slopewise.telemetry.metrics import Instruments, Telemetry, configure_logging
@@ -173,12 +174,12 @@ def test_what_is_true_of_some_jobs_is_exported_of_those_alone() -> None:
     pending = PendingResize("deferred", START - 75.0, "no room", CpuAllocation(1000, 1000))
     worse = Change(START - 60, "limits", 1000, 500, regression="OOM-killed after its CPU went from 1000m to 500m")
     changed = JobMemory(original=CpuAllocation(1000, 250), change=worse)
-    dear = known(paces=(Pace(START, 4.0, 0.8),) * 3, least_step_cpu_seconds=2.0)
+    dear = known(timing=Timing(least_step_cpu_seconds=2.0), paces=(Pace(START, 4.0, 0.8),) * 3)
     memory = {
-        "worse": changed.altered(backoff_until_seconds=START + 1),
-        "better": changed.altered(backoff_until_seconds=START),
+        "worse": changed.altered(backoff=changed.backoff.altered(until_seconds=START + 1)),
+        "better": changed.altered(backoff=changed.backoff.altered(until_seconds=START)),
         "dear": dear,
-        "cheap": dear.altered(least_step_cpu_seconds=None),
+        "cheap": dear.altered(timing=dear.timing.altered(least_step_cpu_seconds=None)),
         "ended": dear,
     }
     jobs = [

@@ -25,10 +25,12 @@ from slopewise.model import (
     MEMORY_JSON,
     NO_OBJECTIVES,
     Arrival,
+    Backoff,
     ClusterSnapshot,
     CpuAllocation,
     Decision,
     Job,
+    JobMemory,
     JobState,
     MemoryAllocation,
     MemoryState,
@@ -46,6 +48,7 @@ from slopewise.model import (
     ResizeMemory,
     Restored,
     Stop,
+    read_memory_state,
 )
 from slopewise.ports import Clock, Memory
 
@@ -235,22 +238,23 @@ class DryRunActuator:
 
 # Fields of a run and its cgroups that are invalid in the next run, because counters and resources restart.
 _OF_ONE_RUN: dict[str, Any] = {
-    "anchor": None,
     "original": None,
     "last_resized_at_seconds": None,
-    "pace_anchor": None,
-    "answering": None,
     "change": None,
-    "backoff_until_seconds": None,
-    "backoff_reason": None,
+    "backoff": Backoff(),
 }
+
+
+def _of_next_run(job: JobMemory) -> JobMemory:
+    levels, timing = job.levels.altered(anchor=None), job.timing.altered(anchor=None, answering=None)
+    return job.altered(levels=levels, timing=timing, **_OF_ONE_RUN)
 
 
 def inherit(former: Path, path: Path) -> None:
     """Begin the memory at `path` with the measurements of a killed run, if they can be read."""
     with suppress(SlopewiseError, OSError):
         state = FileMemory(former).load()
-        known = {uid: job.altered(**_OF_ONE_RUN) for uid, job in state.jobs.items()}
+        known = {uid: _of_next_run(job) for uid, job in state.jobs.items()}
         FileMemory(path).save(MemoryState(known, classes=state.classes))
 
 
@@ -293,7 +297,7 @@ class FileMemory:
 
     def _read(self) -> MemoryState:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=MemoryState)
+            return read_memory_state(self._path.read_bytes())
         except FileNotFoundError:
             return MemoryState()
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:

@@ -36,9 +36,9 @@ def decision_rows(reports: Sequence[PassReport], start_seconds: float, control: 
         rows += _moves(report, at)
         for uid, known in report.decisions.memory.jobs.items():
             view = views.get(uid) or JobView(uid)
-            if view.resize is None and known.job_class == classes.get(uid):
+            if view.resize is None and known.decided.job_class == classes.get(uid):
                 continue
-            classes[uid] = known.job_class
+            classes[uid] = known.decided.job_class
             had, has = (
                 (None, None) if view.resize is None else (before[uid], (after if uid in applied else desired)[uid])
             )
@@ -46,7 +46,7 @@ def decision_rows(reports: Sequence[PassReport], start_seconds: float, control: 
             reason = view.reason if view.resize is None else view.resize.reason
             outcome, reason = _result(view), reason if withheld is None else withheld.reason
             millicores = [None if each is None else round(1000 * each) for each in (had, has)]
-            rows.append(DecisionRow(at, uid, known.job_class, millicores[0], millicores[1], outcome, reason))
+            rows.append(DecisionRow(at, uid, known.decided.job_class, millicores[0], millicores[1], outcome, reason))
     return rows
 
 

@@ -218,7 +218,7 @@ class Policy(PromisePolicy[Parameters, ObjectiveCase]):
 
     def _rank(self, one: ObjectiveCase) -> tuple[float, str]:
         """Smaller comes first. One that has what it needs counts as if it needed less, and so keeps its place."""
-        needs, had = one.needs_cores or 0.0, one.known.wanted_cores or 0.0
+        needs, had = one.needs_cores or 0.0, one.known.decided.wanted_cores or 0.0
         has_it = had >= needs * (1 - self._parameters.deadband_ratio)
         held = 1 + self._parameters.hold_ratio if has_it else 1.0
         return needs / one.job.objectives.weight / held, one.job.uid
@@ -226,7 +226,7 @@ class Policy(PromisePolicy[Parameters, ObjectiveCase]):
     def _wanted(self, one: ObjectiveCase) -> float:
         """What just meets the objective; or what a satisfied job has, where that is about the same."""
         wanted = one.useful_cores if one.wants_cores is None else min(one.wants_cores, one.useful_cores)
-        had = one.known.wanted_cores or 0.0
+        had = one.known.decided.wanted_cores or 0.0
         near = abs(had - wanted) <= self._parameters.deadband_ratio * had
         return had if near and one.listed == SATISFIED else wanted
 

@@ -57,10 +57,10 @@ def pace_message(one: ObjectiveCase, now_seconds: float) -> str:
     asked, known = one.job.objectives.qoe_seconds, one.known
     if asked is None:
         return "shares evenly what the others leave"
-    failing = _failing(known.answering)
+    failing = _failing(known.timing.answering)
     if known.paces:
         return f"{known.paces[-1].seconds:.3g} s of {asked:.3g} s asked{failing}"
-    since = None if known.answering is None else known.answering.unanswered_since_seconds
+    since = None if known.timing.answering is None else known.timing.answering.unanswered_since_seconds
     if since is None:
         return f"{asked:.3g} s asked, not timed yet"
     return f"{asked:.3g} s asked, no responses for {now_seconds - since:.0f} s{failing}{_waiting(one.job)}"
@@ -104,7 +104,7 @@ def _stepped(cases: Sequence[ObjectiveCase], even_cores: float, beta: float) -> 
     total = {listed: math.fsum(one.deviation for one in cases if one.listed == listed) for listed in (OVER, BELOW)}
     limits = []
     for one in cases:
-        now = even_cores if one.known.wanted_cores is None else one.known.wanted_cores
+        now = even_cores if one.known.decided.wanted_cores is None else one.known.decided.wanted_cores
         part = one.deviation / total[one.listed] if one.listed in total else 0.0
         limits.append(now * (1 - beta * part if one.listed == OVER else 1 + beta * part))
     return limits
@@ -130,7 +130,7 @@ def step_interval_seconds(
     for the better alone keeps the interval.
     """
     now = [one.listed for one in cases]
-    before = [one.known.job_class for one in cases]
+    before = [one.known.decided.job_class for one in cases]
     changed = last is None or {one.job.uid for one in cases} != last.job_uids
     worse = now.count(SATISFIED) < before.count(SATISFIED) or now.count(BELOW) > before.count(BELOW)
     if last is None or changed or worse:

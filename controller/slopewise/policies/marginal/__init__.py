@@ -102,7 +102,9 @@ class Policy:
         running = [job for job in sorted(snapshot.jobs, key=lambda job: job.uid) if not job.state.ended]
         claiming = [job for job in running if _claims(job, memory.jobs[job.uid], silence)]
         states = {
-            job.uid: state for job in snapshot.jobs if (state := state_of(memory.jobs[job.uid].state)) is not None
+            job.uid: state
+            for job in snapshot.jobs
+            if (state := state_of(memory.jobs[job.uid].decided.state)) is not None
         }
         weights = FAVOURS[self._parameters.favour]
         found = forecasts(snapshot, memory, claiming, states, weights, setting.interval_seconds)
@@ -236,7 +238,7 @@ def _silence(snapshot: ClusterSnapshot) -> Silence:
 
 def _claims(job: Job, known: JobMemory, silence: Silence) -> bool:
     """Whether it has a loss to go by."""
-    finite = known.first_level is not None and (job.evaluation is None or job.evaluation.finite)
+    finite = known.levels.first is not None and (job.evaluation is None or job.evaluation.finite)
     return finite and silence(job, known) is None
 
 

@@ -119,7 +119,7 @@ def fair_ends(
         for (uid, state), end, late in zip(after.items(), ends, left, strict=True)
     }
     texts = {uid: msgspec.json.encode(state).decode() for uid, state in after.items()}
-    jobs = {uid: known.altered(state=texts[uid]) if uid in texts else known for uid, known in memory.jobs.items()}
+    jobs = {uid: known.with_decided(state=texts[uid]) if uid in texts else known for uid, known in memory.jobs.items()}
     kept = [Departed(uid, texts[uid]) for uid in gone if uid in texts and uid not in jobs]
     return replace(memory, jobs=jobs, departed=tuple(kept[-DEPARTED_KEPT:])), due
 
@@ -137,7 +137,7 @@ def fair_end(
     first. Fair sharing would have ended it at 20 s, at the earliest at 10 s and at the latest at 20 s.
     """
     texts = {each.job_uid: each.state for each in memory.departed}
-    texts |= {uid: known.state for uid, known in memory.jobs.items() if known.state}
+    texts |= {uid: known.decided.state for uid, known in memory.jobs.items() if known.decided.state}
     states = {uid: state for uid, text in texts.items() if (state := state_of(text)) is not None}
     mine = states.pop(job_uid, None)
     if mine is None:

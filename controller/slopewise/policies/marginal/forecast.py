@@ -52,7 +52,7 @@ REFIT_RATIO = 1.15
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
-    """What is remembered of a job (`JobMemory.state`)."""
+    """What is remembered of a job (`PolicyMemory.state`)."""
 
     at_seconds: float
     served: float
@@ -161,7 +161,7 @@ def _begun(job: Job, memory: MemoryState, state: State | None, now_seconds: floa
     else:
         done = max(0.0, (points.cpu_seconds if points else usage.cpu_seconds_total if usage else None) or 0.0)
     since = now_seconds - usage.sampled_at_seconds if usage else 0.0
-    done = max(done + (known.wanted_cores or 0.0) * min(max(0.0, since), MAX_UNCOUNTED_SECONDS), 1e-6)
+    done = max(done + (known.decided.wanted_cores or 0.0) * min(max(0.0, since), MAX_UNCOUNTED_SECONDS), 1e-6)
     planned = done < plan < math.inf
     each = Forecast(job, done, planned, max(plan, CLOSE_TO_PLAN * done) if planned else math.nan)
     if state is not None:

@@ -128,7 +128,7 @@ def _ranked(claims: Sequence[Forecast], memory: MemoryState) -> tuple[list[Forec
     """The trials, the one that comes first at the beginning, and what is said of each."""
     known = [memory.jobs[each.job.uid] for each in claims]
     said = {now.objective for each in claims if (now := each.job.evaluation) is not None}
-    rose = any((had.best_level or 0.0) > (had.first_level or 0.0) for had in known)  # where none has a loss just now
+    rose = any((had.levels.best or 0.0) > (had.levels.first or 0.0) for had in known)  # where none has a loss just now
     sign = -1.0 if "max" in said or (rose and not said) else 1.0
     curves = [_Curve.of(each.job, had, sign) for each, had in zip(claims, known, strict=True)]
     behind_of_most, behind = _behind(curves)
@@ -172,7 +172,7 @@ class _Curve:
         if points is not None and points.count:
             pairs = raw_points.unpacked(points).astype(np.float64)
             return cls(points.unit, pairs[:, 0], np.minimum.accumulate(sign * pairs[:, 1]))
-        level = known.best_level if evaluation is None else evaluation.level
+        level = known.levels.best if evaluation is None else evaluation.level
         return cls("", np.zeros(1), np.array([math.inf if level is None else sign * level]))
 
     @property

@@ -24,6 +24,7 @@ from slopewise.model import (
     Move,
     Node,
     NodeMemory,
+    PolicyMemory,
     Resize,
     Unmet,
 )
@@ -40,11 +41,11 @@ class Verdict:
     reason: str
     marks: frozenset[str] = frozenset()
     unmet: bool = False
-    """The node cannot keep the job's promise; `JobMemory.unmet` counts the evaluations in a row."""
+    """The node cannot keep the job's promise; `PolicyMemory.unmet` counts the evaluations in a row."""
     ends: Ends | None = None
     """When it is expected to end."""
     state: str | None = None
-    """What the policy keeps of it (`JobMemory.state`); None: what it kept before."""
+    """What the policy keeps of it (`PolicyMemory.state`); None: what it kept before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +118,23 @@ def decide_by_node(
 
 def _waiting(known: JobMemory, last: NodeMemory, now_seconds: float) -> str:
     left = max(0.0, last.requeue_at_seconds - now_seconds)
-    listed = with_meaning(known.job_class) if known.job_class else "not evaluated yet"
+    listed = with_meaning(known.decided.job_class) if known.decided.job_class else "not evaluated yet"
     return f"{listed}: next evaluation in {left:.0f} s"
 
 
 def _decided(known: JobMemory, verdict: Verdict, evaluation: NodeMemory, node: str) -> JobMemory:
-    limit = known.wanted_cores if verdict.limit_cores is None else verdict.limit_cores
-    decided = known.with_decision(verdict.job_class, limit, evaluation.evaluated_at_seconds)
-    if verdict.unmet or known.unmet is not None:
-        decided = decided.altered(unmet=_counted(known.unmet, evaluation, node) if verdict.unmet else None)
-    state = known.state if verdict.state is None else verdict.state
-    if verdict.ends is None and state == known.state and verdict.marks <= known.marks:
-        return decided
-    return decided.altered(state=state, marks=known.marks | verdict.marks, ends=verdict.ends)
+    before, now_seconds = known.decided, evaluation.evaluated_at_seconds
+    return known.altered(
+        decided=PolicyMemory(
+            verdict.job_class,
+            before.class_since_seconds if before.job_class == verdict.job_class else now_seconds,
+            before.wanted_cores if verdict.limit_cores is None else verdict.limit_cores,
+            before.marks | verdict.marks if verdict.marks else before.marks,
+            _counted(before.unmet, evaluation, node) if verdict.unmet else None,
+            before.state if verdict.state is None else verdict.state,
+            verdict.ends,
+        )
+    )
 
 
 def _counted(before: Unmet | None, evaluation: NodeMemory, node: str) -> Unmet:
@@ -152,7 +157,7 @@ def _changes(
 
     A job without a limit keeps its original, or is restored to it. A limit from a larger node is cut to this one.
     """
-    wanted = [memory[job.uid].wanted_cores for job in jobs]
+    wanted = [memory[job.uid].decided.wanted_cores for job in jobs]
     limits = [None if cores is None else min(node.cpu_cores, cores) for cores in wanted]
     targets = targets_millicores(jobs, limits, memory, node, control)
     for job, given in zip(jobs, allotment_texts(limits, targets, node, control), strict=True):

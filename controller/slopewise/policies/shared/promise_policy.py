@@ -5,7 +5,7 @@ with which it does. Arriving jobs are placed by need (`need_placement.py`), each
 and a job whose node cannot keep its promise is moved to one that can.
 
 A job is a candidate for a move once its node could not keep its promise at so many evaluations in a row
-(`JobMemory.unmet`, which `node_passes.py` counts), and the evaluation at hand is one of them. The cheapest move comes
+(`PolicyMemory.unmet`, counted by `node_passes.py`), and the evaluation at hand is one of them. The cheapest move comes
 first; it goes to the fullest node whose free CPU, beside the needs that are kept there, is its need. At most one job
 leaves a node at an evaluation: the next evaluation sees what its CPU did for the others. On its new node the count
 begins again. The pods of a Job move together, to a node on which all their needs fit.
@@ -204,7 +204,7 @@ class PromisePolicy(ABC, Generic[P, C]):
         """The jobs that leave nodes which cannot keep their promises."""
 
         def need_there(job: Job, known: JobMemory, node: Node, away_seconds: float) -> float | None:
-            had = min(capacity_cores(node), known.wanted_cores or node.cpu_cores)
+            had = min(capacity_cores(node), known.decided.wanted_cores or node.cpu_cores)
             later = replace(now, now_seconds=now.now_seconds + away_seconds)
             one = self._assess(job, known, promisable(node), had, later)
             return None if one.needs_cores is None or one.needs_cores > one.useful_cores else one.needs_cores
@@ -255,10 +255,8 @@ def moves_for_promises(
     moves: list[Migrate] = []
     left: set[str] = set()
     for each in candidates:
-        leaves, reserved = (
-            {pod.node for pod in each.pods},
-            math.fsum(pod.memory_request_bytes or 0.0 for pod in each.pods),
-        )
+        leaves = {pod.node for pod in each.pods}
+        reserved = math.fsum(pod.memory_request_bytes or 0.0 for pod in each.pods)
         if not left.isdisjoint(leaves):
             continue
         refused = {name for pod in each.pods for name in refused_nodes(pod)}
@@ -300,15 +298,13 @@ def _candidates(snapshot: ClusterSnapshot, memory: MemoryState, evaluations: int
     now = snapshot.taken_at_seconds
     found = []
     for job in snapshot.jobs:
-        unmet = memory.jobs[job.uid].unmet
+        unmet = memory.jobs[job.uid].decided.unmet
         if unmet is None or unmet.evaluations < evaluations or unmet.at_seconds != now or unmet.node != job.node:
             continue
         if can_move(job) and (pods := _moving_with(job, snapshot)):
             costs = [cost_of(pod, memory.jobs[pod.uid], 1.0, now) for pod in pods]
-            away, total = (
-                max(cost.unweighted_seconds for cost in costs),
-                math.fsum(cost.total_seconds for cost in costs),
-            )
+            away = max(cost.unweighted_seconds for cost in costs)
+            total = math.fsum(cost.total_seconds for cost in costs)
             found.append(_Candidate(job, unmet.evaluations, pods, away, total))
     return sorted(found, key=lambda each: (each.cost_seconds, each.job.uid))
 

@@ -21,7 +21,7 @@ from slopewise.allocation import (
     share_ratio,
 )
 from slopewise.estimators.growth import age_seconds, is_fresh, stale_after_seconds
-from slopewise.model import ClusterSnapshot, CpuControl, Job, JobMemory, Node
+from slopewise.model import ClusterSnapshot, CpuControl, Job, JobMemory, Node, PolicyMemory
 from slopewise.text import duration
 
 GONE_WINDOWS = 3
@@ -35,11 +35,11 @@ def without_a_loss(snapshot: ClusterSnapshot) -> Silence:
     """A job is silent that reports no loss; the default. A job that diverged after it reported is not silent."""
 
     def silence(job: Job, known: JobMemory) -> str | None:
-        if known.first_level is None:
+        if known.levels.first is None:
             return _no_loss_yet(job)
-        if known.silent_since_seconds is None or (job.evaluation is not None and not job.evaluation.finite):
+        if known.levels.silent_since_seconds is None or (job.evaluation is not None and not job.evaluation.finite):
             return None
-        return _gone("loss", known.silent_since_seconds, snapshot)
+        return _gone("loss", known.levels.silent_since_seconds, snapshot)
 
     return silence
 
@@ -50,9 +50,9 @@ def without_a_report(snapshot: ClusterSnapshot) -> Silence:
     def silence(job: Job, known: JobMemory) -> str | None:
         if job.evaluation is not None or job.steps_total is not None or job.responses is not None:
             return None
-        if known.first_level is None and known.pace_anchor is None and not known.paces:
+        if known.levels.first is None and known.timing.anchor is None and not known.paces:
             return "reports nothing"
-        since = known.silent_since_seconds
+        since = known.levels.silent_since_seconds
         return None if since is None else _gone("sample", since, snapshot)
 
     return silence
@@ -152,11 +152,12 @@ _by_uid = attrgetter("uid")
 
 def is_new(known: JobMemory) -> bool:
     """Whether nothing has been decided of a job yet: it arrived, or has begun to report since the last evaluation."""
-    return known.job_class is None and known.wanted_cores is None
+    return known.decided.job_class is None and known.decided.wanted_cores is None
 
 
 def without_decision(known: JobMemory) -> JobMemory:
     """The memory of a silent job: no class, no limit, no expected end."""
-    if known.job_class is None and known.wanted_cores is None and known.unmet is None and known.ends is None:
+    decided = known.decided
+    if decided.job_class is None and decided.wanted_cores is None and decided.unmet is None and decided.ends is None:
         return known
-    return known.altered(job_class=None, class_since_seconds=None, wanted_cores=None, unmet=None, ends=None)
+    return known.altered(decided=PolicyMemory(marks=decided.marks, state=decided.state))

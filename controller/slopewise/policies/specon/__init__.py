@@ -175,7 +175,7 @@ class Policy:
     def _watch(self, job: Job, known: JobMemory, snapshot: ClusterSnapshot, evaluated_at: float) -> _Watched:
         """Algorithm 3: the category of one job after this look, and whether it requests reallocation."""
         category = _category(known)
-        if MIGRATED in known.marks:
+        if MIGRATED in known.decided.marks:
             return _Watched(category, f"{category}: its reallocation is settled, it is watched no longer")
         if known.growth is None or not is_usable(job, snapshot):
             return _Watched(category, f"{category}: growth unknown, stays in its category")
@@ -199,7 +199,7 @@ class Policy:
     ) -> None:
         """The requests of Algorithm 3, longest converged first; each sees what those before it have changed."""
         slow = [job for job in jobs if watched[job.uid].requests]
-        for job in sorted(slow, key=lambda job: (memory.jobs[job.uid].class_since_seconds or 0.0, job.uid)):
+        for job in sorted(slow, key=lambda job: (memory.jobs[job.uid].decided.class_since_seconds or 0.0, job.uid)):
             because, growing = watched[job.uid].reason, planned.growing(job.node)
             if growing <= 1:
                 planned.reasons[job.uid] = f"{because}; no move, of the jobs beside it {growing} grow"
@@ -216,12 +216,12 @@ def _unchanged(known: JobMemory, because: str) -> _Watched:
 
 def _category(known: JobMemory) -> str:
     """The job's category; PC for one that has none, or another policy's."""
-    return known.job_class if known.job_class in CATEGORIES else PROGRESSING
+    return known.decided.job_class if known.decided.job_class in CATEGORIES else PROGRESSING
 
 
 def _remembered(known: JobMemory, category: str, now_seconds: float, marks: frozenset[str] = frozenset()) -> JobMemory:
     """The job's memory with its category, since when it is in it, and the marks that were set."""
-    if known.job_class == category and marks <= known.marks:
+    if known.decided.job_class == category and marks <= known.decided.marks:
         return known
-    since = known.class_since_seconds if known.job_class == category else now_seconds
-    return known.altered(job_class=category, class_since_seconds=since, marks=known.marks | marks)
+    since = known.decided.class_since_seconds if known.decided.job_class == category else now_seconds
+    return known.with_decided(job_class=category, class_since_seconds=since, marks=known.decided.marks | marks)

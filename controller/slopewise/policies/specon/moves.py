@@ -104,14 +104,14 @@ def with_outcome(known: JobMemory) -> JobMemory:
 
     A move that a guard withheld, or that failed, has not used up the one move that a job has: its mark is removed.
     """
-    asked = next((mark for mark in known.marks if mark.startswith(ASKED)), None)
+    asked = next((mark for mark in known.decided.marks if mark.startswith(ASKED)), None)
     if asked is None:
         return known
     asked_for, _, moves_before = asked.removeprefix(ASKED).rpartition(":")
     # Stored before a mark named what was asked for: `asked:0`.
-    asked_for = asked_for or (REBALANCED if REBALANCED in known.marks else MIGRATED)
+    asked_for = asked_for or (REBALANCED if REBALANCED in known.decided.marks else MIGRATED)
     moved = known.moves_total > int(moves_before)
-    return known.altered(marks=known.marks - ({asked} if moved else {asked, asked_for}))
+    return known.with_decided(marks=known.decided.marks - ({asked} if moved else {asked, asked_for}))
 
 
 def reallocate(plan: Plan, job: Job, known: JobMemory, weights: Floats, because: str) -> None:
@@ -181,8 +181,8 @@ def _converged_since_seconds(
     since = {}
     for job in jobs:
         known = memory.jobs[job.uid]
-        if categories[job.uid] != CONVERGED or REBALANCED in known.marks or job.uid in plan.marks:
+        if categories[job.uid] != CONVERGED or REBALANCED in known.decided.marks or job.uid in plan.marks:
             continue
-        entered = now_seconds if known.job_class != CONVERGED else known.class_since_seconds
+        entered = now_seconds if known.decided.job_class != CONVERGED else known.decided.class_since_seconds
         since[job.uid] = entered or 0.0
     return since

@@ -11,7 +11,17 @@ from slopewise.adapters.local.ports import FileMemory, forget, inherit
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.growth import Measuring, measure
 from slopewise.memory_in_process import DictionaryMemory
-from slopewise.model import CpuAllocation, Departed, Doubts, JobMemory, MemoryState, NodeMemory, Outlier
+from slopewise.model import (
+    CpuAllocation,
+    Departed,
+    Doubts,
+    JobMemory,
+    Levels,
+    MemoryState,
+    NodeMemory,
+    Outlier,
+    PolicyMemory,
+)
 
 
 def a_state() -> MemoryState:
@@ -28,7 +38,10 @@ def test_a_restarted_controller_remembers_everything(tmp_path: Path) -> None:
 def test_what_is_in_doubt_of_a_jobs_range_is_remembered_and_small(tmp_path: Path) -> None:
     path = tmp_path / "memory.json"
     doubts = Doubts((2.718281828459045, -1.7e308), Outlier(START, -1.7e308), (1.7e308, -1.7e308))
-    plain, doubted = MemoryState({"a": known()}), MemoryState({"a": known(doubts=doubts, silent_since_seconds=START)})
+    plain, doubted = (
+        MemoryState({"a": known()}),
+        MemoryState({"a": known(levels=Levels(doubts=doubts, silent_since_seconds=START))}),
+    )
     FileMemory(path).save(plain)
     bytes_before = path.stat().st_size
     FileMemory(path).save(doubted)
@@ -43,7 +56,12 @@ def test_what_an_older_controller_remembered_is_loaded_and_its_range_counts_as_s
         '{"at_seconds": 1000.0, "level": 0.6, "usage": null}, "marks": [], "paces": []}}, "nodes": {}}'
     )
     job = FileMemory(path).load().jobs["a"]
-    assert (job.first_level, job.best_level, job.doubts, job.silent_since_seconds) == (2.5, 0.5, None, None)
+    assert (job.levels.first, job.levels.best, job.levels.doubts, job.levels.silent_since_seconds) == (
+        2.5,
+        0.5,
+        None,
+        None,
+    )
     later = a_snapshot([a_job("a", level=0.4, at=1020.0, series="loss")], at=1020.0)
     growth = measure(later, FileMemory(path).load(), Measuring(20.0)).jobs["a"].growth
     assert growth is not None
@@ -83,7 +101,9 @@ def test_an_unchanged_state_is_not_written_again(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_run_had_learnt_is_inherited_without_what_belonged_to_it(tmp_path: Path) -> None:
-    learnt = JobMemory(first_level=2.0, best_level=0.5, job_class="WL", original=CpuAllocation(None, 1000))
+    learnt = JobMemory(
+        levels=Levels(first=2.0, best=0.5), decided=PolicyMemory(job_class="WL"), original=CpuAllocation(None, 1000)
+    )
     FileMemory(tmp_path / "old.json").save(MemoryState({"a": learnt}, {"n1": NodeMemory(frozenset({"a"}), 1.0, 2.0)}))
     inherit(tmp_path / "old.json", tmp_path / "new.json")
     assert FileMemory(tmp_path / "new.json").load() == MemoryState({"a": learnt.altered(original=None)})

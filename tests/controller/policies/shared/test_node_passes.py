@@ -15,6 +15,7 @@ from slopewise.model import (
     Job,
     JobMemory,
     JobState,
+    Levels,
     MemoryState,
     Node,
     NodeMemory,
@@ -70,15 +71,19 @@ def test_a_look_is_carried_out_explained_and_remembered() -> None:
     looks = Looks(
         a=Verdict(0.5, "slow", "because", state="[1]", marks=frozenset(["seen"])), b=Verdict(1.5, "fast", "why")
     )
-    memory = MemoryState({"a": known(job_class="fast", marks=frozenset(["old"])), "b": known(job_class="fast")})
+    memory = MemoryState({"a": known(marks=frozenset(["old"]), job_class="fast"), "b": known(job_class="fast")})
     decisions = decide(looks, [a_job("b"), a_job("a")], memory)
     assert looks.seen == [("n1", ["a", "b"], None)]  # in order of uid, whatever the order in which they were found
     assert targets(decisions) == {"a": 500, "b": 1500}
     assert decisions.reasons == {"a": "because, limit 0.5 of 2 cores", "b": "why, limit 1.5 of 2 cores"}
     after = decisions.memory.jobs["a"]
-    assert (after.job_class, after.class_since_seconds, after.wanted_cores) == ("slow", START, 0.5)
-    assert (after.state, after.marks) == ("[1]", frozenset({"old", "seen"}))
-    assert decisions.memory.jobs["b"].class_since_seconds is None  # its class did not change
+    assert (after.decided.job_class, after.decided.class_since_seconds, after.decided.wanted_cores) == (
+        "slow",
+        START,
+        0.5,
+    )
+    assert (after.decided.state, after.decided.marks) == ("[1]", frozenset({"old", "seen"}))
+    assert decisions.memory.jobs["b"].decided.class_since_seconds is None  # its class did not change
     assert decisions.memory.nodes == {"n1": NodeMemory(frozenset(["a", "b"]), START, 30.0)}
 
 
@@ -121,7 +126,7 @@ def test_a_job_without_a_limit_keeps_what_it_was_to_have_or_is_left_alone(
     decisions = decide(Looks(**verdicts), jobs, memory, control)
     assert targets(decisions) == expected
     if "b" in verdicts:
-        assert decisions.memory.jobs["b"].wanted_cores is None
+        assert decisions.memory.jobs["b"].decided.wanted_cores is None
         assert decisions.reasons["b"] == "kept"
 
 
@@ -150,10 +155,12 @@ def test_a_silent_job_is_left_alone_and_the_policy_sees_a_node_as_large_as_what_
 
 
 def test_an_expected_end_is_forgotten_with_silence_and_with_the_next_decision() -> None:
-    before = known(job_class="slow", wanted=0.5).altered(ends=Ends(START + 60.0, START + 50.0, START + 90.0))
-    memory = MemoryState({"a": before, "silent": before.altered(first_level=None)}, {"n1": LAST})
+    before = known(job_class="slow", wanted=0.5).with_decided(ends=Ends(START + 60.0, START + 50.0, START + 90.0))
+    memory = MemoryState(
+        {"a": before, "silent": before.altered(levels=before.levels.altered(first=None))}, {"n1": LAST}
+    )
     after = decide(Looks(a=Verdict(0.5, "slow", "why")), [a_job("a"), a_silent_job()], memory).memory.jobs
-    assert (after["a"].ends, after["silent"].ends) == (None, None)
+    assert (after["a"].decided.ends, after["silent"].decided.ends) == (None, None)
 
 
 def test_a_policy_that_keeps_promises_is_handed_no_more_than_silent_jobs_leave_under_hard_limits() -> None:
@@ -170,7 +177,10 @@ def test_a_policy_that_keeps_promises_is_handed_no_more_than_silent_jobs_leave_u
 def test_a_job_that_has_stopped_reporting_for_long_gets_back_what_it_came_with() -> None:
     looks = Looks(b=Verdict(1.0, "known", "why"))
     remembered = known(
-        job_class="slow", wanted=0.1, original=CpuAllocation(None, 800), silent_since_seconds=START - 60.0
+        levels=Levels("s", 1.0, 0.5, silent_since_seconds=START - 60.0),
+        job_class="slow",
+        wanted=0.1,
+        original=CpuAllocation(None, 800),
     )
     decisions = decide(
         looks, [a_silent_job("a", request=100), a_job("b")], MemoryState({"a": remembered, "b": known()}), "requests"
@@ -179,8 +189,8 @@ def test_a_job_that_has_stopped_reporting_for_long_gets_back_what_it_came_with()
     assert (back.to_millicores, back.is_rollback) == (800, True)
     assert "no loss for 1m00s" in back.reason
     after = decisions.memory.jobs["a"]
-    assert (after.job_class, after.wanted_cores) == (None, None)
-    just_now = MemoryState({"a": known(silent_since_seconds=START - 59.0)})
+    assert (after.decided.job_class, after.decided.wanted_cores) == (None, None)
+    just_now = MemoryState({"a": known(levels=Levels("s", 1.0, 0.5, silent_since_seconds=START - 59.0))})
     still = decide(Looks(a=Verdict(1.5, "known", "why")), [a_silent_job("a")], just_now)
     assert targets(still) == {"a": 1500}, "it has only just stopped reporting"
 
@@ -197,4 +207,4 @@ def test_a_job_that_has_ended_competes_with_none_and_is_not_forgotten() -> None:
     jobs = [a_job("a"), a_job("done", state=JobState.FINISHED)]
     decisions = decide(looks, jobs, MemoryState({"a": known(), "done": known(job_class="old")}))
     assert set(decisions.reasons) == {"a"}
-    assert decisions.memory.jobs["done"].job_class == "old"
+    assert decisions.memory.jobs["done"].decided.job_class == "old"

@@ -23,9 +23,12 @@ from slopewise.model import (
     Movability,
     MoveUnderWay,
     NodeMemory,
+    ObjectiveMemory,
     Objectives,
     Pace,
+    PolicyMemory,
     Responses,
+    Timing,
     Unmet,
 )
 from slopewise.policies import PolicyProtocol, Setting, deadline, dqoes
@@ -46,7 +49,9 @@ def needing(cores: float, times: int = 2, node: str = "n1", at: float = START - 
     """A job that needs so much, had half of it, and whose node could not keep its promise so many times in a row."""
     seconds = 2 * ASKED * 1.07
     unmet = Unmet(node, times, at) if times else None
-    return JobMemory(paces=(Pace(START - 1, seconds, cores / 2),), wanted_cores=cores / 2, unmet=unmet)
+    return JobMemory(
+        decided=PolicyMemory(wanted_cores=cores / 2, unmet=unmet), paces=(Pace(START - 1, seconds, cores / 2),)
+    )
 
 
 def decide(
@@ -86,11 +91,11 @@ class TestObjectives:
     )
     def test_until_then_it_stays_and_is_counted(self, b: JobMemory, count: Unmet) -> None:
         decisions = decide([served("a"), served("b")], {**SCARCE, "b": b})
-        assert (decisions.moves, decisions.memory.jobs["b"].unmet) == ((), count)
+        assert (decisions.moves, decisions.memory.jobs["b"].decided.unmet) == ((), count)
 
     def test_one_that_is_kept_again_is_counted_again(self) -> None:
         decisions = decide([served("b")], {"b": needing(0.7)})
-        assert (decisions.moves, decisions.memory.jobs["b"].unmet) == ((), None)
+        assert (decisions.moves, decisions.memory.jobs["b"].decided.unmet) == ((), None)
 
     @pytest.mark.parametrize(
         ("more", "known", "cores", "expected"),
@@ -113,7 +118,16 @@ class TestObjectives:
             ([served("b", movability=replace(MOBILE, refused_nodes={"n2": "a taint"}))], {}, {}, []),
             ([], {"b": needing(1.7)}, {"n2": 4.0}, []),  # no node can keep it
             # its figures are within its objective, though its need does not fit
-            ([], {"b": JobMemory(paces=(Pace(START - 1, ASKED, 0.75),), unmet=Unmet("n1", 2, START - ITVAL))}, {}, []),
+            (
+                [],
+                {
+                    "b": JobMemory(
+                        decided=PolicyMemory(unmet=Unmet("n1", 2, START - ITVAL)), paces=(Pace(START - 1, ASKED, 0.75),)
+                    )
+                },
+                {},
+                [],
+            ),
         ],
     )
     def test_who_goes_where(
@@ -137,11 +151,13 @@ class TestObjectives:
     def test_a_server_that_hangs_keeps_an_even_share_and_is_not_moved(self) -> None:
         """No CPU cures it: what was counted while it was slow is forgotten."""
         waits = Answering(0.0, START - 90, START - 80)
-        hangs = needing(0.7, 9).altered(paces=(), answering=waits, objective_missed=Confirmed(True))
+        hangs = needing(0.7, 9).altered(
+            paces=(), timing=Timing(answering=waits), objectives=ObjectiveMemory(missed=Confirmed(True))
+        )
         jobs = [served("a"), replace(served("b"), responses=Responses(9, 9.0, in_flight=12))]
         decisions = decide(jobs, {"a": needing(0.5, 0), "b": hangs})
         after = decisions.memory.jobs["b"]
-        assert (moves(decisions), after.unmet, after.wanted_cores) == ([], None, 0.5)
+        assert (moves(decisions), after.decided.unmet, after.decided.wanted_cores) == ([], None, 0.5)
 
     def test_both_variants_move_and_none_does_where_it_is_off(self) -> None:
         jobs = [served("a"), served("b")]
@@ -214,7 +230,7 @@ def training(uid: str, steps: float, within: float = 1000.0, **more: Any) -> Job
 
 def timed(times: int = 0) -> JobMemory:
     unmet = Unmet("n1", times, START - ITVAL) if times else None
-    return JobMemory(paces=(Pace(START - 1, 2.0, 0.5),), wanted_cores=0.5, unmet=unmet)
+    return JobMemory(decided=PolicyMemory(wanted_cores=0.5, unmet=unmet), paces=(Pace(START - 1, 2.0, 0.5),))
 
 
 def of_deadlines(snapshot: ClusterSnapshot, known: Mapping[str, JobMemory], **parameters: Any) -> Decisions:

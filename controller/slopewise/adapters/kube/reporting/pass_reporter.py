@@ -278,11 +278,11 @@ class StatusReporter:
     def _emit_rollback(self, view: PassView) -> None:
         """Emit jobs whose backoff began in this pass. The first pass only records: a former leader emitted those."""
         backed_off = {
-            job.uid: known.backoff_reason
+            job.uid: known.backoff.reason
             for job in view.snapshot.jobs
             if (known := view.known(job)) is not None
-            and known.backoff_until_seconds is not None
-            and known.backoff_until_seconds > view.now_seconds
+            and known.backoff.until_seconds is not None
+            and known.backoff.until_seconds > view.now_seconds
         }
         if self._backed_off is not None:
             for uid in backed_off.keys() - self._backed_off.keys():

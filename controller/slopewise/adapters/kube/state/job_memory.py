@@ -26,7 +26,7 @@ from slopewise.model import (
     MemoryAllocation,
     MemoryState,
     NodeMemory,
-    PlacementMemory,
+    PolicyMemory,
 )
 
 ORIGINALS_A_PASS = 100
@@ -310,13 +310,13 @@ def _is_lasting(before: JobMemory, now: JobMemory) -> bool:
     return before is not now and (
         before.original != now.original
         or before.original_memory != now.original_memory
-        or before.memory_resized_at_seconds != now.memory_resized_at_seconds
-        or before.memory_refused_at_seconds != now.memory_refused_at_seconds
+        or before.memory_resizes.at_seconds != now.memory_resizes.at_seconds
+        or before.memory_resizes.refused_at_seconds != now.memory_resizes.refused_at_seconds
         or (before.change is not now.change and before.change != now.change)
-        or before.job_class != now.job_class
-        or before.backoff_until_seconds != now.backoff_until_seconds
+        or before.decided.job_class != now.decided.job_class
+        or before.backoff.until_seconds != now.backoff.until_seconds
         or before.last_resized_at_seconds != now.last_resized_at_seconds
-        or before.marks != now.marks
+        or before.decided.marks != now.decided.marks
         or _placed(before) != _placed(now)
         or before.moves_total != now.moves_total
         or before.moves != now.moves
@@ -326,7 +326,7 @@ def _is_lasting(before: JobMemory, now: JobMemory) -> bool:
 
 def _placed(memory: JobMemory) -> tuple[str | None, frozenset[str]]:
     """The class and the marks that the policy of `spec.placement` has given the job."""
-    placement = memory.placement or PlacementMemory()
+    placement = memory.placement or PolicyMemory()
     return placement.job_class, placement.marks
 
 

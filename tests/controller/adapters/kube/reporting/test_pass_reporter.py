@@ -14,6 +14,7 @@ from slopewise.adapters.kube.state.training_policies import policy_path
 from slopewise.crds.policy_status import Conflict
 from slopewise.feedback.restore import RestoreReport
 from slopewise.model import (
+    Backoff,
     CpuAllocation,
     Decisions,
     JobState,
@@ -158,7 +159,7 @@ def test_a_job_that_reports_no_loss_is_an_event_once_with_each_cause(passes: Rep
 
 def test_a_harmed_job_is_reported_once_and_not_again_after_a_restart(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
-    alone = known(backoff_until_seconds=START + 600, backoff_reason="OOM-killed after its limit went down")
+    alone = known(backoff=Backoff(until_seconds=START + 600, reason="OOM-killed after its limit went down"))
     passes.a_pass(a_job(uid))
     passes.a_pass(a_job(uid), memory={uid: alone})
     passes.a_pass(a_job(uid), memory={uid: alone})

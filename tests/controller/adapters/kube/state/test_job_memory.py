@@ -25,7 +25,7 @@ from slopewise.model import (
     MemoryAllocation,
     MemoryState,
     NodeMemory,
-    PlacementMemory,
+    PolicyMemory,
 )
 
 ORIGINAL = CpuAllocation(2000, 500)
@@ -71,9 +71,9 @@ def test_a_restarted_controller_knows_what_both_of_two_policies_decided(api: Kub
     uid = pods.add("train", node="n2")
     first = Replica(api, pods).memory()
     first.load()
-    placed = PlacementMemory(job_class="CC", class_since_seconds=3.0, marks=frozenset({"migrated"}))
+    placed = PolicyMemory(job_class="CC", class_since_seconds=3.0, marks=frozenset({"migrated"}))
     marks = frozenset({"migrated"})
-    what = changed(job_class="NL", placement=placed, marks=marks, last_resized_at_seconds=5.0)
+    what = changed(decided=PolicyMemory(job_class="NL", marks=marks), placement=placed, last_resized_at_seconds=5.0)
     first.save(MemoryState({uid: what}))
     intervals = Intervals({"n2": (100.0, 20.0)}, {"n2": (90.0, 30.0)})
     again = Replica(api, pods).memory(intervals=intervals).load()
@@ -87,9 +87,9 @@ def test_what_a_placement_decided_is_written_at_once(
     pods: Pods, replica: Replica, memory: KubeMemory, decided: dict[str, Any]
 ) -> None:
     uid = pods.add("train")
-    memory.save(MemoryState({uid: known(placement=PlacementMemory())}))
+    memory.save(MemoryState({uid: known(placement=PolicyMemory())}))
     replica.writer.write()
-    memory.save(MemoryState({uid: known(placement=PlacementMemory(**decided))}))
+    memory.save(MemoryState({uid: known(placement=PolicyMemory(**decided))}))
     assert replica.writer.urgent() == {"uid-of-train"}
 
 
@@ -221,7 +221,7 @@ def test_a_workload_that_another_policy_takes_over_keeps_its_original(pods: Pods
     uid = pods.add("train")
     older, newer = replica.memory("older"), replica.memory("newer")
     older.load()
-    older.save(MemoryState({uid: changed(job_class="NL")}))
+    older.save(MemoryState({uid: changed(decided=PolicyMemory(job_class="NL"))}))
     newer.load()
     # The pass that takes it over sees the changed allocation, and would take that for the original.
     newer.save(MemoryState({uid: JobMemory()}))

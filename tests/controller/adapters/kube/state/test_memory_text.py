@@ -11,7 +11,7 @@ import pytest
 
 from slopewise.adapters.kube.state.job_growth_object import COMPRESSED, MAX_JSON_BYTES, memory_text, read_memory
 from slopewise.estimators.raw_points import KEPT, unpacked
-from slopewise.model import Anchor, Ends, Growth, JobMemory, Pace, Points, Usage
+from slopewise.model import Anchor, Ends, Growth, JobMemory, Levels, Pace, Points, PolicyMemory, Usage
 
 NOW = 1_700_000_000.123456
 
@@ -23,11 +23,11 @@ def a_memory(points: int = KEPT) -> JobMemory:
     growth = Growth(NOW, 20.000001, luck.random(), luck.random(), {"cpu": luck.random(), "memory": luck.random()})
     state = msgspec.json.encode([luck.random() for _ in range(8)]).decode()
     paces = tuple(Pace(NOW + each, luck.random(), luck.random()) for each in range(12))
+    anchor = Anchor(NOW, luck.random(), Usage(NOW, luck.random(), luck.random()))
     return JobMemory(
-        series="loss", first_level=luck.random(), best_level=luck.random(), growth=growth, previous_growth=growth,
-        anchor=Anchor(NOW, luck.random(), Usage(NOW, luck.random(), luck.random())), paces=paces,
+        levels=Levels("loss", luck.random(), luck.random(), anchor), growth=growth, previous_growth=growth, paces=paces,
         points=Points("steps", "loss", pairs.tobytes(), NOW, 200.0, cpu_seconds=200.0, workload_class="0a1b2c3d4e5f"),
-        state=state, ends=Ends(NOW, NOW - 1, NOW + 1),
+        decided=PolicyMemory(state=state, ends=Ends(NOW, NOW - 1, NOW + 1)),
     )  # fmt: skip
 
 
@@ -57,7 +57,9 @@ def test_each_of_many_pods_keeps_fewer_points_evenly_spread() -> None:
 
 def test_above_a_dozen_pods_only_what_is_decided_on_without_points_is_kept() -> None:
     known = a_memory()
-    assert read_memory(memory_text(known, 13)) == known.altered(points=None, state="", ends=None)
+    assert read_memory(memory_text(known, 13)) == known.altered(
+        decided=known.decided.altered(state="", ends=None), points=None
+    )
 
 
 @pytest.mark.parametrize(
