@@ -97,7 +97,7 @@ def _trials(growth: ReadGrowth) -> Iterator[Trial]:
     for pod in pods:
         name = growth.workload if len(pods) == 1 else f"{growth.workload}:{pod.slot}"
         known, pairs = _memory(pod)
-        points, first, best = known.points, known.first_level or 0.0, known.best_level or 0.0
+        points, first, best = known.points, known.levels.first or 0.0, known.levels.best or 0.0
         rungs: Rungs = {}
         if points is not None and points.unit == "steps" and points.steps and status.progress_ratio:
             rungs = at_rungs(pairs, points.steps / status.progress_ratio)

@@ -14,7 +14,7 @@ from support.stored import action, put_growth
 from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.state.job_growth_object import growth_path, memory_text
 from slopewise.errors import UsageError
-from slopewise.model import JobMemory, Points
+from slopewise.model import JobMemory, Levels, Points
 from slopewise.operate.growths import read_history, read_studies
 
 
@@ -86,7 +86,7 @@ def put_trial(server: ApiServer, namespace: str, name: str, loss: float, cpu_sec
     """At half of its plan of 100 steps, with a loss that was twice as high at the start."""
     pairs = np.array([[3.0, 2 * loss], [4.0, 1.5 * loss], [50.0, loss]], "<f4").tobytes()
     points = Points("steps", "loss", packed=pairs, steps=50.0, cpu_seconds=cpu_seconds)
-    memory = memory_text(JobMemory(first_level=2 * loss, best_level=loss, points=points), 1)
+    memory = memory_text(JobMemory(levels=Levels(first=2 * loss, best=loss), points=points), 1)
     pods = [{"slot": "0", "name": f"{name}-x", "memory": memory}]
     status = {"state": "Training", "loss": loss, "progressRatio": 0.5, "pods": pods, **status}
     put_growth(server, name, namespace, study="lr", **status)
