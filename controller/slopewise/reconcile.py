@@ -12,7 +12,7 @@ from functools import partial
 
 from slopewise import memory_sizing
 from slopewise.errors import ObservationError, PolicyError
-from slopewise.estimators import measurements, promises
+from slopewise.estimators import measurements, objectives
 from slopewise.feedback import move_tracking, rollback
 from slopewise.feedback.pass_settings import PassSettings, Stopwatch, next_pass_at_seconds
 from slopewise.feedback.restore import in_turn, remember_changes, remember_originals
@@ -76,7 +76,7 @@ def reconcile(ports: Ports, policy: PolicyProtocol, settings: PassSettings) -> P
         decisions=replace(decided.policy, memory=memory),
         results=Results(earlier.outcomes + results.outcomes, results.withheld, earlier.events + results.events),
         notes=seen.notes,
-        standings=promises.standings(snapshot, memory),
+        objective_statuses=objectives.statuses(snapshot, memory),
     )
 
 

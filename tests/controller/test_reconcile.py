@@ -37,11 +37,11 @@ from slopewise.model import (
     PassReport,
     PendingResize,
     PolicyMemory,
-    QoeStanding,
+    QoeStatus,
     Resize,
     ResizeMemory,
     Responses,
-    TargetStanding,
+    TargetStatus,
     Usage,
 )
 from slopewise.policies import Setting, dqoes
@@ -264,14 +264,14 @@ def test_a_pass_counts_promises_and_reports_how_each_job_stands_whatever_the_pol
             a_job("a", level=0.4, at=at, cpu_seconds=20.0 * number), steps_total=10.0 * number, objectives=asked
         )
         reports.append(a_pass(a_snapshot([running, a_job("b", at=at)], at=at), FakeActuator(), memory, {}))
-    reached = [report.standings["a"].target for report in reports]
-    assert (reached[0], reached[-1]) == (TargetStanding(None, False), TargetStanding(None, True))
-    missed = [report.standings["a"].qoe for report in reports]
-    assert missed[0] == QoeStanding(1.0)
-    assert missed[-1] == QoeStanding(1.0, 2.0, -1.0, "B", missed=True)
+    reached = [report.objective_statuses["a"].target for report in reports]
+    assert (reached[0], reached[-1]) == (TargetStatus(None, False), TargetStatus(None, True))
+    missed = [report.objective_statuses["a"].qoe for report in reports]
+    assert missed[0] == QoeStatus(1.0)
+    assert missed[-1] == QoeStatus(1.0, 2.0, -1.0, "B", missed=True)
     assert [each.missed for each in missed if each is not None] == [False] * 3 + [True] * 5
-    assert all("b" not in report.standings for report in reports)
-    assert reports[-1].by_job["a"].standing == reports[-1].standings["a"]
+    assert all("b" not in report.objective_statuses for report in reports)
+    assert reports[-1].by_job["a"].objective_status == reports[-1].objective_statuses["a"]
 
 
 def test_a_pass_reports_a_server_that_hangs_as_one_that_misses_its_objective() -> None:
@@ -282,9 +282,9 @@ def test_a_pass_reports_a_server_that_hangs_as_one_that_misses_its_objective() -
         hangs = replace(a_job("a", level=None, at=at), responses=counts, objectives=Objectives(qoe_seconds=0.5))
         policy = dqoes.Policy(dqoes.Parameters(), Setting(20.0, "limits"))
         reports.append(pass_over(a_snapshot([hangs], at=at), policy, memory=memory))
-    found = [report.standings["a"].qoe for report in reports]
+    found = [report.objective_statuses["a"].qoe for report in reports]
     assert [each.missed for each in found if each is not None] == [False] * 4 + [True] * 2
-    assert found[-1] == QoeStanding(0.5, 80.0, -159.0, "B", missed=True, in_flight=12.0)
+    assert found[-1] == QoeStatus(0.5, 80.0, -159.0, "B", missed=True, in_flight=12.0)
     assert "no responses for 80 s, requests that wait: 12" in reports[-1].by_job["a"].message
 
 

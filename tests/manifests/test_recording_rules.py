@@ -176,13 +176,13 @@ class Figures:
         assert report.decisions is not None
         self.recorded = {record: dict(values) for record, values in of.items()}
         for pod, known in report.decisions.memory.jobs.items():
-            growth, standing = known.growth, report.standings.get(pod)
+            growth, status = known.growth, report.objective_statuses.get(pod)
             efficiency = growth.cpu_efficiency if growth else None
             computed: dict[str, float | None] = {
                 GROWTH: growth.progress_per_second if growth else None,
                 PER_CORE: None if efficiency is None else efficiency / NODE_CORES,
                 CORES: growth.cpu_cores if growth else None,
-                QOE: standing.qoe.deviation if standing and standing.qoe else None,
+                QOE: status.qoe.deviation if status and status.qoe else None,
             }
             for record, figure in computed.items():
                 if figure is not None and pod in of[record]:

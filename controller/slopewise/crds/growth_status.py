@@ -33,11 +33,11 @@ from slopewise.model import (
     MemoryControl,
     Migrate,
     Node,
+    ObjectiveStatus,
     PassReport,
     Place,
     Resize,
     ResizeMemory,
-    Standing,
     Stop,
     acts,
 )
@@ -139,17 +139,17 @@ def running_status(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatu
     )
 
 
-def workload_standing(jobs: Sequence[Job], view: PassView) -> Standing:
+def workload_objective_status(jobs: Sequence[Job], view: PassView) -> ObjectiveStatus:
     """How a workload stands to what is asked of it: of each promise as the worst of its pods."""
-    return promise_status.worst(standing for job in jobs if (standing := view.of(job).standing) is not None)
+    return promise_status.worst(status for job in jobs if (status := view.of(job).objective_status) is not None)
 
 
 def _promised(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> dict[str, Any]:
-    standing = workload_standing(jobs, view)
+    status = workload_objective_status(jobs, view)
     if not all(job.state.ended for job in jobs):
-        return promise_status.shown(standing)
+        return promise_status.shown(status)
     succeeded = _state(jobs) is JobState.FINISHED
-    return promise_status.shown_of_ended(standing.target, previous, succeeded=succeeded)
+    return promise_status.shown_of_ended(status.target, previous, succeeded=succeeded)
 
 
 Key = tuple[object, ...]
@@ -182,7 +182,7 @@ def _job_key(job: Job, view: PassView) -> Key:
         known.decided.job_class if known else None,
         here.moving.step if here.moving else None,
         moved.result if moved else None,
-        None if here.standing is None else promise_status.transitions(here.standing),
+        None if here.objective_status is None else promise_status.transitions(here.objective_status),
         known.stop.result if known and known.stop else None,
         stop.guard if stop else None,
         *oversubscription.transitions(job, known),
@@ -366,7 +366,7 @@ def _conditions(jobs: Sequence[Job], view: PassView, previous: Sequence[Conditio
         _resize_pending(jobs),
         _finished(jobs),
         *oversubscription.conditions(((job, view.known(job) or JobMemory()) for job in jobs), previous),
-        *promise_status.conditions(workload_standing(jobs, view)),
+        *promise_status.conditions(workload_objective_status(jobs, view)),
     )
     now = updated(wanted, previous, now_seconds=view.shown_at_seconds or view.now_seconds)
     ended = all(job.state.ended for job in jobs)

@@ -13,7 +13,7 @@ from slopewise.crds import promise_status
 from slopewise.crds.conditions import Condition, Wanted, updated
 from slopewise.crds.growth_status import MAX_REASON, cores_text, not_managed
 from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
-from slopewise.model import Absence, AbsentState, TargetStanding
+from slopewise.model import Absence, AbsentState, TargetStatus
 from slopewise.text import bounded
 
 _ENDED: Mapping[AbsentState, str] = {"finished": "Succeeded", "failed": "Failed", "stopped": "StoppedAtTarget"}
@@ -51,11 +51,11 @@ def absent_status(absence: Absence, previous: JobGrowthStatus, now_seconds: floa
     return status.model_copy(update=update)
 
 
-def _target(kept: Sequence[Condition]) -> TargetStanding | None:
+def _target(kept: Sequence[Condition]) -> TargetStatus | None:
     """By the last conditions."""
     holds = {each.type: each.status == "True" for each in kept}
-    target = TargetStanding(holds.get(promise_status.DELIVERABLE), holds.get(promise_status.TARGET_REACHED))
-    return None if target == TargetStanding() else target
+    target = TargetStatus(holds.get(promise_status.DELIVERABLE), holds.get(promise_status.TARGET_REACHED))
+    return None if target == TargetStatus() else target
 
 
 def departed_status(departure: Departure, previous: JobGrowthStatus, now_seconds: float) -> JobGrowthStatus:

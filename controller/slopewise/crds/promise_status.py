@@ -1,6 +1,6 @@
 """What a JobGrowth shows of promises: column, figures, conditions, and which changes of them are events. Pure.
 
-`estimators/promises.py` computes the standings. All that is a transition here is confirmed there, so that one noisy
+`estimators/objectives.py` computes the figures. All that is a transition here is confirmed there, so that one noisy
 figure is neither a write at once nor an event.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from slopewise.crds.conditions import Condition, Status, Wanted, timestamp
 from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
-from slopewise.model import DeadlineStanding, Objectives, QoeStanding, Standing, TargetStanding
+from slopewise.model import DeadlineStatus, Objectives, ObjectiveStatus, QoeStatus, TargetStatus
 from slopewise.text import duration
 
 OBJECTIVE_MISSED, HOPELESS, DELIVERABLE, TARGET_REACHED = "ObjectiveMissed", "Hopeless", "Deliverable", "TargetReached"
@@ -19,11 +19,11 @@ TYPES = frozenset({OBJECTIVE_MISSED, HOPELESS, DELIVERABLE, TARGET_REACHED})
 DEADLINE_MISSED = "DeadlineMissed"
 """Reason of the condition Hopeless once the deadline has passed; also an event."""
 
-NOTHING_ASKED = Standing()
+NOTHING_ASKED = ObjectiveStatus()
 
 
 class Change(NamedTuple):
-    """A change of a standing, as an event."""
+    """A change of an objective status, as an event."""
 
     reason: str
     note: str
@@ -33,31 +33,31 @@ class Change(NamedTuple):
 _FIGURES = ("objective_seconds", "took_seconds", "deviation_ratio", "deadline", "slack_seconds")
 
 
-def worst(standings: Iterable[Standing]) -> Standing:
-    """The standing of a workload: of each promise that of the pod that keeps it least."""
-    several = list(standings)
-    return Standing(
+def worst(statuses: Iterable[ObjectiveStatus]) -> ObjectiveStatus:
+    """The status of a workload: of each promise that of the pod that keeps it least."""
+    several = list(statuses)
+    return ObjectiveStatus(
         max((each.qoe for each in several if each.qoe), key=_qoe_trouble, default=None),
         max((each.deadline for each in several if each.deadline), key=_deadline_trouble, default=None),
         next((each.target for each in several if each.target), None),
     )
 
 
-def _qoe_trouble(qoe: QoeStanding) -> tuple[bool, bool, float]:
+def _qoe_trouble(qoe: QoeStatus) -> tuple[bool, bool, float]:
     return qoe.missed, qoe.deviation is not None, -(qoe.deviation or 0.0)
 
 
-def _deadline_trouble(deadline: DeadlineStanding) -> tuple[bool, bool, bool, float]:
+def _deadline_trouble(deadline: DeadlineStatus) -> tuple[bool, bool, bool, float]:
     slack = deadline.slack_seconds
     return deadline.missed, deadline.confirmed_hopeless, slack is not None, -(slack or 0.0)
 
 
-def shown(standing: Standing) -> dict[str, Any]:
+def shown(status: ObjectiveStatus) -> dict[str, Any]:
     """The fields of the status of a running job; figures are rounded, so that noise is not written again."""
-    qoe, deadline = standing.qoe, standing.deadline
+    qoe, deadline = status.qoe, status.deadline
     slack = deadline.slack_seconds if deadline else None
     return {
-        "promise": _column(standing) or UNKNOWN,
+        "promise": _column(status) or UNKNOWN,
         "objective_seconds": _rounded(qoe.objective_seconds) if qoe else None,
         "took_seconds": _rounded(qoe.took_seconds) if qoe else None,
         "deviation_ratio": _rounded(qoe.deviation) if qoe else None,
@@ -69,12 +69,12 @@ def shown(standing: Standing) -> dict[str, Any]:
 def shown_of_arrival(objectives: Objectives, now_seconds: float) -> dict[str, Any]:
     """Those of an arrival that has not run yet: what its owner asks."""
     asked, at = objectives.qoe_seconds, objectives.deadline_at_seconds
-    qoe = None if asked is None else QoeStanding(asked)
-    deadline = None if at is None else DeadlineStanding(at, at - now_seconds)
-    return shown(Standing(qoe, deadline))
+    qoe = None if asked is None else QoeStatus(asked)
+    deadline = None if at is None else DeadlineStatus(at, at - now_seconds)
+    return shown(ObjectiveStatus(qoe, deadline))
 
 
-def shown_of_ended(target: TargetStanding | None, previous: JobGrowthStatus, *, succeeded: bool) -> dict[str, Any]:
+def shown_of_ended(target: TargetStatus | None, previous: JobGrowthStatus, *, succeeded: bool) -> dict[str, Any]:
     """Those of an ended job: the figures are the last ones."""
     promise = _column_of_ended(target, previous.conditions, succeeded=succeeded) or UNKNOWN
     return {"promise": promise, **{name: getattr(previous, name) for name in _FIGURES}}
@@ -89,19 +89,19 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.4g}")
 
 
-def _column(standing: Standing) -> str:
+def _column(status: ObjectiveStatus) -> str:
     """`missed: 12s of 10s, slack 4m10s, deliverable`; empty where nothing is asked."""
     parts = []
-    if standing.qoe is not None:
-        parts.append(_qoe_text(standing.qoe))
-    if standing.deadline is not None:
-        parts.append(_deadline_text(standing.deadline))
-    if standing.target is not None:
-        parts.append(_target_text(standing.target))
+    if status.qoe is not None:
+        parts.append(_qoe_text(status.qoe))
+    if status.deadline is not None:
+        parts.append(_deadline_text(status.deadline))
+    if status.target is not None:
+        parts.append(_target_text(status.target))
     return ", ".join(parts)
 
 
-def _column_of_ended(target: TargetStanding | None, previous: Sequence[Condition], *, succeeded: bool) -> str:
+def _column_of_ended(target: TargetStatus | None, previous: Sequence[Condition], *, succeeded: bool) -> str:
     """By the last conditions: `objective kept, deadline missed, target reached`."""
     last = {condition.type: condition for condition in previous}
     parts = []
@@ -115,7 +115,7 @@ def _column_of_ended(target: TargetStanding | None, previous: Sequence[Condition
     return ", ".join(parts)
 
 
-def _qoe_text(qoe: QoeStanding) -> str:
+def _qoe_text(qoe: QoeStatus) -> str:
     if qoe.took_seconds is None:
         return f"not timed yet, {qoe.objective_seconds:.3g}s asked"
     least = "" if qoe.in_flight is None else "over "
@@ -125,7 +125,7 @@ def _qoe_text(qoe: QoeStanding) -> str:
     return figures if qoe.listed == "B" else f"kept: {figures}"  # too slow, and not confirmed: neither
 
 
-def _deadline_text(deadline: DeadlineStanding) -> str:
+def _deadline_text(deadline: DeadlineStatus) -> str:
     if deadline.missed:
         return "deadline missed"
     if deadline.confirmed_hopeless:
@@ -136,21 +136,21 @@ def _deadline_text(deadline: DeadlineStanding) -> str:
     return f"slack {duration(slack)}" if slack >= 0 else f"late by {duration(-slack)}"
 
 
-def _target_text(target: TargetStanding) -> str:
+def _target_text(target: TargetStatus) -> str:
     if target.target_reached:
         return "target reached"
     return "deliverable" if target.deliverable_reached else "target open"
 
 
-def conditions(standing: Standing) -> tuple[Wanted, ...]:
+def conditions(status: ObjectiveStatus) -> tuple[Wanted, ...]:
     """One for each promise that is stated, and none for others."""
     found = []
-    if standing.qoe is not None:
-        found.append(_objective_missed(standing.qoe))
-    if standing.deadline is not None:
-        found.append(_hopeless(standing.deadline))
-    if standing.target is not None:
-        reached = ((DELIVERABLE, standing.target.deliverable_reached), (TARGET_REACHED, standing.target.target_reached))
+    if status.qoe is not None:
+        found.append(_objective_missed(status.qoe))
+    if status.deadline is not None:
+        found.append(_hopeless(status.deadline))
+    if status.target is not None:
+        reached = ((DELIVERABLE, status.target.deliverable_reached), (TARGET_REACHED, status.target.target_reached))
         found += [_reached(kind, holds=holds) for kind, holds in reached if holds is not None]
     return tuple(found)
 
@@ -161,7 +161,7 @@ def last_conditions(previous: Sequence[Condition], now: Sequence[Condition]) -> 
     return tuple(each for each in previous if each.type in TYPES - there)
 
 
-def _objective_missed(qoe: QoeStanding) -> Wanted:
+def _objective_missed(qoe: QoeStatus) -> Wanted:
     if qoe.took_seconds is None:
         asked = f"{qoe.objective_seconds:.3g} s asked; not timed yet"
         return _wanted(OBJECTIVE_MISSED, "Unknown", "NotTimedYet", asked)
@@ -172,7 +172,7 @@ def _objective_missed(qoe: QoeStanding) -> Wanted:
     return _wanted(OBJECTIVE_MISSED, "False", "Kept", _took(qoe))
 
 
-def _took(qoe: QoeStanding) -> str:
+def _took(qoe: QoeStatus) -> str:
     """`takes 12 s of 10 s, 20% slower than asked`; `no request succeeded in 40 s while 2 are in flight, 10 s asked`."""
     if qoe.in_flight is not None:
         there = f" while {qoe.in_flight:.0f} {'is' if qoe.in_flight == 1 else 'are'} in flight" if qoe.in_flight else ""
@@ -182,7 +182,7 @@ def _took(qoe: QoeStanding) -> str:
     return f"takes {qoe.took_seconds or 0.0:.3g} s of {qoe.objective_seconds:.3g} s, {how}"
 
 
-def _hopeless(deadline: DeadlineStanding) -> Wanted:
+def _hopeless(deadline: DeadlineStatus) -> Wanted:
     if deadline.missed:
         return _wanted(HOPELESS, "True", DEADLINE_MISSED, _deadline_note(deadline))
     if deadline.confirmed_hopeless:
@@ -192,7 +192,7 @@ def _hopeless(deadline: DeadlineStanding) -> Wanted:
     return _wanted(HOPELESS, "False", "Feasible", _deadline_note(deadline))
 
 
-def _deadline_note(deadline: DeadlineStanding) -> str:
+def _deadline_note(deadline: DeadlineStatus) -> str:
     due = f"due {timestamp(deadline.at_seconds):%Y-%m-%dT%H:%M:%SZ}"
     if deadline.missed:
         return f"{due}, and it has not ended"
@@ -215,9 +215,9 @@ def _wanted(kind: str, status: Status, reason: str, message: str) -> Wanted:
     return Wanted(type=kind, status=status, reason=reason, message=message)
 
 
-def transitions(standing: Standing) -> tuple[bool | None, ...]:
+def transitions(status: ObjectiveStatus) -> tuple[bool | None, ...]:
     """What makes a status worth writing at once, and an event: missed, timed, late, hopeless, reached, reached."""
-    qoe, deadline, target = standing.qoe, standing.deadline, standing.target
+    qoe, deadline, target = status.qoe, status.deadline, status.target
     return (
         qoe.missed if qoe else None,
         qoe.took_seconds is not None if qoe else None,
@@ -228,7 +228,7 @@ def transitions(standing: Standing) -> tuple[bool | None, ...]:
     )
 
 
-def changes(before: Standing, now: Standing) -> list[Change]:
+def changes(before: ObjectiveStatus, now: ObjectiveStatus) -> list[Change]:
     """What has changed from one pass to the next; a promise that is no longer stated, or has ended, is no change."""
     found = []
     was_missed = before.qoe is not None and before.qoe.missed
@@ -239,11 +239,11 @@ def changes(before: Standing, now: Standing) -> list[Change]:
     if now.deadline is not None:
         found += _deadline_changes(before.deadline, now.deadline)
     if now.target is not None:
-        found += _target_changes(before.target or TargetStanding(), now.target)
+        found += _target_changes(before.target or TargetStatus(), now.target)
     return found
 
 
-def _deadline_changes(before: DeadlineStanding | None, now: DeadlineStanding) -> list[Change]:
+def _deadline_changes(before: DeadlineStatus | None, now: DeadlineStatus) -> list[Change]:
     was_missed, was_hopeless = before is not None and before.missed, before is not None and before.confirmed_hopeless
     if now.missed:
         return [] if was_missed else [Change(DEADLINE_MISSED, _deadline_note(now), warning=True)]
@@ -253,7 +253,7 @@ def _deadline_changes(before: DeadlineStanding | None, now: DeadlineStanding) ->
     return [Change(reason, _deadline_note(now), now.confirmed_hopeless)]
 
 
-def _target_changes(before: TargetStanding, now: TargetStanding) -> list[Change]:
+def _target_changes(before: TargetStatus, now: TargetStatus) -> list[Change]:
     """None where a target is not stated."""
     found = []
     for reached, lost, what, held, holds in (

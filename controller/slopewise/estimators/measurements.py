@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slopewise.estimators import gpu_need, growth, pace, promises, raw_points, step_cost, targets, workload_classes
+from slopewise.estimators import gpu_need, growth, objectives, pace, raw_points, step_cost, targets, workload_classes
 from slopewise.model import DEPARTED_KEPT, ClusterSnapshot, Departed, MemoryState
 
 
 def measure(snapshot: ClusterSnapshot, remembered: MemoryState, settings: growth.Measuring) -> MemoryState:
-    """The memory with each job's growth, pace, step cost, targets, promises, raw points, and the records of classes."""
+    """The memory with each job's growth, pace, step cost, targets, objectives, raw points, and class records."""
     with_growth = growth.measure(snapshot, remembered, settings)
     with_pace = pace.measure(snapshot, with_growth, settings.interval_seconds)
     with_pace = pace.with_arrivals(snapshot, with_pace, remembered)
     with_cost = step_cost.measure(snapshot, with_pace, remembered)
     with_cost = gpu_need.measure(snapshot, with_cost, remembered)
     with_hits = targets.count(snapshot.jobs, with_cost, remembered, settings.target_hits)
-    with_promises = promises.confirm(snapshot, with_hits, settings.interval_seconds)
-    with_points = raw_points.measure(snapshot, with_promises, from_evaluations=settings.reads_points)
+    with_statuses = objectives.confirm(snapshot, with_hits, settings.interval_seconds)
+    with_points = raw_points.measure(snapshot, with_statuses, from_evaluations=settings.reads_points)
     with_departed = _with_departed(snapshot, with_points, remembered)
     return workload_classes.measure(snapshot, with_departed, remembered)
 

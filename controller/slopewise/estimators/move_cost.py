@@ -1,6 +1,6 @@
 """What moving a running job costs, in seconds: saving a checkpoint, starting elsewhere, repeating lost steps.
 
-`guards/move_gain.py` weighs it against the gain of a move; `policies/shared/promise_policy.py` takes it from the time
+`guards/move_gain.py` weighs it against the gain of a move; `policies/shared/need_policy.py` takes it from the time
 that is left until a deadline, and moves the cheapest job first.
 """
 

@@ -97,17 +97,17 @@ from slopewise.model.memory import (
     Unmet,
 )
 from slopewise.model.movability import Checkpoint, Movability, MoveWay
-from slopewise.model.paces import Answering, GpuMemory, LearnedCores, Pace, PaceAnchor, Timing
-from slopewise.model.promises import (
+from slopewise.model.objective_status import (
     Confirmed,
-    DeadlineStanding,
+    DeadlineStatus,
     ObjectiveMemory,
+    ObjectiveStatus,
     QoeClass,
-    QoeStanding,
-    Standing,
+    QoeStatus,
     TargetHits,
-    TargetStanding,
+    TargetStatus,
 )
+from slopewise.model.paces import Answering, GpuMemory, LearnedCores, Pace, PaceAnchor, Timing
 from slopewise.model.stored import MEMORY_JSON, read_job_memory, read_memory_state
 
 __all__ = [
@@ -135,7 +135,7 @@ __all__ = [
     "ContainerHealth",
     "CpuAllocation",
     "CpuControl",
-    "DeadlineStanding",
+    "DeadlineStatus",
     "Decision",
     "Decisions",
     "Departed",
@@ -175,6 +175,7 @@ __all__ = [
     "NodeMemory",
     "Objective",
     "ObjectiveMemory",
+    "ObjectiveStatus",
     "Objectives",
     "Observation",
     "Outcome",
@@ -188,7 +189,7 @@ __all__ = [
     "Points",
     "PolicyMemory",
     "QoeClass",
-    "QoeStanding",
+    "QoeStatus",
     "RawPoint",
     "Resize",
     "ResizeMemory",
@@ -196,12 +197,11 @@ __all__ = [
     "RestoreResult",
     "Restored",
     "Results",
-    "Standing",
     "Stop",
     "StopRecord",
     "StudyControl",
     "TargetHits",
-    "TargetStanding",
+    "TargetStatus",
     "Timing",
     "Unconfirmed",
     "Unmet",

@@ -13,7 +13,7 @@ import msgspec
 from slopewise.model.containers import CpuControl, MemoryBound, OutcomeResult
 from slopewise.model.jobs import Arrival, ClusterSnapshot, Job, MoveUnderWay
 from slopewise.model.memory import JobMemory, MemoryState, MoveRecord
-from slopewise.model.promises import Standing
+from slopewise.model.objective_status import ObjectiveStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +72,8 @@ class Migrate:
     node: str
     reason: str
     relieves: str | None = None
-    """What its node lacks other than CPU in general: a resource (`memory`), or the CPU that a promise of this job takes
-    (`objective`, `deadline`). That is worth more than the CPU that moving costs."""
+    """What its node lacks other than CPU in general: a resource (`memory`), or the CPU that its `objective` or
+    `deadline` takes. That is worth more than the CPU that moving costs."""
 
 
 Move = Place | Migrate
@@ -225,7 +225,7 @@ class JobView(msgspec.Struct, frozen=True, gc=False):
     """The policy's; empty for a job without a decision."""
     results: Results = NO_RESULTS
     moving: MoveUnderWay | None = None
-    standing: Standing | None = None
+    objective_status: ObjectiveStatus | None = None
     """None: its owner asks nothing of it."""
 
     def outcome(self, *kinds: type[D]) -> Outcome[D] | None:
@@ -275,7 +275,7 @@ class PassReport:
     results: Results = NO_RESULTS
     notes: object = None
     """`Observation.notes`."""
-    standings: Mapping[str, Standing] = field(default_factory=dict)
+    objective_statuses: Mapping[str, ObjectiveStatus] = field(default_factory=dict)
     """Of the jobs whose owners ask something of them, by uid."""
     policy_failed: bool = False
     """The pass is held because the policy failed, and not because nothing could be observed."""
@@ -295,7 +295,7 @@ class PassReport:
                 reasons.get(uid, ""),
                 results.get(uid, NO_RESULTS),
                 moving.get(uid),
-                self.standings.get(uid),
+                self.objective_statuses.get(uid),
             )
             for uid in dict.fromkeys(chain(names, reasons, results, moving))
         }

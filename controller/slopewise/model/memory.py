@@ -18,8 +18,8 @@ from slopewise.model.containers import (
 )
 from slopewise.model.jobs import Usage
 from slopewise.model.learning import ClassFigures, Departed, Ends, Points
+from slopewise.model.objective_status import ObjectiveMemory
 from slopewise.model.paces import GpuMemory, Pace, Timing
-from slopewise.model.promises import ObjectiveMemory
 
 
 class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -9,7 +9,7 @@ parts, each of which can be switched off:
   which they end in time, within `gamma` of the time left and `endingScrapes` before the deadline. Free is what the
   needs of its jobs leave. What fits nowhere goes where most is free (`shared/need_placement.py`).
 - moves (ours): a job that was neither guaranteed nor hopeless at `missedEvaluations` in a row goes to a node where its
-  need fits, the time of the move counted (`shared/promise_policy.py`).
+  need fits, the time of the move counted (`shared/need_policy.py`).
 - autoscaling, per node: jobs whose work, and that of all due before them, fits before their deadlines are `guaranteed`
   that. Where it does not fit, the one with most work is `best-effort`. Jobs that would be late even alone on the
   largest node are `hopeless`, which is reported at once. CPU goes down the order of deadlines, late jobs last.
@@ -37,16 +37,16 @@ from slopewise.estimators.speed import steps_left
 from slopewise.model import Arrival, Job, JobMemory, Node, NodeMemory, Objectives
 from slopewise.policies import PolicyParameters, parameter
 from slopewise.policies.shared.need_placement import Need, NodeRoom
-from slopewise.policies.shared.node_passes import NodeDecision, Verdict
-from slopewise.policies.shared.promise_policy import (
+from slopewise.policies.shared.need_policy import (
     ROUNDING,
     At,
-    PromiseCase,
-    PromisePolicy,
+    NeedCase,
+    NeedPolicy,
     missed_evaluations_parameter,
     moves_parameter,
     placement_parameter,
 )
+from slopewise.policies.shared.node_passes import NodeDecision, Verdict
 from slopewise.policies.shared.shares import speed, useful_cores
 from slopewise.text import duration
 
@@ -97,7 +97,7 @@ class Parameters(PolicyParameters):
 
 
 @dataclass(slots=True)
-class _Case(PromiseCase):
+class _Case(NeedCase):
     """One job and its deadline; without one its time is infinite."""
 
     because: str = "no deadline stated"
@@ -121,10 +121,10 @@ class _Case(PromiseCase):
         return self.within_seconds if fits else self.left_seconds
 
 
-class Policy(PromisePolicy[Parameters, _Case]):
+class Policy(NeedPolicy[Parameters, _Case]):
     """Placement by need, and CPU by deadline."""
 
-    NAME, PROMISE = "deadline", "deadline"
+    NAME, OBJECTIVE = "deadline", "deadline"
 
     def _assess(self, job: Job, known: JobMemory, node: Node, had_cores: float, at: At) -> _Case:
         useful, deadline = useful_cores(job, node), job.objectives.deadline_at_seconds

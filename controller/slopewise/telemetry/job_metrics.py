@@ -18,17 +18,17 @@ from slopewise.model import (
     ClusterSnapshot,
     ContainerHealth,
     CpuControl,
-    DeadlineStanding,
+    DeadlineStatus,
     Decisions,
     Job,
     JobMemory,
     JobState,
     MemoryAllocation,
     Node,
+    ObjectiveStatus,
     PassReport,
-    QoeStanding,
-    Standing,
-    TargetStanding,
+    QoeStatus,
+    TargetStatus,
 )
 from slopewise.telemetry.benefit import EndFamilies
 from slopewise.telemetry.gpu_metrics import GpuFamilies
@@ -53,7 +53,7 @@ class LastPasses(Collector):
                     report.snapshot,
                     report.decisions,
                     control,
-                    report.standings,
+                    report.objective_statuses,
                     report.snapshot.jobs,
                 )
 
@@ -80,7 +80,7 @@ class _Seen:
     snapshot: ClusterSnapshot
     decisions: Decisions
     control: CpuControl
-    standings: Mapping[str, Standing]
+    objective_statuses: Mapping[str, ObjectiveStatus]
     jobs: Sequence[Job]
     """Jobs that count here: a job that went to another policy counts where it was seen last."""
 
@@ -259,16 +259,16 @@ class _PromiseFamilies:
         self.deliverable = _family("deliverable_reached", "1 when the deliverable loss is reached.")
         self.target = _family("target_reached", "1 when the target loss is reached.")
 
-    def add(self, job: Job, standing: Standing) -> None:
+    def add(self, job: Job, status: ObjectiveStatus) -> None:
         labels = [job.namespace, job.name, job.node]
-        if standing.qoe is not None:
-            self._add_qoe(labels, standing.qoe)
-        if standing.deadline is not None:
-            self._add_deadline(labels, standing.deadline)
-        if standing.target is not None:
-            self._add_target(labels, standing.target)
+        if status.qoe is not None:
+            self._add_qoe(labels, status.qoe)
+        if status.deadline is not None:
+            self._add_deadline(labels, status.deadline)
+        if status.target is not None:
+            self._add_target(labels, status.target)
 
-    def _add_qoe(self, labels: Sequence[str], qoe: QoeStanding) -> None:
+    def _add_qoe(self, labels: Sequence[str], qoe: QoeStatus) -> None:
         self.objective.add_metric(labels, qoe.objective_seconds)
         if qoe.took_seconds is None or qoe.deviation is None or qoe.listed is None:
             return
@@ -277,14 +277,14 @@ class _PromiseFamilies:
         self.qoe_class.add_metric([*labels, qoe.listed], 1.0)
         self.missed.add_metric(labels, float(qoe.missed))
 
-    def _add_deadline(self, labels: Sequence[str], deadline: DeadlineStanding) -> None:
+    def _add_deadline(self, labels: Sequence[str], deadline: DeadlineStatus) -> None:
         self.deadline.add_metric(labels, deadline.at_seconds)
         self.hopeless.add_metric(labels, float(deadline.confirmed_hopeless))
         self.late.add_metric(labels, float(deadline.missed))
         if deadline.slack_seconds is not None:
             self.slack.add_metric(labels, deadline.slack_seconds)
 
-    def _add_target(self, labels: Sequence[str], target: TargetStanding) -> None:
+    def _add_target(self, labels: Sequence[str], target: TargetStatus) -> None:
         if target.deliverable_reached is not None:
             self.deliverable.add_metric(labels, float(target.deliverable_reached))
         if target.target_reached is not None:
@@ -308,8 +308,8 @@ def _job_families(passes: Sequence[_Seen]) -> Iterator[Metric]:
             gpus.add(labels, job, known)
             policies.add_metric([*labels, seen.document, seen.control], 1.0)
             policy_of[job.namespace, job.name, job.node] = seen.document
-            if (standing := seen.standings.get(job.uid)) is not None:
-                promises.add(job, standing)
+            if (status := seen.objective_statuses.get(job.uid)) is not None:
+                promises.add(job, status)
     of_jobs: list[Metric] = [*vars(families).values(), *vars(promises).values(), *ends, *gpus]
     yield from of_jobs
     yield policies

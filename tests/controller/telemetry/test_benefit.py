@@ -11,15 +11,15 @@ from slopewise.model import (
     ContainerHealth,
     CpuAllocation,
     CpuControl,
-    DeadlineStanding,
+    DeadlineStatus,
     Decisions,
     Ends,
     Job,
     JobMemory,
     JobState,
     MemoryState,
+    ObjectiveStatus,
     PassReport,
-    Standing,
 )
 from slopewise.telemetry.metrics import Instruments, Telemetry
 
@@ -156,9 +156,9 @@ def test_a_namespace_has_the_sums_over_its_jobs_under_each_policy() -> None:
     for document, uids in (("training", "ab"), ("other", "c")):
         jobs = {a_job(uid, limit=400, level=None if uid == "b" else 1.0): saving for uid in uids}
         report = a_report(0, jobs)
-        slow = {"a": Standing(deadline=DeadlineStanding(START, 60.0, slack_seconds=-5.0, confirmed_hopeless=True))}
+        slow = {"a": ObjectiveStatus(deadline=DeadlineStatus(START, 60.0, slack_seconds=-5.0, confirmed_hopeless=True))}
         Telemetry(control="limits", interval_seconds=20.0, document=document, instruments=instruments).record(
-            replace(report, standings=slow if document == "training" else {})
+            replace(report, objective_statuses=slow if document == "training" else {})
         )
 
     def value(metric: str, policy: str, **labels: str) -> float | None:

@@ -22,7 +22,7 @@ from slopewise.model import (
     Absence,
     Change,
     CpuAllocation,
-    DeadlineStanding,
+    DeadlineStatus,
     Decisions,
     Job,
     JobMemory,
@@ -32,17 +32,17 @@ from slopewise.model import (
     MoveEvent,
     MoveRecord,
     MoveStage,
+    ObjectiveStatus,
     Outcome,
     Pace,
     PassReport,
     PendingResize,
     Place,
-    QoeStanding,
+    QoeStatus,
     Resize,
     Results,
-    Standing,
     Stop,
-    TargetStanding,
+    TargetStatus,
     Timing,
     Withheld,
 )
@@ -201,15 +201,15 @@ def test_what_is_true_of_some_jobs_is_exported_of_those_alone() -> None:
 
 def test_what_an_owner_asks_of_a_job_is_exported_and_of_other_jobs_nothing() -> None:
     jobs = [a_job("late"), a_job("done"), a_job("new"), a_job("hangs"), a_job("plain")]
-    standings = {
-        "late": Standing(
-            QoeStanding(10.0, 12.0, -0.2, "B", True), DeadlineStanding(START + 60, 60.0, -40.0, True, True)
+    statuses = {
+        "late": ObjectiveStatus(
+            QoeStatus(10.0, 12.0, -0.2, "B", True), DeadlineStatus(START + 60, 60.0, -40.0, True, True)
         ),
-        "done": Standing(deadline=DeadlineStanding(START - 5, -5.0), target=TargetStanding(True, False)),
-        "hangs": Standing(QoeStanding(0.5, 40.0, -79.0, "B", True, in_flight=12.0)),
-        "new": Standing(QoeStanding(10.0), target=TargetStanding(None, True)),
+        "done": ObjectiveStatus(deadline=DeadlineStatus(START - 5, -5.0), target=TargetStatus(True, False)),
+        "hangs": ObjectiveStatus(QoeStatus(0.5, 40.0, -79.0, "B", True, in_flight=12.0)),
+        "new": ObjectiveStatus(QoeStatus(10.0), target=TargetStatus(None, True)),
     }
-    telemetry = recorded(a_pass_over(*jobs, standings=standings))
+    telemetry = recorded(a_pass_over(*jobs, objective_statuses=statuses))
 
     def figures(name: str) -> dict[str, float]:
         there = {"job_namespace": "team", "job_name": name, "job_node": "n1"}

@@ -17,7 +17,7 @@ changes.
 
 On several nodes (ours): arriving jobs are placed by need, those that fit nowhere where most is free
 (`shared/need_placement.py`), and a job that was below target and out of reach at `missedEvaluations` in a row is moved
-to a node that can satisfy it (`shared/promise_policy.py`).
+to a node that can satisfy it (`shared/need_policy.py`).
 
 Our readings of `direct`, where nothing is said:
 
@@ -56,15 +56,15 @@ from slopewise.policies.dqoes.objectives import (
     towards,
 )
 from slopewise.policies.shared.need_placement import Need, NodeRoom
-from slopewise.policies.shared.node_passes import NodeDecision, Verdict
-from slopewise.policies.shared.promise_policy import (
+from slopewise.policies.shared.need_policy import (
     ROUNDING,
     At,
-    PromisePolicy,
+    NeedPolicy,
     missed_evaluations_parameter,
     moves_parameter,
     placement_parameter,
 )
+from slopewise.policies.shared.node_passes import NodeDecision, Verdict
 
 PURPOSE = "served models, or steps, with an objective of seconds each"
 ACTIONS = ("resize", "place", "migrate")
@@ -143,10 +143,10 @@ class Parameters(PolicyParameters):
     )
 
 
-class Policy(PromisePolicy[Parameters, ObjectiveCase]):
+class Policy(NeedPolicy[Parameters, ObjectiveCase]):
     """Per node: classes by deviation from the objective, limits by one of two variants."""
 
-    NAME, PROMISE = "dqoes", "objective"
+    NAME, OBJECTIVE = "dqoes", "objective"
 
     def _assess(self, job: Job, known: JobMemory, node: Node, had_cores: float, at: At) -> ObjectiveCase:
         return assess(job, known, node, had_cores, self._parameters.alpha, self._parameters.margin_ratio)

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from slopewise.allocation import water_filling
-from slopewise.estimators.promises import BELOW, OVER, SATISFIED, deviation, listed_as
+from slopewise.estimators.objectives import BELOW, OVER, SATISFIED, deviation, listed_as
 from slopewise.model import Answering, Job, JobMemory, Node, NodeMemory
-from slopewise.policies.shared.promise_policy import PromiseCase
+from slopewise.policies.shared.need_policy import NeedCase
 from slopewise.policies.shared.shares import speed, useful_cores
 
 __all__ = ["BELOW", "NO_OBJECTIVE", "OVER", "SATISFIED", "UNKNOWN", "ObjectiveCase", "assess"]
@@ -27,7 +27,7 @@ UNKNOWN, NO_OBJECTIVE = "unknown", "no objective"
 
 
 @dataclass(slots=True)
-class ObjectiveCase(PromiseCase):
+class ObjectiveCase(NeedCase):
     """One job, its objective and its pace; its need is the least limit with which it counts as satisfied."""
 
     deviation: float = 0.0

@@ -1,8 +1,8 @@
-"""Places arriving jobs by the CPU that they need to keep a promise (deadline or objective); for `dqoes` and `deadline`.
+"""Places arriving jobs by the CPU that they need to keep an objective (deadline or pace); for `dqoes` and `deadline`.
 
-A job with a promise goes to the node with the least free CPU that still fits its need: there the promises that are kept
+A job with one goes to the node with the least free CPU that still fits its need: there the objectives that are kept
 stay kept, and this one is kept too, so most are. Free is what the needs of a node's jobs leave. Where none fits it goes
-where most is free. One without a promise goes where it would share most.
+where most is free. One without one goes where it would share most.
 
 Worked example: needs of 0.3 cores on n1 and 0.6 on n2, a core each. A need of 0.4 goes to n2, one of 0.5 to n1, and one
 of 0.9 to n1, where most is free.
@@ -33,7 +33,7 @@ class NodeRoom:
     evenly: bool = False
     """No job's CPU is changed: every job takes what it can use, and where that is too much they share evenly."""
     taken_cores: float = 0.0
-    """What its jobs need to keep their promises, or can use where they share evenly, or want until they are timed."""
+    """What its jobs need to keep their objectives, or can use where they share evenly, or want until they are timed."""
     jobs: int = 0
     sharing: int = 0
     """Jobs that share what the others do not need."""
@@ -46,13 +46,13 @@ class NodeRoom:
 
     @property
     def free_cores(self) -> float:
-        """What a newcomer with a promise would find; below 0 where the needs do not fit."""
+        """What a newcomer with an objective would find; below 0 where the needs do not fit."""
         free = self.node_cores - self.taken_cores
         return max(free, self.node_cores / (self.jobs + 1)) if self.evenly else free
 
     @property
     def share_cores(self) -> float:
-        """What one more job without a promise would have."""
+        """What one more job without one would have."""
         return max(0.0, self.free_cores) / (self.sharing + 1)
 
 
@@ -61,7 +61,7 @@ Rooms = Callable[[], Mapping[str, NodeRoom]]
 
 
 class Need(NamedTuple):
-    """The CPU with which an arrival keeps its promise, or what it can use where it is not timed yet."""
+    """The CPU with which an arrival keeps its objective, or what it can use where it is not timed yet."""
 
     cores: float
     timed: bool
@@ -71,7 +71,7 @@ class Need(NamedTuple):
 
 
 NeedOf = Callable[[Arrival, Node], Need | None]
-"""None: the arrival states no promise that the policy keeps."""
+"""None: the arrival states no objective that the policy keeps."""
 
 
 def wanted_cores(arrival: Arrival, node: Node) -> float:
@@ -102,9 +102,9 @@ def place_by_need(
     need_of: NeedOf,
     order: Order,
     *,
-    promise: str,
+    objective: str,
 ) -> tuple[Place, ...]:
-    """The node of each waiting job; `rooms` by node, which are updated. `promise` names what `need_of` goes by."""
+    """The node of each waiting job; `rooms` by node, which are updated. `objective` names what `need_of` goes by."""
 
     def cost(arrival: Arrival, node: Node) -> float:
         room, need = rooms[node.name], need_of(arrival, node)
@@ -117,7 +117,7 @@ def place_by_need(
         free, share = max(0.0, room.free_cores), room.share_cores
         if need is None:
             room.add(wanted_cores(arrival, node) if room.evenly else None)
-            return f"no {promise} stated: {node.name} leaves it most ({share:.3g} cores)"
+            return f"no {objective} stated: {node.name} leaves it most ({share:.3g} cores)"
         room.add(need.cores)
         how = "least free CPU that fits it" if need.cores <= free else "fits nowhere, and most is free here"
         return f"{need}: {how} ({free:.3g} cores)"

@@ -41,7 +41,7 @@ class Verdict:
     reason: str
     marks: frozenset[str] = frozenset()
     unmet: bool = False
-    """The node cannot keep the job's promise; `PolicyMemory.unmet` counts the evaluations in a row."""
+    """The node cannot keep the job's objective; `PolicyMemory.unmet` counts the evaluations in a row."""
     ends: Ends | None = None
     """When it is expected to end."""
     state: str | None = None

@@ -37,7 +37,7 @@ def placed(*uids: str, rooms: Mapping[str, NodeRoom] | None = None) -> tuple[Pla
     waiting = tuple(Arrival(uid, uid, "team", ARRIVED + number) for number, uid in enumerate(uids))
     snapshot = replace(a_snapshot([], [a_node(name, each.node_cores) for name, each in there.items()]), waiting=waiting)
     return place_by_need(
-        snapshot, MemoryState(), there, need_of, lambda each: each.arrived_at_seconds, promise="objective"
+        snapshot, MemoryState(), there, need_of, lambda each: each.arrived_at_seconds, objective="objective"
     )
 
 

@@ -12,7 +12,7 @@ from slopewise.adapters.kube.events import About, Event, EventRecorder
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.crds import history
-from slopewise.crds.growth_status import PassView, workload_standing
+from slopewise.crds.growth_status import PassView, workload_objective_status
 from slopewise.crds.job_growth import Action
 from slopewise.crds.promise_status import NOTHING_ASKED, Change, changes
 from slopewise.guards.review import is_routine
@@ -23,11 +23,11 @@ from slopewise.model import (
     Move,
     MoveEvent,
     MoveStage,
+    ObjectiveStatus,
     Outcome,
     OutcomeResult,
     PassReport,
     Place,
-    Standing,
     Stop,
     Withheld,
 )
@@ -149,19 +149,19 @@ def about_pod(index: JobIndex, job_uid: str) -> About | None:
 
 
 class PromiseReporter:
-    """Compares the standing of each workload with that of the last pass. Called by one thread at a time."""
+    """Compares the status of each workload with that of the last pass. Called by one thread at a time."""
 
     def __init__(self, emit: Callable[[str, Change], None]) -> None:
         """`emit` gets the uid of the workload's first job, and the change."""
         self._emit = emit
-        self._before: dict[str, Standing] | None = None
+        self._before: dict[str, ObjectiveStatus] | None = None
 
     def __call__(self, view: PassView, jobs_of: Mapping[str, Sequence[Job]], known: Collection[str]) -> None:
         """Emit the changes of one pass; `known` are the workloads that there still are, also those without a pod."""
-        now = {uid: workload_standing(jobs, view) for uid, jobs in jobs_of.items()}
+        now = {uid: workload_objective_status(jobs, view) for uid, jobs in jobs_of.items()}
         if self._before is not None:
-            for workload_uid, standing in now.items():
-                for change in changes(self._before.get(workload_uid, NOTHING_ASKED), standing):
+            for workload_uid, status in now.items():
+                for change in changes(self._before.get(workload_uid, NOTHING_ASKED), status):
                     self._emit(jobs_of[workload_uid][0].uid, change)
-        kept = {uid: standing for uid, standing in (self._before or {}).items() if uid in known}
-        self._before = kept | {uid: standing for uid, standing in now.items() if standing != NOTHING_ASKED}
+        kept = {uid: status for uid, status in (self._before or {}).items() if uid in known}
+        self._before = kept | {uid: status for uid, status in now.items() if status != NOTHING_ASKED}

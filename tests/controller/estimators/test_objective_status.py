@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
-from slopewise.estimators import pace, promises
+from slopewise.estimators import objectives, pace
 from slopewise.model import (
     Answering,
     ClusterSnapshot,
     Confirmed,
-    DeadlineStanding,
+    DeadlineStatus,
     Job,
     JobMemory,
     JobState,
@@ -23,13 +23,13 @@ from slopewise.model import (
     Node,
     ObjectiveMemory,
     Objectives,
+    ObjectiveStatus,
     Pace,
     PaceAnchor,
-    QoeStanding,
+    QoeStatus,
     Responses,
-    Standing,
     TargetHits,
-    TargetStanding,
+    TargetStatus,
     Timing,
 )
 
@@ -46,19 +46,19 @@ def timed(*seconds: float, cores: float | None = 1.0, **more: Any) -> JobMemory:
     return known(paces=paces, **more)
 
 
-def standing(made: Job, remembered: JobMemory, nodes: Sequence[Node] = (), at: float = START) -> Standing:
-    return promises.standings(a_snapshot([made], nodes, at), MemoryState({"a": remembered}))["a"]
+def status(made: Job, remembered: JobMemory, nodes: Sequence[Node] = (), at: float = START) -> ObjectiveStatus:
+    return objectives.statuses(a_snapshot([made], nodes, at), MemoryState({"a": remembered}))["a"]
 
 
-def qoe(asked: float, *seconds: float, **more: Any) -> QoeStanding:
-    found = standing(job(Objectives(qoe_seconds=asked)), timed(*seconds, **more)).qoe
+def qoe(asked: float, *seconds: float, **more: Any) -> QoeStatus:
+    found = status(job(Objectives(qoe_seconds=asked)), timed(*seconds, **more)).qoe
     assert found is not None
     return found
 
 
-def deadline(left: float, todo: float, *seconds: float, nodes: Sequence[Node] = (), **more: Any) -> DeadlineStanding:
+def deadline(left: float, todo: float, *seconds: float, nodes: Sequence[Node] = (), **more: Any) -> DeadlineStatus:
     made = job(Objectives(deadline_at_seconds=START + left), steps=100, planned=100 + todo, useful_cores=1.0)
-    found = standing(made, timed(*seconds, **more), nodes).deadline
+    found = status(made, timed(*seconds, **more), nodes).deadline
     assert found is not None
     return found
 
@@ -75,7 +75,7 @@ def test_the_vectors_of_an_objective_of_ten_seconds(took: float, deviation: floa
 
 def test_the_newest_pace_counts_and_a_job_without_one_has_an_objective_and_no_deviation() -> None:
     assert qoe(10.0, 8.0, 8.0, 12.0).listed == "B"
-    assert qoe(10.0) == qoe(10.0, math.nan) == QoeStanding(10.0)
+    assert qoe(10.0) == qoe(10.0, math.nan) == QoeStatus(10.0)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_newest_pace_counts_and_a_job_without_one_has_an_objective_and_no_de
     ids=str,
 )
 def test_what_is_no_time_above_zero_is_no_promise(asked: Objectives) -> None:
-    assert promises.standings(a_snapshot([job(asked)]), MemoryState({"a": timed(1.0)})) == {}
+    assert objectives.statuses(a_snapshot([job(asked)]), MemoryState({"a": timed(1.0)})) == {}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_job_that_is_late_with_all_cpu_of_the_largest_node_is_hopeless() -> No
     assert deadline(1000, 900, 2.0, cores=1.0, nodes=[a_node("n1", 1.0), a_node("n2", 8.0)]).hopeless
     wide = replace(job(Objectives(deadline_at_seconds=START + 1000), steps=0, planned=900))
     nodes = [a_node("n1", 1.0), a_node("n2", 8.0)]
-    found = standing(wide, timed(2.0), nodes).deadline
+    found = status(wide, timed(2.0), nodes).deadline
     assert found is not None
     assert not found.hopeless, "it can use the eight cores of the other node"
 
@@ -117,7 +117,7 @@ def test_a_job_that_does_not_say_how_many_steps_are_left_has_a_deadline_and_no_s
     steps: float | None, planned: float | None
 ) -> None:
     made = job(Objectives(deadline_at_seconds=START + 60), steps=steps, planned=planned)
-    assert standing(made, timed(1.0)).deadline == DeadlineStanding(START + 60, 60.0)
+    assert status(made, timed(1.0)).deadline == DeadlineStatus(START + 60, 60.0)
 
 
 def test_a_job_with_all_steps_done_has_the_time_that_is_left_as_slack() -> None:
@@ -134,28 +134,28 @@ def test_a_deadline_that_has_passed_is_missed_at_once_and_hopeless() -> None:
 @pytest.mark.parametrize(
     ("objectives", "reached", "expected"),
     [
-        (Objectives(target_level=0.1, deliverable_level=0.4), 0, TargetStanding(False, False)),
-        (Objectives(target_level=0.1, deliverable_level=0.4), 1, TargetStanding(True, False)),
-        (Objectives(target_level=0.1, deliverable_level=0.4), 2, TargetStanding(True, True)),
-        (Objectives(target_level=0.1), 2, TargetStanding(None, True)),
-        (Objectives(deliverable_level=0.4), 1, TargetStanding(True, None)),
+        (Objectives(target_level=0.1, deliverable_level=0.4), 0, TargetStatus(False, False)),
+        (Objectives(target_level=0.1, deliverable_level=0.4), 1, TargetStatus(True, False)),
+        (Objectives(target_level=0.1, deliverable_level=0.4), 2, TargetStatus(True, True)),
+        (Objectives(target_level=0.1), 2, TargetStatus(None, True)),
+        (Objectives(deliverable_level=0.4), 1, TargetStatus(True, None)),
     ],
 )
-def test_targets_are_those_that_are_stated(objectives: Objectives, reached: int, expected: TargetStanding) -> None:
-    assert (
-        standing(job(objectives), known(objectives=ObjectiveMemory(targets=TargetHits(0, reached)))).target == expected
-    )
+def test_targets_are_those_that_are_stated(objectives: Objectives, reached: int, expected: TargetStatus) -> None:
+    assert status(job(objectives), known(objectives=ObjectiveMemory(targets=TargetHits(0, reached)))).target == expected
 
 
 def test_an_ended_job_has_only_its_targets() -> None:
     asked = Objectives(qoe_seconds=1.0, deadline_at_seconds=START + 5, target_level=0.1)
     ended = job(asked, state=JobState.FINISHED)
-    assert standing(ended, timed(2.0)) == Standing(target=TargetStanding(None, False))
+    assert status(ended, timed(2.0)) == ObjectiveStatus(target=TargetStatus(None, False))
 
 
 def test_without_nodes_and_without_memory_a_standing_is_still_there() -> None:
     empty = ClusterSnapshot(START, (), (job(Objectives(qoe_seconds=1.0, deadline_at_seconds=START + 5)),))
-    assert promises.standings(empty, MemoryState())["a"] == Standing(QoeStanding(1.0), DeadlineStanding(START + 5, 5.0))
+    assert objectives.statuses(empty, MemoryState())["a"] == ObjectiveStatus(
+        QoeStatus(1.0), DeadlineStatus(START + 5, 5.0)
+    )
 
 
 class TestConfirmed:
@@ -167,9 +167,9 @@ class TestConfirmed:
             at = START + step * number
             timed_now = remembered.altered(paces=(Pace(at, each, 1.0),))
             snapshot = a_snapshot([job(Objectives(qoe_seconds=asked))], at=at)
-            state = promises.confirm(snapshot, MemoryState({"a": timed_now}), INTERVAL)
+            state = objectives.confirm(snapshot, MemoryState({"a": timed_now}), INTERVAL)
             remembered = state.jobs["a"]
-            here = promises.standings(snapshot, state)["a"].qoe
+            here = objectives.statuses(snapshot, state)["a"].qoe
             assert here is not None
             found.append(here.missed)
         return found
@@ -196,22 +196,22 @@ class TestConfirmed:
         for number in range(3):
             at = START + INTERVAL * number
             made = job(Objectives(deadline_at_seconds=START + 100), steps=0, planned=90, useful_cores=1.0)
-            state = promises.confirm(a_snapshot([made], at=at), MemoryState({"a": remembered}), INTERVAL)
+            state = objectives.confirm(a_snapshot([made], at=at), MemoryState({"a": remembered}), INTERVAL)
             remembered = state.jobs["a"]
-            here = standing(made, remembered, at=at).deadline
+            here = status(made, remembered, at=at).deadline
             assert here is not None
             found.append((here.hopeless, here.confirmed_hopeless))
         assert found == [(True, False), (True, False), (True, True)]
 
     def test_an_owner_who_takes_the_promise_back_leaves_nothing(self) -> None:
         remembered = timed(12.0, objectives=ObjectiveMemory(None, Confirmed(True), Confirmed(False, START)))
-        state = promises.confirm(a_snapshot([job(Objectives())]), MemoryState({"a": remembered}), INTERVAL)
+        state = objectives.confirm(a_snapshot([job(Objectives())]), MemoryState({"a": remembered}), INTERVAL)
         assert (state.jobs["a"].objectives.missed, state.jobs["a"].objectives.hopeless) == (None, None)
 
     def test_the_last_finding_of_a_job_stays_when_it_ends(self) -> None:
         remembered = timed(12.0, objectives=ObjectiveMemory(missed=Confirmed(True)))
         ended = job(Objectives(qoe_seconds=10.0), state=JobState.FINISHED)
-        state = promises.confirm(a_snapshot([ended]), MemoryState({"a": remembered}), INTERVAL)
+        state = objectives.confirm(a_snapshot([ended]), MemoryState({"a": remembered}), INTERVAL)
         assert state.jobs["a"].objectives.missed == Confirmed(True)
 
 
@@ -220,7 +220,7 @@ class TestServersThatHang:
 
     def passes(
         self, asked: float, *, in_flight: float | None = 12.0, failed: float = 0.0, restart_at: int | None = None
-    ) -> list[QoeStanding]:
+    ) -> list[QoeStatus]:
         """Of a server that has answered 100 requests within the first interval, and none in the six after it."""
         state, found = MemoryState(), []
         for number in range(8):
@@ -229,20 +229,20 @@ class TestServersThatHang:
             made = job(Objectives(qoe_seconds=asked))
             made = replace(made, responses=counts, evaluation=None, usage=None, restarted=number == restart_at)
             snapshot = a_snapshot([made], at=at)
-            state = promises.confirm(snapshot, pace.measure(snapshot, state, INTERVAL), INTERVAL)
-            here = promises.standings(snapshot, state)["a"].qoe
+            state = objectives.confirm(snapshot, pace.measure(snapshot, state, INTERVAL), INTERVAL)
+            here = objectives.statuses(snapshot, state)["a"].qoe
             assert here is not None
             found.append(here)
         return found
 
     def test_its_objective_is_missed_once_three_evaluations_found_no_response(self) -> None:
         found = self.passes(0.5)
-        assert found[:2] == [QoeStanding(0.5), QoeStanding(0.5, 0.2, 0.6, "G")]
+        assert found[:2] == [QoeStatus(0.5), QoeStatus(0.5, 0.2, 0.6, "G")]
         waited = [each.took_seconds for each in found[2:]]
         assert waited == [INTERVAL * number for number in range(1, 7)]
         assert [each.listed for each in found[2:]] == ["B"] * 6
         assert [each.missed for each in found] == [False] * 4 + [True] * 4
-        assert found[-1] == QoeStanding(0.5, 120.0, -239.0, "B", missed=True, in_flight=12.0)
+        assert found[-1] == QoeStatus(0.5, 120.0, -239.0, "B", missed=True, in_flight=12.0)
 
     def test_it_is_no_miss_while_they_wait_for_no_longer_than_what_is_asked(self) -> None:
         found = self.passes(60.0)
@@ -258,7 +258,7 @@ class TestServersThatHang:
     def test_one_that_is_restarted_and_hangs_again_stays_missed(self) -> None:
         assert [each.missed for each in self.passes(0.5, restart_at=5)] == [False] * 4 + [True] * 4
 
-    def after(self, *, missed: bool, responses: Responses | None) -> QoeStanding:
+    def after(self, *, missed: bool, responses: Responses | None) -> QoeStatus:
         """12 requests have waited for 40 s when it was measured last."""
         anchor = PaceAnchor(START, 100.0, 20.0, None)
         remembered = known(
@@ -266,14 +266,14 @@ class TestServersThatHang:
             objectives=ObjectiveMemory(missed=Confirmed(missed)),
         )
         made = replace(job(Objectives(qoe_seconds=0.5)), responses=responses)
-        state = promises.confirm(a_snapshot([made]), MemoryState({"a": remembered}), INTERVAL)
-        found = standing(made, state.jobs["a"]).qoe
+        state = objectives.confirm(a_snapshot([made]), MemoryState({"a": remembered}), INTERVAL)
+        found = status(made, state.jobs["a"]).qoe
         assert found is not None
         return found
 
     def test_an_outage_of_metrics_neither_makes_it_missed_nor_ends_that(self) -> None:
-        assert self.after(missed=False, responses=None) == QoeStanding(0.5)
-        assert self.after(missed=True, responses=None) == QoeStanding(0.5, 40.0, -79.0, "B", missed=True, in_flight=0.0)
+        assert self.after(missed=False, responses=None) == QoeStatus(0.5)
+        assert self.after(missed=True, responses=None) == QoeStatus(0.5, 40.0, -79.0, "B", missed=True, in_flight=0.0)
 
     def test_requests_that_are_gone_with_their_process_are_not_counted(self) -> None:
         found = self.after(missed=True, responses=Responses(0.0, 0.0, in_flight=0.0))

@@ -1,4 +1,4 @@
-"""How a job stands to what its owner asks of it: an objective, a deadline, targets (`estimators/promises.py`)."""
+"""How a job stands to what its owner asks of it: an objective, a deadline, targets (`estimators/objectives.py`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QoeClass = Literal["G", "S", "B"]
 
 
 @dataclass(frozen=True, slots=True)
-class QoeStanding:
+class QoeStatus:
     """A job and its objective. None: the job was not timed yet."""
 
     objective_seconds: float
@@ -31,7 +31,7 @@ class QoeStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadlineStanding:
+class DeadlineStatus:
     """A job that has not ended, and its deadline."""
 
     at_seconds: float
@@ -51,7 +51,7 @@ class DeadlineStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class TargetStanding:
+class TargetStatus:
     """A job and its targets. None: this one is not stated."""
 
     deliverable_reached: bool | None = None
@@ -59,13 +59,13 @@ class TargetStanding:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ObjectiveStatus:
     """A job and all that its owner asks of it. None: not asked."""
 
-    qoe: QoeStanding | None = None
-    deadline: DeadlineStanding | None = None
+    qoe: QoeStatus | None = None
+    deadline: DeadlineStatus | None = None
     """None also once the job has ended."""
-    target: TargetStanding | None = None
+    target: TargetStatus | None = None
 
 
 class TargetHits(Record, frozen=True, omit_defaults=True, gc=False):

@@ -1,6 +1,6 @@
-"""Promises: how each job stands to its objective (QoE), its deadline and its targets, under whatever policy.
+"""Objective status: how each job stands to its objective (QoE), its deadline and its targets, under whatever policy.
 
-`standings` computes that from the figures that every policy has: paces, evaluations, counted targets. `confirm` runs
+`statuses` computes that from the figures that every policy has: paces, evaluations, counted targets. `confirm` runs
 between `pace.measure` and `decide` and keeps in the memory whether an objective is missed or a deadline hopeless, so
 that neither changes by one noisy figure. Metrics, conditions, events and alerts read both.
 
@@ -25,15 +25,15 @@ from slopewise.model import (
     NO_OBJECTIVES,
     ClusterSnapshot,
     Confirmed,
-    DeadlineStanding,
+    DeadlineStatus,
     Job,
     JobMemory,
     MemoryState,
     Node,
+    ObjectiveStatus,
     QoeClass,
-    QoeStanding,
-    Standing,
-    TargetStanding,
+    QoeStatus,
+    TargetStatus,
 )
 
 OVER: QoeClass = "G"
@@ -44,10 +44,10 @@ CONFIRMING_INTERVALS = 2
 """For so long each pass has to find the same before it counts: three measurements in a row, one an interval."""
 
 _UNKNOWN = JobMemory()
-_NOTHING_ASKED = Standing()
+_NOTHING_ASKED = ObjectiveStatus()
 
 
-def standings(snapshot: ClusterSnapshot, memory: MemoryState) -> dict[str, Standing]:
+def statuses(snapshot: ClusterSnapshot, memory: MemoryState) -> dict[str, ObjectiveStatus]:
     """How each job stands whose owner asks something of it, by uid; pure.
 
     An objective or a deadline that is not a finite time is none.
@@ -58,24 +58,24 @@ def standings(snapshot: ClusterSnapshot, memory: MemoryState) -> dict[str, Stand
         if job.objectives is NO_OBJECTIVES or job.objectives == NO_OBJECTIVES:
             continue
         known = memory.jobs.get(job.uid, _UNKNOWN)
-        standing = Standing(_qoe(job, known), _deadline(job, known, snapshot, largest), _target(job, known))
-        if standing != _NOTHING_ASKED:
-            found[job.uid] = standing
+        status = ObjectiveStatus(_qoe(job, known), _deadline(job, known, snapshot, largest), _target(job, known))
+        if status != _NOTHING_ASKED:
+            found[job.uid] = status
     return found
 
 
 def confirm(snapshot: ClusterSnapshot, memory: MemoryState, interval_seconds: float) -> MemoryState:
     """The memory with what was found of objectives and deadlines now; of an ended job the last finding stays."""
-    now, found = snapshot.taken_at_seconds, standings(snapshot, memory)
+    now, found = snapshot.taken_at_seconds, statuses(snapshot, memory)
     enough_seconds = CONFIRMING_INTERVALS * EARLY_RATIO * interval_seconds
     changed = {}
     for job in snapshot.jobs:
-        known, standing = memory.jobs.get(job.uid, _UNKNOWN), found.get(job.uid)
+        known, status = memory.jobs.get(job.uid, _UNKNOWN), found.get(job.uid)
         asked = known.objectives
-        if job.state.ended or (standing is None and asked.missed is None and asked.hopeless is None):
+        if job.state.ended or (status is None and asked.missed is None and asked.hopeless is None):
             continue
-        missed = _is_below(standing.qoe if standing else None)
-        hopeless = standing.deadline.hopeless if standing and standing.deadline else None
+        missed = _is_below(status.qoe if status else None)
+        hopeless = status.deadline.hopeless if status and status.deadline else None
         after = asked.altered(
             missed=_confirmed(asked.missed, enough_seconds, now, found=missed),
             hopeless=_confirmed(asked.hopeless, enough_seconds, now, found=hopeless),
@@ -97,7 +97,7 @@ def listed_as(relative: float, alpha: float) -> QoeClass:
     return BELOW if relative < -alpha else SATISFIED
 
 
-def _qoe(job: Job, known: JobMemory) -> QoeStanding | None:
+def _qoe(job: Job, known: JobMemory) -> QoeStatus | None:
     asked = job.objectives.qoe_seconds
     if asked is None or not (0 < asked < math.inf) or job.state.ended:
         return None
@@ -105,12 +105,12 @@ def _qoe(job: Job, known: JobMemory) -> QoeStanding | None:
     waited = _waited_seconds(job, known, missed=missed)
     if (late := deviation(asked, waited)) < -QOE_TOLERANCE_RATIO:
         in_flight = 0.0 if job.responses is None else job.responses.in_flight
-        return QoeStanding(asked, waited, late, BELOW, missed, in_flight or 0.0)
+        return QoeStatus(asked, waited, late, BELOW, missed, in_flight or 0.0)
     took = known.paces[-1].seconds if known.paces else None
     if took is None or not math.isfinite(took):
-        return QoeStanding(asked)
+        return QoeStatus(asked)
     relative = deviation(asked, took)
-    return QoeStanding(asked, took, relative, listed_as(relative, QOE_TOLERANCE_RATIO), missed)
+    return QoeStatus(asked, took, relative, listed_as(relative, QOE_TOLERANCE_RATIO), missed)
 
 
 def _waited_seconds(job: Job, known: JobMemory, *, missed: bool) -> float:
@@ -125,30 +125,30 @@ def _waited_seconds(job: Job, known: JobMemory, *, missed: bool) -> float:
     return known.timing.anchor.at_seconds - since
 
 
-def _deadline(job: Job, known: JobMemory, snapshot: ClusterSnapshot, largest: Node | None) -> DeadlineStanding | None:
+def _deadline(job: Job, known: JobMemory, snapshot: ClusterSnapshot, largest: Node | None) -> DeadlineStatus | None:
     at = job.objectives.deadline_at_seconds
     if at is None or not math.isfinite(at) or job.state.ended:
         return None
     left, todo = at - snapshot.taken_at_seconds, steps_left(job)
     over = left <= 0
     if todo is None or not known.paces:
-        return DeadlineStanding(at, left, hopeless=over, confirmed_hopeless=over)
+        return DeadlineStatus(at, left, hopeless=over, confirmed_hopeless=over)
     todo, speed = max(0.0, todo), measured_speed(known)
     alone = 0.0 if speed is None or largest is None else todo * speed.seconds_at(useful_cores(job, largest))
     confirmed = over or (known.objectives.hopeless is not None and known.objectives.hopeless.holds)
-    return DeadlineStanding(at, left, left - todo * known.paces[-1].seconds, over or alone > left, confirmed)
+    return DeadlineStatus(at, left, left - todo * known.paces[-1].seconds, over or alone > left, confirmed)
 
 
-def _target(job: Job, known: JobMemory) -> TargetStanding | None:
+def _target(job: Job, known: JobMemory) -> TargetStatus | None:
     objectives = job.objectives
     deliverable, target = objectives.deliverable_level is not None, objectives.target_level is not None
     if not deliverable and not target:
         return None
     hits = known.objectives.targets or targets.UNCOUNTED
-    return TargetStanding(hits.is_deliverable if deliverable else None, hits.is_final if target else None)
+    return TargetStatus(hits.is_deliverable if deliverable else None, hits.is_final if target else None)
 
 
-def _is_below(qoe: QoeStanding | None) -> bool | None:
+def _is_below(qoe: QoeStatus | None) -> bool | None:
     """None: no objective, or not timed yet."""
     return None if qoe is None or qoe.listed is None else qoe.listed == BELOW
 

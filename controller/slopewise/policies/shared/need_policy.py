@@ -1,10 +1,10 @@
-"""What a policy does that keeps promises (objectives or deadlines) on several nodes; for `dqoes` and `deadline`.
+"""What a policy does that keeps objectives (paces or deadlines) on several nodes; for `dqoes` and `deadline`.
 
-A promise is that a step, or a response, takes no longer than so many seconds; the need of a job on a node is the CPU
+An objective is that a step, or a response, takes no longer than so many seconds; the need of a job on a node is the CPU
 with which it does. Arriving jobs are placed by need (`need_placement.py`), each node is divided by what its jobs need,
-and a job whose node cannot keep its promise is moved to one that can.
+and a job whose node cannot keep its objective is moved to one that can.
 
-A job is a candidate for a move once its node could not keep its promise at so many evaluations in a row
+A job is a candidate for a move once its node could not keep its objective at so many evaluations in a row
 (`PolicyMemory.unmet`, counted by `node_passes.py`), and the evaluation at hand is one of them. The cheapest move comes
 first; it goes to the fullest node whose free CPU, beside the needs that are kept there, is its need. At most one job
 leaves a node at an evaluation: the next evaluation sees what its CPU did for the others. On its new node the count
@@ -56,13 +56,13 @@ def placement_parameter(*, source: str) -> Any:
     return parameter(True, unit=_SWITCH, source=source, description="choose the node of arriving jobs")
 
 
-def moves_parameter(promise: str) -> Any:
-    """Whether jobs are moved whose promise their node cannot keep."""
-    description = f"move a job whose {promise} its node cannot keep to a node that can"
+def moves_parameter(objective: str) -> Any:
+    """Whether jobs are moved whose objective their node cannot keep."""
+    description = f"move a job whose {objective} its node cannot keep to a node that can"
     return parameter(True, unit=_SWITCH, source="ours", description=description)
 
 
-def missed_evaluations_parameter(promise: str) -> Any:
+def missed_evaluations_parameter(objective: str) -> Any:
     """After how many evaluations that is."""
     return parameter(
         3,
@@ -70,11 +70,11 @@ def missed_evaluations_parameter(promise: str) -> Any:
         le=100,
         unit="evaluations",
         source="ours",
-        description=f"in a row at which its node could not keep its {promise}, before a job is moved",
+        description=f"in a row at which its node could not keep its {objective}, before a job is moved",
     )
 
 
-class PromiseParameters(Protocol):
+class NeedParameters(Protocol):
     """What the parameters of each such policy have."""
 
     @property
@@ -86,8 +86,8 @@ class PromiseParameters(Protocol):
 
 
 @dataclass(slots=True)
-class PromiseCase:
-    """One job, its promise and its need on its node; `PromisePolicy._assess` makes it, and `_divide` completes it.
+class NeedCase:
+    """One job, its objective and its need on its node; `NeedPolicy._assess` makes it, and `_divide` completes it.
 
     It is not frozen: four copies of each would be half the time of a decision for 10,000 jobs.
     """
@@ -97,7 +97,7 @@ class PromiseCase:
     useful_cores: float
     listed: str
     needs_cores: float | None = None
-    """With this its promise is kept here. None: with nothing it is, or nothing is known, or it has none."""
+    """With this its objective is kept here. None: with nothing it is, or nothing is known, or it has none."""
     is_kept: bool = False
     """Its need fits beside those that come first."""
     limit_cores: float = 0.0
@@ -113,15 +113,15 @@ class At:
     """By its capacity, and of that size."""
 
 
-P = TypeVar("P", bound=PromiseParameters)
-C = TypeVar("C", bound=PromiseCase)
+P = TypeVar("P", bound=NeedParameters)
+C = TypeVar("C", bound=NeedCase)
 
 
-class PromisePolicy(ABC, Generic[P, C]):
+class NeedPolicy(ABC, Generic[P, C]):
     """Placement and moves by need; each policy says what a job needs, and divides a node."""
 
     NAME: str
-    PROMISE: str
+    OBJECTIVE: str
     """`objective` or `deadline`."""
 
     def __init__(self, parameters: P, setting: Setting) -> None:
@@ -133,7 +133,7 @@ class PromisePolicy(ABC, Generic[P, C]):
 
     @abstractmethod
     def _divide(self, node: Node, cases: Sequence[C]) -> None:
-        """Which promises are kept, and the limit of each job; cases are in order of uid."""
+        """Which objectives are kept, and the limit of each job; cases are in order of uid."""
 
     @abstractmethod
     def _verdicts(self, node: Node, cases: Sequence[C], last: NodeMemory | None, now_seconds: float) -> NodeDecision:
@@ -145,7 +145,7 @@ class PromisePolicy(ABC, Generic[P, C]):
 
     @abstractmethod
     def _is_asked(self, objectives: Objectives) -> bool:
-        """Whether its owner states such a promise."""
+        """Whether its owner states such an objective."""
 
     @abstractmethod
     def _asked_seconds(self, arrival: Arrival, known: JobMemory, at: At) -> float | None:
@@ -153,10 +153,10 @@ class PromisePolicy(ABC, Generic[P, C]):
 
     @abstractmethod
     def _turn(self, arrival: Arrival, need: Need | None) -> float:
-        """The arrival with the least is placed first; `need`: on the largest node; None: no promise is stated."""
+        """The arrival with the least is placed first; `need`: on the largest node; None: no objective is stated."""
 
     def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
-        """Place what arrives, decide on every node that is due, and move what its node cannot keep its promise to."""
+        """Place what arrives, decide on every node that is due, and move what its node cannot keep its objective to."""
         if not snapshot.nodes:
             return Decisions(self.NAME, (), {}, MemoryState(memory.jobs))
         silence, jobs_on = without_a_report(snapshot), snapshot.jobs_by_node()
@@ -194,14 +194,14 @@ class PromisePolicy(ABC, Generic[P, C]):
 
         moves: tuple[Move, ...] = ()
         if self._parameters.placement and snapshot.waiting:
-            moves = place_by_need(snapshot, memory, rooms(), need_of, rank, promise=self.PROMISE)
+            moves = place_by_need(snapshot, memory, rooms(), need_of, rank, objective=self.OBJECTIVE)
         decided = decide_by_node(
             self.NAME, snapshot, memory, control, decide_node, moves, silence=silence, reserves=True
         )
         return replace(decided, moves=(*decided.moves, *self._leaving(snapshot, decided.memory, rooms, now)))
 
     def _leaving(self, snapshot: ClusterSnapshot, memory: MemoryState, rooms: Rooms, now: At) -> tuple[Migrate, ...]:
-        """The jobs that leave nodes which cannot keep their promises."""
+        """The jobs that leave nodes which cannot keep their objectives."""
 
         def need_there(job: Job, known: JobMemory, node: Node, away_seconds: float) -> float | None:
             had = min(capacity_cores(node), known.decided.wanted_cores or node.cpu_cores)
@@ -212,11 +212,11 @@ class PromisePolicy(ABC, Generic[P, C]):
         if not self._parameters.moves:
             return ()
         evaluations = self._parameters.missed_evaluations
-        return moves_for_promises(snapshot, memory, rooms, need_there, promise=self.PROMISE, evaluations=evaluations)
+        return moves_by_need(snapshot, memory, rooms, need_there, objective=self.OBJECTIVE, evaluations=evaluations)
 
 
 NeedThere = Callable[[Job, JobMemory, Node, float], float | None]
-"""The cores with which the job keeps its promise on another node, after a move that takes so many seconds; None: with
+"""The cores with which the job keeps its objective on another node, after a move that takes so many seconds; None: with
 none, or it is not known."""
 
 
@@ -232,18 +232,18 @@ class _Candidate(NamedTuple):
     cost_seconds: float
 
 
-def moves_for_promises(
+def moves_by_need(
     snapshot: ClusterSnapshot,
     memory: MemoryState,
     rooms: Rooms,
     need_there: NeedThere,
     *,
-    promise: str,
+    objective: str,
     evaluations: int,
 ) -> tuple[Migrate, ...]:
     """The moves of this evaluation; `memory` is that after it, the rooms are updated.
 
-    `rooms` is asked only where there are candidates. `promise`: `objective` or `deadline`, for the reason and for
+    `rooms` is asked only where there are candidates. `objective`: `objective` or `deadline`, for the reason and for
     `Migrate.relieves`.
     """
     if not (candidates := _candidates(snapshot, memory, evaluations)):
@@ -273,10 +273,10 @@ def moves_for_promises(
         free, target, needs = min(fits)
         wants = "needs" if len(each.pods) == 1 else f"its {len(each.pods)} pods need"
         reason = (
-            f"{each.job.node} has not kept its {promise} at {each.evaluations} evaluations in a row: "
+            f"{each.job.node} has not kept its {objective} at {each.evaluations} evaluations in a row: "
             f"{wants} {math.fsum(needs):.3g} cores, {target} has {free:.3g} free"
         )
-        moves += [Migrate(pod.uid, pod.node, target, reason, relieves=promise) for pod in each.pods]
+        moves += [Migrate(pod.uid, pod.node, target, reason, relieves=objective) for pod in each.pods]
         left |= leaves
         for need in needs:
             free_on[target].add(need)
