@@ -24,7 +24,7 @@ help:
 	@echo "make replicate the papers' settings in the simulator; writes replication/papers.md (under 20 minutes)"
 	@echo "make record    train the papers' models under the exporter and keep their losses for the simulator (ONLY=vae-keras"
 	@echo "               for one; Linux; 10 minutes on two quiet cores after the download of make test-frameworks)"
-	@echo "make real-runs five rounds of the demo, and the table of them in replication/real-runs.md (about 25 minutes, quiet machine)"
+	@echo "make real-runs rounds of the demo until 5 % can be seen, and their table in replication/real-runs.md (30 to 140 minutes, quiet machine)"
 	@echo "make which-policy   the figures of docs/which-policy.md, which make replicate writes too (2 minutes)"
 	@echo "make validate  the demo really run, for the simulator to be compared with (about 8 minutes, quiet machine)"
 	@echo "make accept    take today's decisions as the ones that the regression gate expects"
@@ -81,8 +81,7 @@ record: $(VENV)/.done $(FRAMEWORKS)/.done
 	$(BIN)/python -m replication.recording $(ONLY:%=--only %)
 
 real-runs: $(VENV)/.done
-	$(BIN)/slopewise demo --repeat 5 --report "$(REPORT)" -o json >demo.json
-	$(BIN)/python -m replication.real_runs demo.json
+	$(BIN)/python -m replication.real_runs
 
 which-policy: $(VENV)/.done
 	$(BIN)/python -m replication.which_policy

@@ -1,15 +1,21 @@
-"""Writes the table of real runs of the demo in `real-runs.md` from what `slopewise demo --repeat 5 -o json` printed.
+"""Writes the table of real runs of the demo in `real-runs.md`, and runs them (`make real-runs`, on a quiet machine).
 
-`make real-runs` (25 minutes on a quiet machine of two cores) runs both; `python -m replication.real_runs demo.json` is
-the second half. It takes several such files of one machine. A round counts where the demo itself compares every policy
-with fair sharing; the others are left out, and their number is said. What is kept of the runs is `real_runs.json`, from
-which the table can be written again.
+Fair sharing and `marginal` run in turn (A B, B A) until the 95 % interval of the ratio of mean completion times is
+narrower than ± 5 % over at least six rounds, or 40 rounds were run: stated before the first round. A round counts where
+the demo itself compares the policy with fair sharing; the others are left out, and their number is said. Files that
+`slopewise demo -o json` printed on the same machine count too (`python -m replication.real_runs demo.json`). It keeps
+the figures in `real_runs.json`, from which the table can be written again.
+
+The same work takes a different number of CPU-seconds in each run, as the machine is faster or slower. Each ratio
+therefore stands beside the same ratio by CPU-seconds: of seconds per CPU-second that all jobs of the run took.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +31,13 @@ RECORDED = Path(__file__).with_name("real_runs.json")
 BEGIN, END = "<!-- real runs: written by `make real-runs` -->\n", "<!-- end of real runs -->\n"
 
 LEAST_ROUNDS = 5
+ROUNDS_BEFORE_STOP = 6
+MOST_ROUNDS = 40
+NARROW_RATIO = 0.05
+"""Half the interval's width: a difference of 5 % is then seen."""
+
+RUN = ("slopewise", "demo", "--policy", "marginal", "--repeat", "2", "--output", "json")
+RUNS = Path("build/real-runs")
 
 MEASURES = {
     "time_to_90_mean_seconds": "mean time to 90 % of a job's improvement",
@@ -43,6 +56,10 @@ def condensed(results: Sequence[Mapping[str, Any]]) -> Json:
         for part in ("node_cores", "actuator", "prometheus_version"):
             if result[part] != first[part]:
                 raise UsageError(f"{part} is {first[part]!r} in one file and {result[part]!r} in another.")
+        if _jobs(result) != _jobs(first):
+            raise UsageError(
+                "the files have different jobs: a demo on a busy machine runs fewer. Leave those files out."
+            )
         compared = result["comparison"].values()
         apart = {number for said in compared for number in said["rounds_not_compared"]}
         why += [reason for said in compared for reason in said["not_compared_because"]]
@@ -62,6 +79,10 @@ def condensed(results: Sequence[Mapping[str, Any]]) -> Json:
     }
 
 
+def _jobs(result: Mapping[str, Any]) -> set[str]:
+    return {job["name"] for of_round in result["rounds"] for run in of_round.values() for job in run["jobs"]}
+
+
 def _figures(run: Mapping[str, Any]) -> Json:
     jobs = {job["name"]: job["jct_seconds"] for job in run["jobs"]}
     cpu_seconds = sum(job["cpu_seconds"] for job in run["jobs"])
@@ -78,30 +99,37 @@ def ratios(recorded: Mapping[str, Any], policy: str, measure: str) -> list[float
     ]
 
 
+def by_cpu_seconds(recorded: Mapping[str, Any], policy: str, measure: str) -> list[float]:
+    """The same ratios, of seconds per CPU-second of the run's work: twice the time for twice the work is 1."""
+    work = [each[policy]["cpu_seconds"] / each[BASELINE]["cpu_seconds"] for each in recorded["rounds"]]
+    return [ratio / of_work for ratio, of_work in zip(ratios(recorded, policy, measure), work, strict=True)]
+
+
+def ended(recorded: Mapping[str, Any] | None) -> bool:
+    """Whether the rounds suffice by the rule that was stated before them."""
+    if recorded is None or len(recorded["rounds"]) < ROUNDS_BEFORE_STOP:
+        return False
+    half = estimate(ratios(recorded, "marginal", "jct_mean_seconds")).half
+    return half is not None and half < NARROW_RATIO
+
+
 def table(recorded: Mapping[str, Any]) -> str:
     """The block of the page: a row for each measure of each policy."""
     rounds = recorded["rounds"]
     policies = [policy for policy in rounds[0] if policy != BASELINE]
-    columns = [f"run {number}" for number in range(1, len(rounds) + 1)]
     cpu_seconds = [run["cpu_seconds"] for of_round in rounds for run in of_round.values()]
     said = (
         f"These are {len(rounds)} rounds of `make demo` ({recorded['cores']:g} cores, {_short(recorded['actuator'])}, "
-        f"Prometheus {recorded['prometheus']}), as ratios to fair sharing of the same round; less is better. The mean "
-        f"has its 95 % interval. The same work took {min(cpu_seconds):.0f} to {max(cpu_seconds):.0f} CPU-seconds in a "
-        "run."
-        f"{_left_out(recorded['left_out'])}"
+        f"Prometheus {recorded['prometheus']}), as ratios to fair sharing of the same round, with their 95 % interval; "
+        f"less is better. The same work took {min(cpu_seconds):.0f} to {max(cpu_seconds):.0f} CPU-seconds in a run; "
+        f"the last column is the ratio of seconds per CPU-second.{_left_out(recorded['left_out'])}"
     )
-    lines = [
-        said,
-        "",
-        f"| | {' | '.join(columns)} | mean |",
-        f"|---|{'---|' * (len(rounds) + 1)}",
-    ]
+    lines = [said, "", "| | least | most | mean | mean by CPU-seconds |", "|---|--:|--:|--:|--:|"]
     for policy in policies:
         for measure, label in MEASURES.items():
             found = ratios(recorded, policy, measure)
-            cells = [f"{each:.2f}" for each in found]
-            lines.append(f"| `{policy}`: {label} | {' | '.join(cells)} | {_shown(estimate(found))} |")
+            means = [_shown(estimate(each)) for each in (found, by_cpu_seconds(recorded, policy, measure))]
+            lines.append(f"| `{policy}`: {label} | {min(found):.2f} | {max(found):.2f} | {' | '.join(means)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -138,13 +166,40 @@ def with_table(page: str, recorded: Mapping[str, Any]) -> str:
     return page.replace(BEGIN + block(page) + END, BEGIN + table(recorded) + END)
 
 
-def main(demos: Annotated[list[Path], typer.Argument(help="What `slopewise demo -o json` printed.")]) -> None:
-    """Keep the figures of the runs, and write the table of the page."""
-    console = Console(stderr=True)
+def run_rounds(folder: Path, console: Console) -> list[Path]:
+    """Runs pairs of rounds until they suffice; what they print stays in `folder`, and counts when it is run again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    while True:
+        files = sorted(folder.glob("*.json"))
+        recorded = _recorded_yet(files)
+        if ended(recorded) or 2 * len(files) >= MOST_ROUNDS:
+            return files
+        console.print(f"{2 * len(files)} rounds were run; two more take about seven minutes")
+        printed = subprocess.run([sys.executable, "-m", *RUN], stdout=subprocess.PIPE, check=True, text=True).stdout
+        (folder / f"{len(files):02}.json").write_text(printed, encoding="utf-8")
+
+
+def _recorded_yet(files: Sequence[Path]) -> Json | None:
     try:
-        recorded = condensed([json.loads(demo.read_text(encoding="utf-8")) for demo in demos])
+        return condensed(_read(files)) if files else None
+    except UsageError:  # too few that can be compared
+        return None
+
+
+def _read(files: Sequence[Path]) -> list[Json]:
+    return [json.loads(file.read_text(encoding="utf-8")) for file in files]
+
+
+def main(
+    demos: Annotated[list[Path] | None, typer.Argument(help="What `slopewise demo -o json` printed.")] = None,
+) -> None:
+    """Run the rounds, or take the files'; keep their figures, and write the table of the page."""
+    console = Console(stderr=True)
+    files = demos or run_rounds(RUNS, console)
+    try:
+        recorded = condensed(_read(files))
     except (OSError, json.JSONDecodeError, UsageError) as error:
-        console.print(f"{', '.join(str(demo) for demo in demos)}: {error}")
+        console.print(f"{', '.join(str(file) for file in files)}: {error}")
         raise typer.Exit(2) from error
     RECORDED.write_text(json.dumps(recorded, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), recorded), encoding="utf-8")

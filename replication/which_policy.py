@@ -114,10 +114,10 @@ WANTS: tuple[Want, ...] = (
         "a loss and planned steps; on several nodes the right to place and move jobs",
         {"flowcon-10": (DONE, SOONER, ALL_DONE, WORST), "specon-20-mixed": (DONE, SOONER, ALL_DONE, WORST)},
         Real(
-            "make demo",
+            "make real-runs",
             "The demo",
             "| `marginal`: mean completion time (JCT) |",
-            "the same run by run: ×",
+            "the same round by round: ×",
             runs=True,
         ),
         "A guarantee beyond its estimates: a plan that is wrong by half can make a job end later.",
@@ -131,7 +131,7 @@ WANTS: tuple[Want, ...] = (
             "make demo",
             "The demo",
             "| `flowcon`: mean time to 90 % of a job's improvement |",
-            "the same run by run: ×",
+            "the same round by round: ×",
             runs=True,
         ),
         "That they end sooner: CPU is taken from jobs that have nearly converged, which then take longer.",
@@ -328,9 +328,10 @@ def real_figures(real: Real, page: str) -> str:
     cells = [cell.strip() for cell in rows[0].strip("|").split("|")]
     if not {*cells} - {"–"}:
         return "not recorded"
-    if "[" in cells[-1]:
-        cells[-1] = f"mean {cells[-1]}"
-    return f"{real.label}{', '.join(cells)}" if real.runs else f"{real.label} {_of_one_run(*cells[:2])}"
+    if real.runs:
+        least, most, mean, *_ = cells
+        return f"{real.label}{least} to ×{most}, mean {mean}"
+    return f"{real.label} {_of_one_run(*cells[:2])}"
 
 
 def _of_one_run(fair: str, policy: str) -> str:

@@ -13,8 +13,11 @@ from replication.real_runs import (
     LEAST_ROUNDS,
     PAGE,
     RECORDED,
+    ROUNDS_BEFORE_STOP,
     block,
+    by_cpu_seconds,
     condensed,
+    ended,
     ratios,
     table,
     with_table,
@@ -56,8 +59,22 @@ def test_ratios_are_to_fair_sharing_of_the_same_round_and_the_worst_job_counts_b
     assert ratios(recorded, "marginal", "worst_job") == pytest.approx([1.1] * LEAST_ROUNDS)
     shown = table(recorded)
     (row,) = [line for line in shown.splitlines() if "`marginal`: mean completion" in line]
-    assert [cell.strip() for cell in row.strip("|").split("|")][1:] == ["0.80"] * LEAST_ROUNDS + ["0.80 [0.80, 0.80]"]
-    assert "The same work took 32 to 44 CPU-seconds in a run." in shown
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    # The fixture's jobs took 0.8 of the CPU-seconds as well: by CPU-seconds nothing was gained.
+    assert cells[1:] == ["0.80", "0.80", "0.80 [0.80, 0.80]", "1.00 [1.00, 1.00]"]
+    assert "The same work took 32 to 44 CPU-seconds in a run;" in shown
+
+
+def test_rounds_end_where_their_interval_is_narrow_and_not_before_the_sixth() -> None:
+    even = condensed([printed(ROUNDS_BEFORE_STOP)])
+    assert ended(even)
+    assert not ended(condensed([printed(ROUNDS_BEFORE_STOP - 1)]))
+    assert not ended(None)
+    wide = json.loads(json.dumps(even))
+    for of_round in wide["rounds"][::2]:
+        of_round["marginal"]["jct_mean_seconds"] *= 1.2
+    assert not ended(wide)
+    assert by_cpu_seconds(wide, "marginal", "jct_mean_seconds") == pytest.approx([1.2, 1.0] * (ROUNDS_BEFORE_STOP // 2))
 
 
 def test_fewer_than_five_rounds_that_can_be_compared_are_refused() -> None:

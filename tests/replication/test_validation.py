@@ -47,12 +47,15 @@ def test_a_recorded_curve_may_rise_and_is_straight_between_its_points() -> None:
 
 
 def test_the_section_sets_each_simulated_time_beside_the_real_one(tmp_path: Path) -> None:
-    together = {"fair": {"a": 30.0}, "flowcon": {"a": 24.0}}
+    together = {"fair": {"a": 30.0}, "flowcon": {"a": 24.0}, "marginal": {"a": 30.0}}
     file = tmp_path / "measured.json"
     file.write_text(json.dumps(measured(2.0, alone("a", 30.0, 29.0), together=together)))
     lines = section(file).splitlines()
-    assert "| a | 30.0 | 30.0 | +0.0% | 24.0 | 30.0 | +25.0% |" in lines
+    assert "| a | 30.0 | 30.0 | +0.0% | 24.0 | 30.0 | +25.0% | 30.0 | 30.0 | +0.0% |" in lines
+    assert (
+        "| mean over fair sharing's | 1.000 | 1.000 | +0.0% | 0.800 | 1.000 | +25.0% | 1.000 | 1.000 | +0.0% |" in lines
+    )
     (means,) = [[cell.strip() for cell in line.split("|")] for line in lines if "mean error" in line]
-    assert means == ["", "**mean error**", "", "", "0.0%", "", "", "25.0%", ""]
-    assert "Mean error over both: 12.5%; the aim is at most 10 %." in lines
+    assert means == ["", "**mean error**", "", "", "0.0%", "", "", "25.0%", "", "", "0.0%", ""]
+    assert "Mean error over all: 8.3%; the aim is at most 10 %." in lines
     assert "Nothing was measured yet" in section(tmp_path / "missing.json")
