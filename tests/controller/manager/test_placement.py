@@ -12,7 +12,8 @@ from support.own_policy import a_file, deciding
 from support.replicas import GROWTHS, ORIGINAL, Town, wait_for
 
 LABELS_AND_HALVES = """\
-jobs = {uid: known.altered(job_class="cpu's", marks=known.marks | {"of-cpu"}) for uid, known in memory.jobs.items()}
+marked = lambda known: known.with_decided(job_class="cpu's", marks=known.decided.marks | {"of-cpu"})
+        jobs = {uid: marked(known) for uid, known in memory.jobs.items()}
         resizes = tuple(
             Resize(job.uid, job.node, "limits", has, 500, "half a core for everybody")
             for job in snapshot.jobs
@@ -21,7 +22,8 @@ jobs = {uid: known.altered(job_class="cpu's", marks=known.marks | {"of-cpu"}) fo
         return replace(fair, resizes=resizes, memory=MemoryState(jobs, fair.memory.nodes))"""
 
 LABELS_ALONE = """\
-jobs = {uid: known.altered(job_class="nodes'", marks=known.marks | {"of-nodes"}) for uid, known in memory.jobs.items()}
+marked = lambda known: known.with_decided(job_class="nodes'", marks=known.decided.marks | {"of-nodes"})
+        jobs = {uid: marked(known) for uid, known in memory.jobs.items()}
         return replace(fair, memory=MemoryState(jobs, fair.memory.nodes))"""
 
 
@@ -51,7 +53,7 @@ def test_both_are_obeyed_and_what_each_decided_is_stored_apart(town: Town) -> No
         wait_for(lambda: town.limit() == "500m", "the first one's resize is carried out", town)
         wait_for(lambda: "placement" in stored_memory(town), "the second one's memory is stored", town)
         memory = stored_memory(town)
-        assert (memory["job_class"], memory["marks"]) == ("cpu's", ["of-cpu"])
+        assert (memory["decided"]["job_class"], memory["decided"]["marks"]) == ("cpu's", ["of-cpu"])
         assert memory["placement"] == {"job_class": "nodes'", "marks": ["of-nodes"]}
         assert replica.get("/healthz").status_code == 200
     assert {line["policy"] for line in town.lines("pass completed")} == {"halves+places"}
