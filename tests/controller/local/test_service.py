@@ -314,6 +314,21 @@ class TestStored:
         world.service.tick()
         assert list(world.file.load()) == list(world.session.records) == [*names[2:], "waits"]
 
+    def test_the_best_trial_of_a_study_is_remembered_as_long_as_one_of_the_others_is(self, world: World) -> None:
+        names = [f"e{number}" for number in range(MAX_ENDED + 3)]
+        world.submit(*(entry(name, study="s") for name in names))
+        for name in names:
+            end(world.session.records[name], exit_status=0)
+            world.session.tally.jobs[name] = JobTally("min", 9.0, 0.1 if name == "e1" else 0.5)
+        world.service.tick()
+        assert list(world.session.records) == list(world.file.load()) == ["e1", *names[3:]]
+        world.submit(*map(entry, others := [f"o{number}" for number in range(MAX_ENDED)]))
+        for name in others:
+            end(world.session.records[name], exit_status=0)
+            world.session.records[name].finished_at_seconds = START + 600
+        world.service.tick()
+        assert list(world.session.records) == others
+
     def test_a_long_job_is_not_forgotten_at_its_end_because_others_came_later(self, world: World) -> None:
         names = [f"e{number}" for number in range(MAX_ENDED)]
         world.submit(entry("long"), *map(entry, names))
