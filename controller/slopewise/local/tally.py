@@ -86,13 +86,14 @@ class RunTally:
         for outcome in report.results.of(Resize):
             if outcome.result == "applied":
                 self.of(outcome.decision.job_uid).resizes += 1
+        plans = {job.uid: job.steps_planned for job in report.snapshot.jobs} if report.snapshot else {}
         for job in report.snapshot.jobs if report.snapshot else ():
             if job.missing_evaluation is not None:
                 self.of(job.name).missing = job.missing_evaluation.message
         for uid, known in report.decisions.memory.jobs.items() if report.decisions else ():
             if known.paces:
                 self.of(uid).pace_seconds = known.paces[-1].seconds
-            points, planned = known.points, self.of(uid).steps_planned
+            points, planned = known.points, self.of(uid).steps_planned or plans.get(uid)
             if points is not None and points.unit == "steps" and planned:
                 self.of(uid).rungs = {**self.of(uid).rungs, **at_rungs(unpacked(points), planned)}
 

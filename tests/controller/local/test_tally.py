@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -50,6 +51,15 @@ def test_counts_and_the_first_and_last_evaluation_outlive_the_passes() -> None:
     job = tally.of("a")
     assert (tally.resizes_applied, tally.withheld, job.resizes, job.pace_seconds) == (1, 1, 1, 0.2)
     assert (job.first_level, job.last_level, job.history[:2]) == (2.0, 1.0, (2.0, 1.0))
+
+
+def test_the_rungs_are_those_of_the_plan_that_the_jobs_file_states_where_the_job_reports_none() -> None:
+    tally = RunTally()
+    points = Points("steps", "training_loss", np.array([[9.0, 0.9], [11.0, 0.7]], "<f4").tobytes())
+    memory = MemoryState({"a": known().altered(points=points)})
+    planned = a_snapshot([replace(a_job("a"), steps_planned=90.0)])
+    tally.count(replace(a_report(decisions=Decisions("x", (), {}, memory)), snapshot=planned))
+    assert tally.of("a").rungs == {1: pytest.approx(0.8)}
 
 
 def test_the_losses_at_the_rungs_of_asha_are_kept_when_the_points_are_gone() -> None:
