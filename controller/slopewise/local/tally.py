@@ -26,6 +26,8 @@ class JobTally:
     first_level: float | None = None
     last_level: float | None = None
     """The first and the last that were finite."""
+    finite: bool = True
+    """False: what was reported after them was NaN or infinite."""
     history: tuple[float, ...] = ()
     steps_total: float | None = None
     steps_planned: float | None = None
@@ -52,7 +54,7 @@ class JobTally:
         if series.evaluation is None:
             return
         level = series.evaluation.level
-        self.objective = series.evaluation.objective
+        self.objective, self.finite = series.evaluation.objective, series.evaluation.finite
         self._remember(level)
         if math.isfinite(level):
             self.first_level = level if self.first_level is None else self.first_level

@@ -288,10 +288,10 @@ class TestStored:
         world.submit(entry("s", sweep={"list": [{"lr": 1}]}))
         end(world.session.records["s-1-lr1"], exit_status=0)
         world.service.tick()
-        world.session.tally.jobs["s-1-lr1"] = JobTally("max", 0.25, 0.5, rungs={0: 0.25})  # by the next pass
+        world.session.tally.jobs["s-1-lr1"] = JobTally("max", 0.25, 0.5, False, rungs={0: 0.25})  # by the next pass
         world.service.tick()
         known = world.again().session.tally.of("s-1-lr1")
-        assert (known.objective, known.first_level, known.last_level) == ("max", 0.25, 0.5)
+        assert (known.objective, known.first_level, known.last_level, known.finite) == ("max", 0.25, 0.5, False)
         assert known.rungs == {0: 0.25}
 
     def test_a_full_disk_is_tried_again_and_ends_nothing(self, world: World) -> None:

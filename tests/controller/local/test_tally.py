@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 from support.worlds import START, a_job, a_snapshot, known
 
+from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
+from slopewise.config.jobs_file import JobSpec
+from slopewise.local.result import trial_of
 from slopewise.local.tally import MAX_HISTORY, RunTally
 from slopewise.model import (
     Decisions,
@@ -51,6 +54,17 @@ def test_counts_and_the_first_and_last_evaluation_outlive_the_passes() -> None:
     job = tally.of("a")
     assert (tally.resizes_applied, tally.withheld, job.resizes, job.pace_seconds) == (1, 1, 1, 0.2)
     assert (job.first_level, job.last_level, job.history[:2]) == (2.0, 1.0, (2.0, 1.0))
+
+
+def test_a_trial_that_has_diverged_has_no_loss_by_which_it_could_be_the_best() -> None:
+    tally, record = RunTally(), JobRecord(JobSpec("a", ["x"], 0.0), 0)
+    shown = []
+    for finite in (True, False, True):
+        evaluation = Evaluation(0.5, 4, START, "training_loss", finite=finite)
+        tally.see(PrometheusReading({JobKey("local", "a"): JobSeries(evaluation)}, 3))
+        trial = trial_of(record, tally.of("a"), "training", None, "")
+        shown.append((trial.loss, trial.reason))
+    assert shown == [(0.5, ""), (None, "its loss is not finite"), (0.5, "")]
 
 
 def test_the_rungs_are_those_of_the_plan_that_the_jobs_file_states_where_the_job_reports_none() -> None:
