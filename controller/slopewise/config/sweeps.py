@@ -69,6 +69,7 @@ def _rows(path: Path, where: str) -> list[dict[str, str]]:
     names = rows.pop(0)[1] if rows else []
     if len(set(names)) < len(names):
         raise UsageError(f"{where}: {path} has one name in line 1 twice; correct it.")
+    _check_number(len(rows), where)  # here, because a session takes no request of millions of rows
     for number, row in rows:
         if len(row) != len(names):
             raise UsageError(f"{where}: {path} line {number} has not a value for each name of line 1; correct it.")

@@ -318,6 +318,7 @@ class TestSweep:
             ("{list: [{a: 1}, {b: 1}]}", "sweep.list: trial 2: must have the names of trial 1"),
             ("{list: [{a: true}]}", "sweep.list: trial 1: must have"),
             ("{csv: none.csv}", "none.csv cannot be read ([Errno 2] No such file or directory"),
+            ("{csv: many.csv}", "job 1: sweep.csv: makes 1001 jobs; leave at most 1000."),
             ("{csv: twice.csv}", "twice.csv has one name in line 1 twice; correct it."),
             ("{csv: short.csv}", "short.csv line 4 has not a value for each name of line 1; correct it."),
             ("{csv: empty.csv}", "sweep.list: must be a list of at least one trial"),
@@ -327,6 +328,7 @@ class TestSweep:
     )
     def test_a_mistake_is_one_sentence_with_its_place(self, tmp_path: Path, sweep: str, sentence: str) -> None:
         (tmp_path / "short.csv").write_text("a,b\n1,2\n\n1\n", encoding="utf-8")
+        (tmp_path / "many.csv").write_text("a\n" + "1\n" * 1001, encoding="utf-8")
         (tmp_path / "twice.csv").write_text("a,b,a\n1,2,3\n", encoding="utf-8")
         (tmp_path / "empty.csv").write_text("a,b\n", encoding="utf-8")
         message = _mistake(tmp_path, f"[{{name: a, command: x, sweep: {sweep}}}]")
