@@ -139,7 +139,7 @@ def submit(
         where, document, folder = read_document(Path(words[0]))
         where = shown(Path(words[0]))
     else:
-        of_optuna = {"study": as_name(os.environ["OPTUNA_STUDY"])} if os.environ.get("OPTUNA_STUDY") else {}
+        of_optuna = {"study": named} if (named := as_name(os.environ.get("OPTUNA_STUDY", ""))) else {}
         document = [{"name": name or name_of(words), "command": words, **of_optuna, **chosen}]
     request = Submit(document, where, str(folder), _environment(), renames=name is None and not is_file)
     names = asked(request).names

@@ -139,11 +139,11 @@ class JobEntry(Document):
         default_factory=dict, description="environment variables, added to those that slopewise itself has"
     )
     working_directory: Annotated[str | None, BeforeValidator(_directory)] = Field(
-        None, description="where the command runs; a relative one is beside this file; else the folder of this file"
+        None, description="where the command runs; a relative one is beside this file; else the file's folder"
     )
     arrive_seconds: float = Field(0.0, ge=0.0, allow_inf_nan=False, description="s after the start of the run")
     after: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
-        (), description="names of jobs or studies that must have finished before it is started; one or a list"
+        (), description="names of jobs or studies that must have finished before it starts; one or a list"
     )
     restart: Annotated[RestartEntry, WithJsonSchema({"type": "object"})] = Field(
         RestartEntry(), description="`{onFailure: 3}` starts it again up to three times after a failure"
@@ -155,20 +155,20 @@ class JobEntry(Document):
     )
     sweep: Annotated[SweepEntry, WithJsonSchema({"type": "object"})] = Field(
         SweepEntry(),
-        description="as `matrix`, named after arguments: `grid` is a matrix, `list` has mappings, `csv` names a file; "
-        "`maxRunning` at once",
+        description="as `matrix`, named after arguments: `grid` is a matrix, `list` has mappings, `csv` is a file "
+        "beside this one; `maxRunning` at once",
     )
     favour: Literal["best"] | None = Field(
         None, description="`best`: the [best trial](sweeps.md) of its study comes first"
     )
     study: JobName = Field(
         "",
-        description="jobs that belong together: a `matrix`, a `sweep`, else by `OPTUNA_STUDY` in `env`",
+        description="jobs that belong together; of a `matrix` or `sweep` its name, else `OPTUNA_STUDY` of `env`",
     )
     class_: JobName = Field("", alias="class", description="jobs that are alike learn from one another; else `study`")
     planned_steps: int | None = Field(None, ge=1, description="steps of the whole training, where it reports no plan")
     memory: Annotated[int | None, BeforeValidator(_memory), WithJsonSchema({"type": "string"})] = Field(
-        None, description="what it needs, such as `4Gi`; it is started once that is free"
+        None, description="what it needs, such as `4Gi`; it starts once that is free"
     )
     max_useful_cpu: CpuMillicores | None = Field(
         None, description="CPU beyond which it gets no faster, such as `1` for one thread"

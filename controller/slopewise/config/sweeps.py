@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -61,20 +62,25 @@ def _with_list(entry: object, where: str, folder: Path) -> object:
 
 def _rows(path: Path, where: str) -> list[dict[str, str]]:
     try:
-        reader = csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines(), skipinitialspace=True, strict=True)
-        rows = list(reader)
+        reader = csv.reader(StringIO(path.read_text(encoding="utf-8-sig")), skipinitialspace=True, strict=True)
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"{where}: {path} cannot be read ({error}); name a CSV file with a row a trial.") from error
-    for number, row in enumerate(rows, start=2):
-        if None in row or None in row.values():
+    names = rows.pop(0)[1] if rows else []
+    if len(set(names)) < len(names):
+        raise UsageError(f"{where}: {path} has one name in line 1 twice; correct it.")
+    _check_number(len(rows), where)  # here, because a session takes no request of millions of rows
+    for number, row in rows:
+        if len(row) != len(names):
             raise UsageError(f"{where}: {path} line {number} has not a value for each name of line 1; correct it.")
-    return rows
+    return [dict(zip(names, row, strict=True)) for _, row in rows]
 
 
 def trials_of(entry: object, where: str) -> Iterator[tuple[str, object]]:
     """The entry with its place, or an entry for each trial of its matrix or sweep."""
     matrix, sweep = (entry.get("matrix"), entry.get("sweep")) if isinstance(entry, dict) else (None, None)
-    if not isinstance(entry, dict) or (matrix is None and (sweep is None or _is_trial(sweep))):
+    is_trial = isinstance(sweep, dict) and "arguments" in sweep
+    if not isinstance(entry, dict) or (matrix is None and (sweep is None or is_trial)):
         yield where, entry
     elif sweep is None:
         yield from _made(entry, _grid(matrix, f"{where}: matrix"), where, None)
@@ -84,16 +90,9 @@ def trials_of(entry: object, where: str) -> Iterator[tuple[str, object]]:
         asked = validate(SweepEntry, sweep, where=f"{where}: sweep")
         if (asked.grid is None) == (asked.list_ is None):
             raise UsageError(f"{where}: sweep: needs one of grid, list and csv, such as {{grid: {{lr: [0.1, 0.01]}}}}.")
-        trials = (
-            _list(asked.list_, f"{where}: sweep.list")
-            if asked.grid is None
-            else _grid(asked.grid, f"{where}: sweep.grid")
-        )
+        of_grid = asked.grid is not None
+        trials = _grid(asked.grid, f"{where}: sweep.grid") if of_grid else _list(asked.list_, f"{where}: sweep.list")
         yield from _made(entry, trials, where, asked)
-
-
-def _is_trial(sweep: object) -> bool:
-    return isinstance(sweep, dict) and "arguments" in sweep
 
 
 def _grid(lists: object, where: str) -> list[Trial]:
@@ -151,7 +150,7 @@ def _name(numbered: str, trial: Trial) -> str:
 def _filled(value: object, trial: Trial) -> object:
     """The value with `{key}` replaced in all of its texts; other braces stay."""
     if isinstance(value, str):
-        return re.sub(r"\{(\w+)\}", lambda found: trial.get(found[1], found[0]), value)
+        return re.sub(r"\{([^{}]+)\}", lambda found: trial.get(found[1], found[0]), value)
     if isinstance(value, list):
         return [_filled(each, trial) for each in value]
     if isinstance(value, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -15,6 +16,7 @@ from slopewise.local.brought import brought, sentence_of_all
 from slopewise.local.result import result_of, trial_of
 from slopewise.local.session import Session
 from slopewise.reports.live_table import LiveRow
+from slopewise.reports.ranking import Ranking, Trial
 
 
 def session_answer(session: Session, holder: str) -> SessionAnswer:
@@ -71,6 +73,16 @@ def job_answer(session: Session, row: LiveRow, stored: StoredJob | None, status:
         status=None if status is None else _shown(status),
         trial=trial_of(record, tally, state, used, decided or reason) if study else None,
     )
+
+
+def best_trials(session: Session, names: Collection[str]) -> set[str]:
+    """The best trial of each study of which one of these jobs is a trial."""
+    studies: dict[str, list[Trial]] = {}
+    for name, record in session.supervisor.records.items():
+        trial = trial_of(record, session.tally.of(name), "", None, "")
+        studies.setdefault(record.spec.queueing.study, []).append(trial)
+    rankings = [Ranking(study, trials).trials for study, trials in studies.items() if study]
+    return {trials[0].name for trials in rankings if any(each.name in names for each in trials)}
 
 
 def _cpu_seconds(session: Session, record: JobRecord) -> float | None:

@@ -121,9 +121,11 @@ def _rankings(records: Mapping[str, JobRecord], tally: RunTally, jobs: Iterable[
 
 
 def trial_of(record: JobRecord, tally: JobTally, state: str, cpu_seconds: float | None, reason: str) -> Trial:
-    """One job as a trial of its study."""
-    spec, loss = record.spec, tally.last_level
-    return Trial(spec.name, state, loss, cpu_seconds, tally.objective, spec.arguments, tally.rungs, reason)
+    """One job as a trial of its study; one that has diverged has no loss."""
+    spec, loss, why = record.spec, tally.last_level, reason
+    if not tally.finite:
+        loss, why = None, reason or "its loss is not finite"
+    return Trial(spec.name, state, loss, cpu_seconds, tally.objective, spec.arguments, tally.rungs, why)
 
 
 def result_of(record: JobRecord, tally: JobTally, start_seconds: float, *, was_stopped: bool = False) -> LocalJobResult:

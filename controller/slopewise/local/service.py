@@ -36,7 +36,7 @@ from slopewise.config.job_entry import OWN_VARIABLES
 from slopewise.config.jobs_file import JobSpec, Queueing, expanded, read_jobs
 from slopewise.config.training_policy import Mode, TrainingPolicy
 from slopewise.errors import SlopewiseError, UsageError
-from slopewise.local.answers import job_answer, session_answer
+from slopewise.local.answers import best_trials, job_answer, session_answer
 from slopewise.local.live import live_rows
 from slopewise.local.passes import FollowedPasses, PolicyFile
 from slopewise.local.session import Session
@@ -44,7 +44,7 @@ from slopewise.local.tally import JobTally
 from slopewise.text import mebibytes, nearest, unknown_name
 
 MAX_ENDED = 200
-"""Jobs that are remembered after their end."""
+"""Jobs that are remembered after their end; besides them the best trial of each of their studies."""
 
 RETRY_SECONDS = 10.0
 """Until a queue that could not be written is written again."""
@@ -89,7 +89,8 @@ class Service:
             if self._stored[name].end is not None:
                 ended[name] = self._stored[name].record(spec)
             if (had := self._stored[name].losses) is not None:
-                self._session.tally.jobs[name] = JobTally(had.objective, had.first, had.last, rungs=had.rungs)
+                kept = JobTally(had.objective, had.first, had.last, had.finite, rungs=had.rungs)
+                self._session.tally.jobs[name] = kept
         self._session.supervisor.recall(ended)
         file.save(self._stored.values())
         written = file.mode_after(None if self._policy_file is None else self._policy_file.path)
@@ -203,7 +204,6 @@ class Service:
             take()
         except Exception:  # the terminal is told that nothing was taken, whatever failed
             self._stored = before
-            self._save_at = 0.0  # with what was there before
             self._save()
             raise
         self._passes.forget(list(new))
@@ -237,8 +237,7 @@ class Service:
                 unknown_name("study", request.study, studies) if studies else f"there is no study {request.study!r}."
             )
         if request.study or request.everything:
-            of_study = request.study
-            names += [n for n, each in left.items() if not of_study or each.spec.queueing.study == of_study]
+            names += [n for n, each in left.items() if request.study in ("", each.spec.queueing.study)]
         cancelled = [name for name in dict.fromkeys(names) if name in left]
         for name in cancelled:
             self._session.supervisor.cancel(name)
@@ -274,7 +273,8 @@ class Service:
         """Write the queue; tried again after a while where that fails, for instance on a full disk."""
         self._save_at = 0.0
         ends = {name: job.end.finished_at_seconds for name, job in self._stored.items() if job.end is not None}
-        if forgotten := sorted(ends, key=ends.__getitem__)[:-MAX_ENDED]:
+        if old := set(sorted(ends, key=ends.__getitem__)[:-MAX_ENDED]):
+            forgotten = old - best_trials(self._session, self._stored.keys() - old)
             self._stored = {name: job for name, job in self._stored.items() if name not in forgotten}
             self._session.forget(forgotten)
             self._passes.forget(forgotten)
@@ -327,7 +327,7 @@ def _followed(job: StoredJob, record: JobRecord, tally: JobTally) -> StoredJob:
     first, last = tally.first_level, tally.last_level
     if job.end is None or first is None or last is None:
         return job
-    return altered(job, losses=StoredLosses(first, last, tally.objective, tally.rungs))
+    return altered(job, losses=StoredLosses(first, last, tally.objective, tally.finite, tally.rungs))
 
 
 def _cut_off(job: StoredJob, spec: JobSpec, now_seconds: float) -> StoredJob:

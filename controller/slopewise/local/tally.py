@@ -26,6 +26,8 @@ class JobTally:
     first_level: float | None = None
     last_level: float | None = None
     """The first and the last that were finite."""
+    finite: bool = True
+    """False: what was reported after them was NaN or infinite."""
     history: tuple[float, ...] = ()
     steps_total: float | None = None
     steps_planned: float | None = None
@@ -52,7 +54,7 @@ class JobTally:
         if series.evaluation is None:
             return
         level = series.evaluation.level
-        self.objective = series.evaluation.objective
+        self.objective, self.finite = series.evaluation.objective, series.evaluation.finite
         self._remember(level)
         if math.isfinite(level):
             self.first_level = level if self.first_level is None else self.first_level
@@ -86,13 +88,14 @@ class RunTally:
         for outcome in report.results.of(Resize):
             if outcome.result == "applied":
                 self.of(outcome.decision.job_uid).resizes += 1
+        plans = {job.uid: job.steps_planned for job in report.snapshot.jobs} if report.snapshot else {}
         for job in report.snapshot.jobs if report.snapshot else ():
             if job.missing_evaluation is not None:
                 self.of(job.name).missing = job.missing_evaluation.message
         for uid, known in report.decisions.memory.jobs.items() if report.decisions else ():
             if known.paces:
                 self.of(uid).pace_seconds = known.paces[-1].seconds
-            points, planned = known.points, self.of(uid).steps_planned
+            points, planned = known.points, self.of(uid).steps_planned or plans.get(uid)
             if points is not None and points.unit == "steps" and planned:
                 self.of(uid).rungs = {**self.of(uid).rungs, **at_rungs(unpacked(points), planned)}
 

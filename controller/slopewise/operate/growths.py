@@ -23,6 +23,7 @@ from slopewise.adapters.kube.workloads.annotations import STUDY_LABEL
 from slopewise.crds.history import Line, in_order
 from slopewise.crds.job_growth import JobGrowthStatus, PodGrowth
 from slopewise.errors import DataSourceError, UsageError
+from slopewise.estimators.level_range import SETTLED_BY
 from slopewise.estimators.raw_points import unpacked
 from slopewise.model import JobMemory, Objective
 from slopewise.reports.ranking import Ranking, Rungs, Trial, at_rungs
@@ -97,13 +98,16 @@ def _trials(growth: ReadGrowth) -> Iterator[Trial]:
     for pod in pods:
         name = growth.workload if len(pods) == 1 else f"{growth.workload}:{pod.slot}"
         known, pairs = _memory(pod)
-        points, first, best = known.points, known.levels.first or 0.0, known.levels.best or 0.0
+        points, levels = known.points, known.levels
         rungs: Rungs = {}
         if points is not None and points.unit == "steps" and points.steps and status.progress_ratio:
             rungs = at_rungs(pairs, points.steps / status.progress_ratio)
         loss = status.loss if len(pods) == 1 else float(pairs[-1, 1]) if len(pairs) else None
         used = None if points is None else points.cpu_seconds
-        direction: Objective = "max" if best > first else "min"
+        # The best of three levels that are not settled yet may be the worst, of a loss that rises.
+        is_settling = levels.doubts is not None and len(levels.doubts.early) == SETTLED_BY
+        rises = not is_settling and (levels.best or 0.0) > (levels.first or 0.0)
+        direction: Objective = "max" if rises else "min"
         yield Trial(name, status.state or "Unknown", loss, used, direction, {}, rungs, status.reason or "")
 
 

@@ -90,7 +90,7 @@ def table_of(columns: Sequence[Column[R]], rows: Iterable[R]) -> Table:
     for each in columns:
         wraps = each.is_name or each.wraps
         cut: Literal["fold", "ellipsis"] = "fold" if wraps else "ellipsis"
-        heading = each.heading.strip()
+        heading = Text(each.heading.strip())  # of an argument it is foreign text
         table.add_column(heading, no_wrap=not wraps, overflow=cut, justify=each.justify, width=each.width)
     for row in rows:
         table.add_row(*(each.cell(row) for each in columns))
@@ -125,7 +125,6 @@ def remarks(rows: Iterable[tuple[str, str, str]]) -> Table:
 def csv_text(rows: Iterable[Mapping[str, object]], names: Sequence[str]) -> str:
     """A line for each row; no cell is a formula to a spreadsheet. What is not known is empty."""
     writer = csv.DictWriter(text := StringIO(), names, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
+    for row in ({name: name for name in names}, *rows):
         writer.writerow({name: no_formula(cell) if isinstance(cell, str) else cell for name, cell in row.items()})
     return text.getvalue()

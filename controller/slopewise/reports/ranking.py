@@ -100,7 +100,7 @@ class Ranking:
     def rows(self) -> list[dict[str, Any]]:
         """A row for each trial, with its arguments; one that is called as a column gets `argument_` before it."""
         names = {
-            name: f"argument_{name}" if name.lower() in _FIXED else name
+            name: f"argument_{name}" if name.lower() in _FIXED else plain(name)
             for each in self.trials
             for name in each.arguments
         }
@@ -124,16 +124,18 @@ class Ranking:
         best, rest = self._spent()
         return {
             "study": self.study,
-            "cpu_seconds_of_best": best,
-            "cpu_seconds_of_rest": rest,
+            "cpu_seconds_of_best": None if best is None else round(best, 3),
+            "cpu_seconds_of_rest": None if rest is None else round(rest, 3),
             "asha_would_have_stopped": sorted(self.stopped),
             "trials": self.rows(),
         }
 
-    def _spent(self) -> tuple[float, float]:
-        """Core-seconds of the best trial and of all others, as far as they are known."""
-        best, *rest = (each.cpu_seconds or 0.0 for each in self.trials)
-        return round(best, 3), round(math.fsum(rest), 3)
+    def _spent(self) -> tuple[float | None, float | None]:
+        """Core-seconds of the best trial, if there is one, and of all others that are known; None: none is known."""
+        has_best = math.isfinite(self._worth(self.trials[0].loss))
+        others = self.trials[1:] if has_best else self.trials
+        known = [each.cpu_seconds for each in others if each.cpu_seconds is not None]
+        return self.trials[0].cpu_seconds if has_best else None, math.fsum(known) if known else None
 
     def sentences(self) -> Iterator[str]:
         """The study in a few lines."""
@@ -143,7 +145,8 @@ class Ranking:
             return
         of_all = f"the best so far of {counted(len(self.trials), 'trial')}"
         yield f"study {self.study}: {of_all} is {first.name}, loss {first.loss:.4g}, {first.state}"
-        yield f"CPU: {best:.0f} core-s on it, {rest:.0f} on the others"
+        if best is not None:
+            yield f"CPU: {best:.0f} core-s on it" + ("" if rest is None else f", {rest:.0f} on the others")
         if self.stopped:
             names = [each.name for each in self.trials if each.name in self.stopped]
             yield f"ASHA (η = 3) would have stopped {len(names)}: {listed(names, at_most=3)}"

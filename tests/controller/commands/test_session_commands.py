@@ -170,7 +170,10 @@ class TestStudy:
         with answering(taking("x")) as asked:
             slopewise("submit", "--", "x")
             slopewise("submit", "--study", "own", "--", "x")
-        assert [each.document[0]["study"] for each in asked if isinstance(each, Submit)] == ["my-study", "own"]
+            monkeypatch.setenv("OPTUNA_STUDY", "研究")
+            slopewise("submit", "--", "x")
+        studies = [each.document[0].get("study") for each in asked if isinstance(each, Submit)]
+        assert studies == ["my-study", "own", None], "a name of which no letter is left is none, as in a jobs file"
 
 
 class TestAttach:

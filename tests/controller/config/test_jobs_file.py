@@ -286,6 +286,12 @@ class TestSweep:
         assert words == ["x --lr 0.10 --seed 1", "x --lr 1e-3 --seed 2", "x --lr 0.1", "x --lr 0.1"]
         assert [each.name for each in listed] == ["a-1-lr0-10-seed1", "a-2-lr1e-3-seed2", "b-1-lr0-1", "b-2-lr0-1"]
 
+    def test_a_csv_file_is_read_as_spreadsheets_and_notebooks_write_it(self, tmp_path: Path) -> None:
+        (tmp_path / "t.csv").write_text('\ufeff,learning-rate , tag\r\n0,0.1 ,"a\u2028b"\r\n , ,\r\n', encoding="utf-8")
+        text = '- {name: a, command: [x, "{learning-rate}", "{tag}", "{}", "{other}"], sweep: {csv: t.csv}}'
+        (job,) = load_jobs(_jobs_file(tmp_path, text))
+        assert job.command == ["x", "0.1", "a\u2028b", "{}", "{other}"]
+
     def test_long_arguments_are_cut_and_names_stay_apart(self, tmp_path: Path) -> None:
         long = json.dumps(["x" * 80, "x" * 81])
         first, second = load_jobs(_jobs_file(tmp_path, f"[{{name: a, command: x, sweep: {{grid: {{y: {long}}}}}}}]"))
@@ -312,14 +318,18 @@ class TestSweep:
             ("{list: [{a: 1}, {b: 1}]}", "sweep.list: trial 2: must have the names of trial 1"),
             ("{list: [{a: true}]}", "sweep.list: trial 1: must have"),
             ("{csv: none.csv}", "none.csv cannot be read ([Errno 2] No such file or directory"),
-            ("{csv: short.csv}", "short.csv line 3 has not a value for each name of line 1; correct it."),
+            ("{csv: many.csv}", "job 1: sweep.csv: makes 1001 jobs; leave at most 1000."),
+            ("{csv: twice.csv}", "twice.csv has one name in line 1 twice; correct it."),
+            ("{csv: short.csv}", "short.csv line 4 has not a value for each name of line 1; correct it."),
             ("{csv: empty.csv}", "sweep.list: must be a list of at least one trial"),
             ("{list: [{a: 1}]}, matrix: {b: [1]}", "has matrix and sweep; leave one of them out."),
             ("3", "sweep: must be a mapping of keys to values, not int"),
         ],
     )
     def test_a_mistake_is_one_sentence_with_its_place(self, tmp_path: Path, sweep: str, sentence: str) -> None:
-        (tmp_path / "short.csv").write_text("a,b\n1,2\n1\n", encoding="utf-8")
+        (tmp_path / "short.csv").write_text("a,b\n1,2\n\n1\n", encoding="utf-8")
+        (tmp_path / "many.csv").write_text("a\n" + "1\n" * 1001, encoding="utf-8")
+        (tmp_path / "twice.csv").write_text("a,b,a\n1,2,3\n", encoding="utf-8")
         (tmp_path / "empty.csv").write_text("a,b\n", encoding="utf-8")
         message = _mistake(tmp_path, f"[{{name: a, command: x, sweep: {sweep}}}]")
         assert "job 1: " in message

@@ -288,10 +288,10 @@ class TestStored:
         world.submit(entry("s", sweep={"list": [{"lr": 1}]}))
         end(world.session.records["s-1-lr1"], exit_status=0)
         world.service.tick()
-        world.session.tally.jobs["s-1-lr1"] = JobTally("max", 0.25, 0.5, rungs={0: 0.25})  # by the next pass
+        world.session.tally.jobs["s-1-lr1"] = JobTally("max", 0.25, 0.5, False, rungs={0: 0.25})  # by the next pass
         world.service.tick()
         known = world.again().session.tally.of("s-1-lr1")
-        assert (known.objective, known.first_level, known.last_level) == ("max", 0.25, 0.5)
+        assert (known.objective, known.first_level, known.last_level, known.finite) == ("max", 0.25, 0.5, False)
         assert known.rungs == {0: 0.25}
 
     def test_a_full_disk_is_tried_again_and_ends_nothing(self, world: World) -> None:
@@ -313,6 +313,21 @@ class TestStored:
             end(world.session.records[name], exit_status=0)
         world.service.tick()
         assert list(world.file.load()) == list(world.session.records) == [*names[2:], "waits"]
+
+    def test_the_best_trial_of_a_study_is_remembered_as_long_as_one_of_the_others_is(self, world: World) -> None:
+        names = [f"e{number}" for number in range(MAX_ENDED + 3)]
+        world.submit(*(entry(name, study="s") for name in names))
+        for name in names:
+            end(world.session.records[name], exit_status=0)
+            world.session.tally.jobs[name] = JobTally("min", 9.0, 0.1 if name == "e1" else 0.5)
+        world.service.tick()
+        assert list(world.session.records) == list(world.file.load()) == ["e1", *names[3:]]
+        world.submit(*map(entry, others := [f"o{number}" for number in range(MAX_ENDED)]))
+        for name in others:
+            end(world.session.records[name], exit_status=0)
+            world.session.records[name].finished_at_seconds = START + 600
+        world.service.tick()
+        assert list(world.session.records) == others
 
     def test_a_long_job_is_not_forgotten_at_its_end_because_others_came_later(self, world: World) -> None:
         names = [f"e{number}" for number in range(MAX_ENDED)]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from support.worlds import START, a_job, a_snapshot, known
 
+from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
+from slopewise.config.jobs_file import JobSpec
+from slopewise.local.result import trial_of
 from slopewise.local.tally import MAX_HISTORY, RunTally
 from slopewise.model import (
     Decisions,
@@ -50,6 +54,26 @@ def test_counts_and_the_first_and_last_evaluation_outlive_the_passes() -> None:
     job = tally.of("a")
     assert (tally.resizes_applied, tally.withheld, job.resizes, job.pace_seconds) == (1, 1, 1, 0.2)
     assert (job.first_level, job.last_level, job.history[:2]) == (2.0, 1.0, (2.0, 1.0))
+
+
+def test_a_trial_that_has_diverged_has_no_loss_by_which_it_could_be_the_best() -> None:
+    tally, record = RunTally(), JobRecord(JobSpec("a", ["x"], 0.0), 0)
+    shown = []
+    for finite in (True, False, True):
+        evaluation = Evaluation(0.5, 4, START, "training_loss", finite=finite)
+        tally.see(PrometheusReading({JobKey("local", "a"): JobSeries(evaluation)}, 3))
+        trial = trial_of(record, tally.of("a"), "training", None, "")
+        shown.append((trial.loss, trial.reason))
+    assert shown == [(0.5, ""), (None, "its loss is not finite"), (0.5, "")]
+
+
+def test_the_rungs_are_those_of_the_plan_that_the_jobs_file_states_where_the_job_reports_none() -> None:
+    tally = RunTally()
+    points = Points("steps", "training_loss", np.array([[9.0, 0.9], [11.0, 0.7]], "<f4").tobytes())
+    memory = MemoryState({"a": known().altered(points=points)})
+    planned = a_snapshot([replace(a_job("a"), steps_planned=90.0)])
+    tally.count(replace(a_report(decisions=Decisions("x", (), {}, memory)), snapshot=planned))
+    assert tally.of("a").rungs == {1: pytest.approx(0.8)}
 
 
 def test_the_losses_at_the_rungs_of_asha_are_kept_when_the_points_are_gone() -> None:

@@ -14,7 +14,8 @@ from support.stored import action, put_growth
 from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.state.job_growth_object import growth_path, memory_text
 from slopewise.errors import UsageError
-from slopewise.model import JobMemory, Levels, Points
+from slopewise.estimators.level_range import begin, learn
+from slopewise.model import Anchor, JobMemory, Levels, Points
 from slopewise.operate.growths import read_history, read_studies
 
 
@@ -82,11 +83,19 @@ def test_a_status_that_somebody_else_has_written_into_is_passed_over(server: Api
     assert [line.workload for line in read_history(connection, None)] == ["train"]
 
 
-def put_trial(server: ApiServer, namespace: str, name: str, loss: float, cpu_seconds: float, **status: Any) -> None:
+def put_trial(
+    server: ApiServer,
+    namespace: str,
+    name: str,
+    loss: float,
+    cpu_seconds: float,
+    levels: Levels | None = None,
+    **status: Any,
+) -> None:
     """At half of its plan of 100 steps, with a loss that was twice as high at the start."""
     pairs = np.array([[3.0, 2 * loss], [4.0, 1.5 * loss], [50.0, loss]], "<f4").tobytes()
     points = Points("steps", "loss", packed=pairs, steps=50.0, cpu_seconds=cpu_seconds)
-    memory = memory_text(JobMemory(levels=Levels(first=2 * loss, best=loss), points=points), 1)
+    memory = memory_text(JobMemory(levels=levels or Levels(first=2 * loss, best=loss), points=points), 1)
     pods = [{"slot": "0", "name": f"{name}-x", "memory": memory}]
     status = {"state": "Training", "loss": loss, "progressRatio": 0.5, "pods": pods, **status}
     put_growth(server, name, namespace, study="lr", **status)
@@ -107,6 +116,24 @@ class TestStudies:
         assert [each.name for each in ranking.trials] == ["t1", "t2", "t3", "t4"]
         assert ranking.as_json()["cpu_seconds_of_rest"] == 90.0
         assert ranking.stopped == dict.fromkeys(("t2", "t3", "t4"), 1 / 27)
+
+    def test_one_trial_whose_loss_rises_from_its_start_does_not_turn_the_ranking_around(
+        self, server: ApiServer, connection: Connection
+    ) -> None:
+        levels = Levels()
+        for level in (2.3, 5.0, 9.0):
+            levels = begin(levels, level) if levels.first is None else learn(levels, level, "min")
+            levels = levels.altered(anchor=Anchor(1.0, level, None))
+        put_trial(server, "team-a", "diverges", 9.0, 1.0, levels)
+        put_trial(server, "team-a", "good", 0.1, 1.0)
+        (ranking,) = read_studies(connection, "lr")
+        assert [each.name for each in ranking.trials] == ["good", "diverges"]
+
+    def test_a_metric_that_rises_has_its_highest_first(self, server: ApiServer, connection: Connection) -> None:
+        for name, best in (("a", 0.8), ("b", 0.9)):
+            put_trial(server, "team-a", name, best, 1.0, Levels(first=0.1, best=best))
+        (ranking,) = read_studies(connection, "lr")
+        assert [each.name for each in ranking.trials] == ["b", "a"]
 
     def test_each_namespace_has_studies_of_its_own(self, server: ApiServer, connection: Connection) -> None:
         put_trial(server, "team-a", "a", 0.1, 1.0)

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.printing import printed
 
+from slopewise.reports.columns import csv_text, fitting, table_of
 from slopewise.reports.ranking import Ranking, Rungs, Trial, at_rungs, best_third
 
 
@@ -40,6 +42,14 @@ class TestRows:
         assert list(row)[:5] == ["study", "place", "trial", "lr", "argument_loss"]
         assert (row["lr"], row["argument_loss"], row["loss"]) == ("0.1", "hinge", 0.1)
 
+    def test_the_name_of_an_argument_is_foreign_text(self) -> None:
+        odd = replace(a_trial("a", 0.1), arguments={"=[red]1\x1b[2J": "0.1"})
+        ranking = Ranking("s", [odd])
+        table = printed(table_of(fitting(ranking.columns(), ranking.order(), 80), ranking.rows()), 80)
+        assert "=[red]1\N{REPLACEMENT CHARACTER}[2J" in table
+        heading = csv_text(ranking.rows(), list(ranking.rows()[0])).splitlines()[0]
+        assert heading.startswith("study,place,trial,'=[red]1\N{REPLACEMENT CHARACTER}[2J,loss,")
+
     def test_what_is_no_json_is_null(self) -> None:
         document = json.loads(json.dumps(Ranking("s", [a_trial("a", math.nan, None)]).as_json(), allow_nan=False))
         assert (document["trials"][0]["loss"], document["trials"][0]["cpu_seconds"]) == (None, None)
@@ -51,6 +61,13 @@ class TestRows:
             "CPU: 12 core-s on it, 30 on the others",
         ]
         assert list(Ranking("s", [a_trial("c", None)]).sentences()) == ["study s: 1 trial, none with a loss"]
+
+    def test_cpu_that_is_not_known_is_no_zero_and_no_trial_without_a_loss_is_the_best(self) -> None:
+        unknown = Ranking("s", [a_trial("a", 0.1, None), a_trial("b", 0.2, None)])
+        assert list(unknown.sentences()) == ["study s: the best so far of 2 trials is a, loss 0.1, finished"]
+        assert list(Ranking("s", [a_trial("a", 0.1, 5.0)]).sentences())[1] == "CPU: 5 core-s on it"
+        (none, of_two), lossless = unknown._spent(), Ranking("s", [a_trial("a", None, 5.0), a_trial("b", None, 7.0)])
+        assert (none, of_two, *lossless._spent()) == (None, None, None, 12.0)
 
 
 class TestAsha:

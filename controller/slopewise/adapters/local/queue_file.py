@@ -61,6 +61,7 @@ class StoredLosses(msgspec.Struct, frozen=True, omit_defaults=True):
     first: float
     last: float
     objective: Objective = "min"
+    finite: bool = True
     rungs: Rungs = {}
 
 
