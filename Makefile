@@ -154,7 +154,7 @@ LOCK = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generat
 lock: $(VENV)/.done
 	$(LOCK) pyproject.toml --output-file requirements.lock
 	$(LOCK) --group build --output-file requirements-build.lock
-	$(LOCK) pyproject.toml --extra demo --extra policies --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	$(LOCK) pyproject.toml --extra demo --extra advise --extra policies --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	$(LOCK) --group frameworks --output-file requirements-frameworks.lock
 	$(LOCK) docs/requirements.in --output-file requirements-docs.lock
 
