@@ -12,7 +12,7 @@ from typing import TypeGuard
 from slopewise.adapters.kube.cache.records import FINALIZER
 from slopewise.adapters.kube.cache.wire import cpu_millicores
 from testbed.histories.events import Contradiction, Decided, Event, Json, Key, Sample, World, Write, shown
-from testbed.histories.objects import Cpu, cpu_of, freezes_of, is_live, stored, stored_in
+from testbed.histories.objects import Cpu, cpu_of, freezes_of, is_live, pods_of, stored, stored_in, suspends
 
 Found = Iterator[Contradiction]
 
@@ -195,17 +195,28 @@ class FreezesHold:
         """Of resizes, of Jobs that a move begins to suspend, and of evictions that begin one."""
         if not isinstance(event, Write) or not (event.ours and event.accepted):
             return
-        pod = world.get(*event.key) if event.key[0] == "pods" else {}
-        if not pod or not (event.kind == "pods/resize" or _begins_eviction(event, pod, world)):
-            return
-        known = stored(world, pod["metadata"]["uid"])
-        for freeze, written in freezes_of(world, pod, known.policy if known else "", event.at_seconds):
+        for pod in _begun_with(event, world):
+            known = stored(world, pod["metadata"]["uid"])
             restores = (
-                known and known.original and event.after and cpu_of(event.after, known.container) == known.original
+                is_resize(event)
+                and known is not None
+                and known.original is not None
+                and cpu_of(event.after, known.container) == known.original
             )
-            allowed = freeze["spec"].get("effect") == "Recommend" and restores
-            if not allowed and written.until_seconds + READ_SECONDS < event.at_seconds:
-                yield Contradiction("freeze", f"{freeze['metadata']['name']} is in force", (written, event))
+            for freeze, written in freezes_of(world, pod, known.policy if known else "", event.at_seconds):
+                allowed = freeze["spec"].get("effect") == "Recommend" and restores
+                if not allowed and written.until_seconds + READ_SECONDS < event.at_seconds:
+                    yield Contradiction("freeze", f"{freeze['metadata']['name']} is in force", (written, event))
+                    return
+
+
+def _begun_with(write: Write, world: World) -> Iterator[Json]:
+    """The pods that a write changes, or begins to move or to stop."""
+    before = world.get(*write.key)
+    if write.kind == "jobs" and suspends(before, write.after):
+        yield from pods_of(world, write.after)
+    elif before and (write.kind == "pods/resize" or _begins_eviction(write, before, world)):
+        yield before
 
 
 def _begins_eviction(write: Write, pod: Json, world: World) -> bool:

@@ -74,9 +74,12 @@ class Told:
 
     # --- what is there ---------------------------------------------------------------------------------------
 
-    def pod(self, name: str = "a", limit: str = "300m", **spec: Any) -> None:
+    def pod(self, name: str = "a", limit: str = "300m", owner: str = "", **spec: Any) -> None:
+        """`owner`: the Job that it is of."""
         raw = a_raw_pod(cpu(limit))
         raw["metadata"] = {"labels": {MANAGED_LABEL: "true"}, "annotations": {MIGRATABLE: "true"}}
+        if owner:
+            raw["metadata"]["ownerReferences"] = [{"kind": "Job", "name": owner, "uid": f"uid-{owner}"}]
         raw["spec"] |= spec
         self.write("pods", name, raw, CLUSTER, "create")
 

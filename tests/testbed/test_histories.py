@@ -91,6 +91,15 @@ def restored_under_a_freeze(told: Told) -> None:
     told.resize("300m")
 
 
+def suspended_under_a_freeze(told: Told) -> None:
+    told.namespace()
+    told.job()
+    told.pod(owner="train")
+    told.freeze("namespace", name=NAMESPACE)
+    told.wait(5)
+    told.suspend()
+
+
 def evicted_where_the_namespace_does_not_opt_in(told: Told) -> None:
     told.managed()
     told.namespace("later")
@@ -169,6 +178,7 @@ FOUND: dict[Tale, str] = {
     a_change_after_the_lease_was_handed_back: "writer: replica-1 does not lead",
     changed_under_a_freeze_that_could_not_be_read: "freeze: f is in force",
     restored_under_a_freeze: "freeze: f is in force",
+    suspended_under_a_freeze: "freeze: f is in force",
     evicted_where_the_namespace_does_not_opt_in: "consent: its owner or namespace does not consent to an eviction",
     suspended_where_the_namespace_does_not_opt_in: "consent: its owner or namespace does not consent to a suspension",
     a_job_restored_from_a_backup_in_mid_move_and_never_resumed: "waiting: job train is suspended by us and has no pod",
