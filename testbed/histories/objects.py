@@ -28,6 +28,11 @@ class Cpu(NamedTuple):
         """A limit that was added cannot be removed; Kubernetes refuses that."""
         return self.request == original.request and original.limit in (None, self.limit)
 
+    def is_nearer_to(self, original: Cpu, had: Cpu) -> bool:
+        """Or as near as what it had: without room a request comes back in part."""
+        limits = self.limit == had.limit if original.limit is None else self.limit == original.limit
+        return limits and abs(self.request - original.request) <= abs(had.request - original.request)
+
 
 class Stored(NamedTuple):
     """What a JobGrowth has of a pod."""

@@ -88,7 +88,7 @@ class Told:
         self.write("trainingpolicies", "p", {"metadata": {"finalizers": [FINALIZER]}, "spec": spec}, CLUSTER)
 
     def delete_policy(self) -> None:
-        old = self.objects["trainingpolicies", "p"]
+        old = copy.deepcopy(self.objects["trainingpolicies", "p"])  # the writes before are as they were
         old["metadata"]["deletionTimestamp"] = timestamp(self.now).isoformat()
         self.write("trainingpolicies", "p", old, CLUSTER, verb="delete")
         self.deleted_at = self.version

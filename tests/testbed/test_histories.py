@@ -132,6 +132,24 @@ def raised_above_the_ceiling(told: Told) -> None:
     told.resize("5")
 
 
+def changed_in_a_mode_that_only_recommends_and_restored_when_its_policy_was_deleted(told: Told) -> None:
+    told.pod()
+    told.policy(mode="Recommend")
+    told.store()
+    told.resize("2")
+    told.delete_policy()
+    told.resize("300m")
+    told.let_policy_go()
+
+
+def changed_long_after_its_owner_took_the_label_off(told: Told) -> None:
+    told.managed()
+    told.change("pods", "a", CLUSTER, metadata={"labels": {MANAGED_LABEL: "false"}})
+    told.wait(60)
+    told.resize("1")
+    told.resize("300m")
+
+
 def a_policy_that_decides_no_cpu_and_leaves_what_another_changed(told: Told) -> None:
     told.managed()
     told.policy(mode="Observe")
@@ -184,6 +202,10 @@ FOUND: dict[Tale, str] = {
     a_job_restored_from_a_backup_in_mid_move_and_never_resumed: "waiting: job train is suspended by us and has no pod",
     a_pod_behind_the_gate_that_no_policy_places: "waiting: pod a is gated",
     raised_above_the_ceiling: "bounds: limit 5000m, request 100m is above the ceiling of p, 4000m",
+    changed_in_a_mode_that_only_recommends_and_restored_when_its_policy_was_deleted: (
+        "managed: limit 300m, request 100m becomes limit 2000m, request 100m of a pod that is not managed"
+    ),
+    changed_long_after_its_owner_took_the_label_off: "managed: limit 2000m, request 100m becomes limit 1000m",
     a_policy_that_decides_no_cpu_and_leaves_what_another_changed: "restore: pod a is managed no more",
     a_resize_reported_as_applied_that_was_refused: "report: 1000m is applied: the last write gave it limit 2000m",
     a_cgroup_that_did_not_follow: "cpu: the cgroup should have limit 2000m",
@@ -228,6 +250,20 @@ def test_a_good_run_has_no_contradiction() -> None:
     told.life("one", 0, 5, saved=4)
     told.life("two", 4, 8)
     assert contradictions(told.events, settled=True) == []
+
+
+def test_a_pass_that_has_begun_and_a_restore_in_parts_are_no_contradiction() -> None:
+    told = Told()
+    told.managed()
+    told.policy(mode="Observe")
+    told.wait(20)
+    told.resize("1")
+    told.wait(60)
+    raw = json.loads(json.dumps(told.objects["pods", "a"]))
+    raw["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "300m"}, "requests": {"cpu": "60m"}}
+    told.objects["pods", "a"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "50m"
+    told.write("pods/resize", "a", raw)
+    assert contradictions(told.events) == []
 
 
 def test_what_is_left_when_all_has_settled_is_found_at_once() -> None:
