@@ -302,7 +302,7 @@ def _holder(lease: Write) -> tuple[str, str]:
 
 
 class ReportsAreTrue:
-    """What a pass reports as applied was accepted by the API server."""
+    """What a pass reports as applied was accepted by the API server in that pass, or was so before it."""
 
     def __init__(self) -> None:
         self._resized: dict[str, list[tuple[Cpu, Write]]] = defaultdict(list)
@@ -314,6 +314,8 @@ class ReportsAreTrue:
         elif isinstance(event, Decided) and event.result == "applied":
             uid = _pod_uid(world, event.job_uid)
             wrote = self._resized[uid] if uid else []
+            before = sum(write.until_seconds < event.since_seconds - READ_SECONDS for _, write in wrote)
+            wrote = wrote[max(before - 1, 0) :]
             if uid and not any(_is_as_decided(event, cpu) for cpu, _ in wrote):
                 has = f"the last write gave it {wrote[-1][0]}" if wrote else "no write did it"
                 yield Contradiction("report", f"{shown(event.after_millicores)} is applied: {has}", (event,))

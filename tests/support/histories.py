@@ -161,8 +161,9 @@ class Told:
         self.events.append(Sample(self.now, f"uid-{pod}", millicores))
         self.now += 1.0
 
-    def decided(self, millicores: int, result: str = "applied", pod: str = "a") -> None:
-        self.events.append(Decided(self.now, "p", f"uid-{pod}:0", millicores, result))
+    def decided(self, millicores: int, since: float = 0.0) -> None:
+        """By a pass that observed then, as applied."""
+        self.events.append(Decided(self.now, "p", "uid-a:0", millicores, "applied", since))
         self.now += 1.0
 
     def life(self, name: str, begin: int, end: int, saved: int | None = None) -> None:

@@ -163,6 +163,16 @@ def a_resize_reported_as_applied_that_was_refused(told: Told) -> None:
     told.decided(1000)
 
 
+def a_resize_reported_as_applied_that_an_earlier_pass_did(told: Told) -> None:
+    told.managed()
+    told.resize("1")
+    told.resize("2")
+    told.wait(60)
+    since = told.now
+    told.resize("1", code=409)
+    told.decided(1000, since=since)
+
+
 def a_cgroup_that_did_not_follow(told: Told) -> None:
     told.managed()
     told.wait(15)
@@ -208,6 +218,7 @@ FOUND: dict[Tale, str] = {
     changed_long_after_its_owner_took_the_label_off: "managed: limit 2000m, request 100m becomes limit 1000m",
     a_policy_that_decides_no_cpu_and_leaves_what_another_changed: "restore: pod a is managed no more",
     a_resize_reported_as_applied_that_was_refused: "report: 1000m is applied: the last write gave it limit 2000m",
+    a_resize_reported_as_applied_that_an_earlier_pass_did: "report: 1000m is applied: the last write gave it limit 20",
     a_cgroup_that_did_not_follow: "cpu: the cgroup should have limit 2000m",
     a_checkpoint_put_aside_that_was_whole: "steps: it goes on before its last checkpoint at 15",
     a_job_that_a_restart_started_twice: "steps: two lives train at once",
@@ -231,7 +242,8 @@ def test_a_good_run_has_no_contradiction() -> None:
     told.resize("1", code=409)
     told.resize("1")
     told.events.append(Sample(told.events[-2].at_seconds + 0.05, "uid-a", 1000))  # before the resize is answered
-    told.decided(1000)
+    told.decided(1000, since=told.now - 2.0)
+    told.decided(1000, since=told.now)  # it has that already
     told.freeze("namespace", name="another")
     told.resize("2")
     told.remove("freezes", "f")
