@@ -6,11 +6,12 @@ stages_wanted=()
 stage_names=()
 stage_seconds=()
 stage_failures=0
+beside_folder=
 # One list for the stages of a stage as well (`make test` within .ci/run), and for the tests that failed (tests/conftest.py).
 if [ -z "${STAGES_FAILED:-}" ]; then
     STAGES_FAILED=$(mktemp "${TMPDIR:-/tmp}/slopewise-failed.XXXXXX")
     export STAGES_FAILED
-    trap 'rm -f "$STAGES_FAILED"' EXIT
+    trap 'rm -rf "$STAGES_FAILED" "$beside_folder"' EXIT
 fi
 
 # Ctrl-C ends all stages, once what runs beside them has ended: after a command that handles it itself, as pytest does,
@@ -67,6 +68,7 @@ rejoin() {
     done <"$beside_folder/times"
     stage_failures=$((stage_failures + failures))
     rm -r "$beside_folder"
+    beside_folder=
 }
 
 stage_times() {

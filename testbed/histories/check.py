@@ -22,8 +22,8 @@ def contradictions(events: Sequence[Event], *, settled: bool = False) -> list[Co
     world, found = World(), list[Contradiction]()
     left = moves.NothingIsLeft()
     rules: list[Rule] = [
-        cpu.CgroupsFollow(), cpu.WithinBounds(), cpu.OriginalsKept(), cpu.RestoredBeforeLetGo(), cpu.FreezesHold(),
-        cpu.OneWriter(), cpu.ReportsAreTrue(), moves.OwnersConsent(), moves.StepsAreDoneOnce(), left,
+        cpu.CgroupsFollow(), cpu.WithinBounds(), cpu.ManagedAlone(), cpu.OriginalsKept(), cpu.RestoredBeforeLetGo(),
+        cpu.FreezesHold(), cpu.OneWriter(), cpu.ReportsAreTrue(), moves.OwnersConsent(), moves.StepsAreDoneOnce(), left,
     ]  # fmt: skip
     for event in ordered(events):
         for rule in rules:

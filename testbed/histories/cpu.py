@@ -5,6 +5,7 @@ A rule gets each event with the world as it was before it, and yields what contr
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import TypeGuard
@@ -12,7 +13,7 @@ from typing import TypeGuard
 from slopewise.adapters.kube.cache.records import FINALIZER
 from slopewise.adapters.kube.cache.wire import cpu_millicores
 from testbed.histories.events import Contradiction, Decided, Event, Json, Key, Sample, World, Write, shown
-from testbed.histories.objects import Cpu, cpu_of, freezes_of, is_live, stored, stored_in
+from testbed.histories.objects import Cpu, cpu_of, freezes_of, is_live, is_managed, pods_of, stored, stored_in, suspends
 
 Found = Iterator[Contradiction]
 
@@ -24,6 +25,8 @@ READ_SECONDS = 1.0
 """Between a list of the freezes and the write that follows it; between a look at the lease and a write."""
 RESTORE_SECONDS = 60.0
 """A policy that is deleted waits so long for its pods; then they are orphans, which the leader retries."""
+PASS_SECONDS = 30.0
+"""From what a pass has observed to the last of its writes, of which each may wait for an answer."""
 
 
 def is_resize(event: Event) -> TypeGuard[Write]:
@@ -114,6 +117,41 @@ class WithinBounds:
                     yield Contradiction("bounds", f"{name} of the namespace is {has}m of {most}", (written, write))
 
 
+class ManagedAlone:
+    """A pod's CPU is changed while its owner opts in and a policy's mode changes pods; otherwise it is restored."""
+
+    def __init__(self) -> None:
+        self._policies: set[str] = set()
+        """All that there were: a policy of a file is no object, and has no mode here."""
+        self._managed_until: dict[str, tuple[float, Write]] = {}
+        """Of each pod that is managed, by its uid: the last moment, and the write that ended it."""
+
+    def check(self, event: Event, world: World) -> Found:
+        """A pass carries out what it has decided, for `PASS_SECONDS` at most."""
+        if not isinstance(event, Write) or not event.accepted:
+            return
+        if event.key[0] == "trainingpolicies":
+            self._policies.add(event.name)
+        for pod, _ in world.of("pods"):
+            if self._is_managed(world, pod):
+                self._managed_until[pod["metadata"]["uid"]] = event.until_seconds, event
+        if is_resize(event) and not self._is_managed(world, event.after):
+            yield from self._changes(event, world)
+
+    def _is_managed(self, world: World, pod: Json) -> bool:
+        return any(is_managed(world, pod, name) for name in self._policies)
+
+    def _changes(self, write: Write, world: World) -> Found:
+        uid, before = write.after["metadata"]["uid"], world.get(*write.key)
+        known = stored(world, uid)
+        if known is None or known.original is None or known.policy not in self._policies:
+            return
+        had, has = cpu_of(before or write.after, known.container), cpu_of(write.after, known.container)
+        until, ended = self._managed_until.get(uid, (-math.inf, write))
+        if write.at_seconds > until + PASS_SECONDS and not has.is_nearer_to(known.original, had):
+            yield Contradiction("managed", f"{had} becomes {has} of a pod that is not managed", (ended, write))
+
+
 class OriginalsKept:
     """An original is stored before the first change, is what the pod had, and stays until the pod has it again."""
 
@@ -195,17 +233,28 @@ class FreezesHold:
         """Of resizes, of Jobs that a move begins to suspend, and of evictions that begin one."""
         if not isinstance(event, Write) or not (event.ours and event.accepted):
             return
-        pod = world.get(*event.key) if event.key[0] == "pods" else {}
-        if not pod or not (event.kind == "pods/resize" or _begins_eviction(event, pod, world)):
-            return
-        known = stored(world, pod["metadata"]["uid"])
-        for freeze, written in freezes_of(world, pod, known.policy if known else "", event.at_seconds):
+        for pod in _begun_with(event, world):
+            known = stored(world, pod["metadata"]["uid"])
             restores = (
-                known and known.original and event.after and cpu_of(event.after, known.container) == known.original
+                is_resize(event)
+                and known is not None
+                and known.original is not None
+                and cpu_of(event.after, known.container) == known.original
             )
-            allowed = freeze["spec"].get("effect") == "Recommend" and restores
-            if not allowed and written.until_seconds + READ_SECONDS < event.at_seconds:
-                yield Contradiction("freeze", f"{freeze['metadata']['name']} is in force", (written, event))
+            for freeze, written in freezes_of(world, pod, known.policy if known else "", event.at_seconds):
+                allowed = freeze["spec"].get("effect") == "Recommend" and restores
+                if not allowed and written.until_seconds + READ_SECONDS < event.at_seconds:
+                    yield Contradiction("freeze", f"{freeze['metadata']['name']} is in force", (written, event))
+                    return
+
+
+def _begun_with(write: Write, world: World) -> Iterator[Json]:
+    """The pods that a write changes, or begins to move or to stop."""
+    before = world.get(*write.key)
+    if write.kind == "jobs" and suspends(before, write.after):
+        yield from pods_of(world, write.after)
+    elif before and (write.kind == "pods/resize" or _begins_eviction(write, before, world)):
+        yield before
 
 
 def _begins_eviction(write: Write, pod: Json, world: World) -> bool:
@@ -253,7 +302,7 @@ def _holder(lease: Write) -> tuple[str, str]:
 
 
 class ReportsAreTrue:
-    """What a pass reports as applied was accepted by the API server."""
+    """What a pass reports as applied was accepted by the API server in that pass, or was so before it."""
 
     def __init__(self) -> None:
         self._resized: dict[str, list[tuple[Cpu, Write]]] = defaultdict(list)
@@ -265,6 +314,8 @@ class ReportsAreTrue:
         elif isinstance(event, Decided) and event.result == "applied":
             uid = _pod_uid(world, event.job_uid)
             wrote = self._resized[uid] if uid else []
+            before = sum(write.until_seconds < event.since_seconds - READ_SECONDS for _, write in wrote)
+            wrote = wrote[max(before - 1, 0) :]
             if uid and not any(_is_as_decided(event, cpu) for cpu, _ in wrote):
                 has = f"the last write gave it {wrote[-1][0]}" if wrote else "no write did it"
                 yield Contradiction("report", f"{shown(event.after_millicores)} is applied: {has}", (event,))

@@ -102,6 +102,8 @@ class Decided:
     job_uid: str
     after_millicores: int
     result: str
+    since_seconds: float = 0.0
+    """When the pass observed."""
 
     def __str__(self) -> str:
         return f"{self.at_seconds:.3f} pass of {self.policy}: {self.job_uid} to {self.after_millicores}m, {self.result}"

@@ -18,7 +18,7 @@ from slopewise.adapters.kube.cache.records import (
 from slopewise.adapters.kube.moves.suspend.annotation import move_on
 from testbed.histories.cpu import Found
 from testbed.histories.events import Contradiction, Event, Json, Step, World, Write
-from testbed.histories.objects import cpu_of, freezes_of, is_live, is_managed, pods_of, stored
+from testbed.histories.objects import cpu_of, freezes_of, is_live, is_managed, pods_of, stored, suspends
 
 PATIENCE_SECONDS = 120.0
 GATE_SECONDS = 30.0
@@ -35,7 +35,7 @@ class OwnersConsent:
         if not isinstance(event, Write) or not (event.ours and event.accepted):
             return
         before = world.get(*event.key)
-        if event.kind == "jobs" and _suspends(before, event.after):
+        if event.kind == "jobs" and suspends(before, event.after):
             templates = [event.after["spec"]["template"], *pods_of(world, event.after)]
             if not any(_may_stop(each) for each in templates) and not self._may_move(world, event, templates):
                 yield Contradiction("consent", "its owner or namespace does not consent to a suspension", (event,))
@@ -52,14 +52,6 @@ class OwnersConsent:
         found = [(each["metadata"].get("annotations") or {}) for each in templates]
         placed = any(PLACED in each for each in found)
         return placed or (opted_in and any(each.get(MIGRATABLE) == "true" for each in found))
-
-
-def _suspends(before: Json, after: Json) -> bool:
-    """Whether it begins a move, or a stop at the target."""
-    if not after.get("spec", {}).get("suspend") or (before.get("spec") or {}).get("suspend"):
-        return False
-    move = move_on(after)
-    return move is None or move.step != "unpinning"
 
 
 def _may_stop(template: Json) -> bool:

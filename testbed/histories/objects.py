@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL
 from slopewise.adapters.kube.cache.wire import cpu_millicores
+from slopewise.adapters.kube.moves.suspend.annotation import move_on
 from testbed.histories.events import Json, World, Write, shown
 
 CHANGING = ("Auto", "Canary")
@@ -26,6 +27,11 @@ class Cpu(NamedTuple):
     def is_restored_to(self, original: Cpu) -> bool:
         """A limit that was added cannot be removed; Kubernetes refuses that."""
         return self.request == original.request and original.limit in (None, self.limit)
+
+    def is_nearer_to(self, original: Cpu, had: Cpu) -> bool:
+        """Or as near as what it had: without room a request comes back in part."""
+        limits = self.limit == had.limit if original.limit is None else self.limit == original.limit
+        return limits and abs(self.request - original.request) <= abs(had.request - original.request)
 
 
 class Stored(NamedTuple):
@@ -86,6 +92,14 @@ def pods_of(world: World, owner: Json) -> Iterator[Json]:
     for pod, _ in world.of("pods", owner["metadata"].get("namespace", "")):
         if is_live(pod) and any(each["uid"] == uid for each in pod["metadata"].get("ownerReferences") or ()):
             yield pod
+
+
+def suspends(before: Json, after: Json) -> bool:
+    """Whether a write to a Job begins a move, or a stop at the target."""
+    if not after.get("spec", {}).get("suspend") or (before.get("spec") or {}).get("suspend"):
+        return False
+    move = move_on(after)
+    return move is None or move.step != "unpinning"
 
 
 def is_managed(world: World, pod: Json, policy: str) -> bool:

@@ -102,7 +102,7 @@ def _decided(lines: list[Json]) -> Iterator[Decided]:
         at = (following or {"taken_at_seconds": line["taken_at_seconds"] + 3600})["taken_at_seconds"]
         for each in line["result"].get("decided", ()):
             if each.get("action") == "resize" and "result" in each:
-                yield Decided(at, line["policy"], each["job"], each["after"], each["result"])
+                yield Decided(at, line["policy"], each["job"], each["after"], each["result"], line["taken_at_seconds"])
 
 
 def _samples(line: Json) -> Iterator[Sample]:

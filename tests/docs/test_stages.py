@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Collection
 from itertools import product
 from pathlib import Path
 
 from _pytest.mark.expression import Expression
+from support.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 REAL = ({"processes"}, {"cgroups"}, {"processes", "cgroups"})
@@ -32,6 +34,15 @@ stage "two: a" fails
 stage "two: b" true
 rejoin
 stage_times
+"""
+
+TWO_AT_ONCE = """
+set -euo pipefail
+. .ci/stages.sh
+beside_it() { stage "beside" sleep 60; }
+beside beside_it
+stage "here" sleep 60
+rejoin
 """
 
 
@@ -97,3 +108,18 @@ def test_named_stages_run_alone() -> None:
     ran = run_stages("one", "two: b")
     assert (ran.returncode, re.findall(r"^=== (.+)$", ran.stdout, re.MULTILINE)) == (0, ["one", "two: b"])
     assert "Failed" not in ran.stdout
+
+
+def test_ctrl_c_ends_what_runs_beside_a_stage_too_and_leaves_no_file(tmp_path: Path) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "STAGES_FAILED"}
+    # A shell that a background job starts has SIGINT ignored, and cannot trap it.
+    command = ("env", "--default-signal=INT", "bash", "-c", TWO_AT_ONCE, ".ci/test")
+    with subprocess.Popen(
+        command, cwd=ROOT, env={**environment, "TMPDIR": str(tmp_path)}, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        assert eventually(lambda: any("beside" in each.read_text() for each in tmp_path.glob("*/output")))
+        assert [process.stdout.readline() for _ in range(2)][1] == b"=== here\n"
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(timeout=180) == 130
+    assert list(tmp_path.iterdir()) == []

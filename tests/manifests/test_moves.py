@@ -52,6 +52,8 @@ def test_it_sweeps_each_minute_one_at_a_time_and_none_stays_for_ever(sweeper: di
     assert job["activeDeadlineSeconds"] < 120
     # The controller of CronJobs looks every 10 s: what may start for less time than that is never started.
     assert 10 < sweeper["startingDeadlineSeconds"] < 60
+    assert (sweeper["successfulJobsHistoryLimit"], sweeper["failedJobsHistoryLimit"]) == (1, 1)
+    assert 60 < job["ttlSecondsAfterFinished"] <= 3600
 
 
 def test_the_sweeper_passes_the_restricted_pod_security_standard(pod: dict[str, Any], container: Any) -> None:

@@ -120,6 +120,11 @@ def test_the_token_is_in_the_controllers_pod_and_in_no_other_of_its_account(
     assert account["automountServiceAccountToken"] is False
 
 
+def test_memory_is_bounded_and_cpu_is_not(container: dict[str, Any]) -> None:
+    assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+    assert container["resources"]["limits"].keys() == {"memory"}
+
+
 def test_the_command_line_knows_every_flag_that_the_pod_is_started_with(container: dict[str, Any]) -> None:
     command = get_command(app).commands[container["args"][0]]  # type: ignore[attr-defined]
     known = {flag for parameter in command.params for flag in parameter.opts}

@@ -74,9 +74,12 @@ class Told:
 
     # --- what is there ---------------------------------------------------------------------------------------
 
-    def pod(self, name: str = "a", limit: str = "300m", **spec: Any) -> None:
+    def pod(self, name: str = "a", limit: str = "300m", owner: str = "", **spec: Any) -> None:
+        """`owner`: the Job that it is of."""
         raw = a_raw_pod(cpu(limit))
         raw["metadata"] = {"labels": {MANAGED_LABEL: "true"}, "annotations": {MIGRATABLE: "true"}}
+        if owner:
+            raw["metadata"]["ownerReferences"] = [{"kind": "Job", "name": owner, "uid": f"uid-{owner}"}]
         raw["spec"] |= spec
         self.write("pods", name, raw, CLUSTER, "create")
 
@@ -85,7 +88,7 @@ class Told:
         self.write("trainingpolicies", "p", {"metadata": {"finalizers": [FINALIZER]}, "spec": spec}, CLUSTER)
 
     def delete_policy(self) -> None:
-        old = self.objects["trainingpolicies", "p"]
+        old = copy.deepcopy(self.objects["trainingpolicies", "p"])  # the writes before are as they were
         old["metadata"]["deletionTimestamp"] = timestamp(self.now).isoformat()
         self.write("trainingpolicies", "p", old, CLUSTER, verb="delete")
         self.deleted_at = self.version
@@ -158,8 +161,9 @@ class Told:
         self.events.append(Sample(self.now, f"uid-{pod}", millicores))
         self.now += 1.0
 
-    def decided(self, millicores: int, result: str = "applied", pod: str = "a") -> None:
-        self.events.append(Decided(self.now, "p", f"uid-{pod}:0", millicores, result))
+    def decided(self, millicores: int, since: float = 0.0) -> None:
+        """By a pass that observed then, as applied."""
+        self.events.append(Decided(self.now, "p", "uid-a:0", millicores, "applied", since))
         self.now += 1.0
 
     def life(self, name: str, begin: int, end: int, saved: int | None = None) -> None:

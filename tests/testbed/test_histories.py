@@ -91,6 +91,15 @@ def restored_under_a_freeze(told: Told) -> None:
     told.resize("300m")
 
 
+def suspended_under_a_freeze(told: Told) -> None:
+    told.namespace()
+    told.job()
+    told.pod(owner="train")
+    told.freeze("namespace", name=NAMESPACE)
+    told.wait(5)
+    told.suspend()
+
+
 def evicted_where_the_namespace_does_not_opt_in(told: Told) -> None:
     told.managed()
     told.namespace("later")
@@ -123,6 +132,24 @@ def raised_above_the_ceiling(told: Told) -> None:
     told.resize("5")
 
 
+def changed_in_a_mode_that_only_recommends_and_restored_when_its_policy_was_deleted(told: Told) -> None:
+    told.pod()
+    told.policy(mode="Recommend")
+    told.store()
+    told.resize("2")
+    told.delete_policy()
+    told.resize("300m")
+    told.let_policy_go()
+
+
+def changed_long_after_its_owner_took_the_label_off(told: Told) -> None:
+    told.managed()
+    told.change("pods", "a", CLUSTER, metadata={"labels": {MANAGED_LABEL: "false"}})
+    told.wait(60)
+    told.resize("1")
+    told.resize("300m")
+
+
 def a_policy_that_decides_no_cpu_and_leaves_what_another_changed(told: Told) -> None:
     told.managed()
     told.policy(mode="Observe")
@@ -134,6 +161,16 @@ def a_resize_reported_as_applied_that_was_refused(told: Told) -> None:
     told.managed()
     told.resize("1", code=409)
     told.decided(1000)
+
+
+def a_resize_reported_as_applied_that_an_earlier_pass_did(told: Told) -> None:
+    told.managed()
+    told.resize("1")
+    told.resize("2")
+    told.wait(60)
+    since = told.now
+    told.resize("1", code=409)
+    told.decided(1000, since=since)
 
 
 def a_cgroup_that_did_not_follow(told: Told) -> None:
@@ -169,13 +206,19 @@ FOUND: dict[Tale, str] = {
     a_change_after_the_lease_was_handed_back: "writer: replica-1 does not lead",
     changed_under_a_freeze_that_could_not_be_read: "freeze: f is in force",
     restored_under_a_freeze: "freeze: f is in force",
+    suspended_under_a_freeze: "freeze: f is in force",
     evicted_where_the_namespace_does_not_opt_in: "consent: its owner or namespace does not consent to an eviction",
     suspended_where_the_namespace_does_not_opt_in: "consent: its owner or namespace does not consent to a suspension",
     a_job_restored_from_a_backup_in_mid_move_and_never_resumed: "waiting: job train is suspended by us and has no pod",
     a_pod_behind_the_gate_that_no_policy_places: "waiting: pod a is gated",
     raised_above_the_ceiling: "bounds: limit 5000m, request 100m is above the ceiling of p, 4000m",
+    changed_in_a_mode_that_only_recommends_and_restored_when_its_policy_was_deleted: (
+        "managed: limit 300m, request 100m becomes limit 2000m, request 100m of a pod that is not managed"
+    ),
+    changed_long_after_its_owner_took_the_label_off: "managed: limit 2000m, request 100m becomes limit 1000m",
     a_policy_that_decides_no_cpu_and_leaves_what_another_changed: "restore: pod a is managed no more",
     a_resize_reported_as_applied_that_was_refused: "report: 1000m is applied: the last write gave it limit 2000m",
+    a_resize_reported_as_applied_that_an_earlier_pass_did: "report: 1000m is applied: the last write gave it limit 20",
     a_cgroup_that_did_not_follow: "cpu: the cgroup should have limit 2000m",
     a_checkpoint_put_aside_that_was_whole: "steps: it goes on before its last checkpoint at 15",
     a_job_that_a_restart_started_twice: "steps: two lives train at once",
@@ -199,7 +242,8 @@ def test_a_good_run_has_no_contradiction() -> None:
     told.resize("1", code=409)
     told.resize("1")
     told.events.append(Sample(told.events[-2].at_seconds + 0.05, "uid-a", 1000))  # before the resize is answered
-    told.decided(1000)
+    told.decided(1000, since=told.now - 2.0)
+    told.decided(1000, since=told.now)  # it has that already
     told.freeze("namespace", name="another")
     told.resize("2")
     told.remove("freezes", "f")
@@ -218,6 +262,20 @@ def test_a_good_run_has_no_contradiction() -> None:
     told.life("one", 0, 5, saved=4)
     told.life("two", 4, 8)
     assert contradictions(told.events, settled=True) == []
+
+
+def test_a_pass_that_has_begun_and_a_restore_in_parts_are_no_contradiction() -> None:
+    told = Told()
+    told.managed()
+    told.policy(mode="Observe")
+    told.wait(20)
+    told.resize("1")
+    told.wait(60)
+    raw = json.loads(json.dumps(told.objects["pods", "a"]))
+    raw["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "300m"}, "requests": {"cpu": "60m"}}
+    told.objects["pods", "a"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "50m"
+    told.write("pods/resize", "a", raw)
+    assert contradictions(told.events) == []
 
 
 def test_what_is_left_when_all_has_settled_is_found_at_once() -> None:

@@ -71,6 +71,19 @@ def test_jobs_of_ones_own_and_a_built_in_list_contradict_each_other() -> None:
     assert text == "--workload and --jobs contradict each other; leave one of them out."
 
 
+@pytest.mark.parametrize(
+    ("flag", "options"),
+    [
+        ("--policy", replace(OPTIONS, policies=["fair"])),
+        ("--control", replace(OPTIONS, control="limits")),
+        ("--interval", replace(OPTIONS, interval_seconds=9.0)),
+    ],
+)
+def test_a_flag_that_a_policy_file_contradicts_is_refused(flag: str, options: DemoOptions) -> None:
+    text = refusal(replace(options, policy_file=Path("p.yaml")))
+    assert text == f"{flag} and --policy-file contradict each other; write it into p.yaml."
+
+
 def test_a_policy_that_could_do_nothing_is_refused_before_anything_is_started() -> None:
     text = refusal(replace(OPTIONS, policies=["flowcon", "specon"], nodes=1))
     assert text == "policy specon could do nothing here: it chooses among nodes, and there is one; add --nodes 2."

@@ -17,8 +17,8 @@ from support.write_faults import FAULTS, Faulty
 from slopewise.adapters.kube.state.freezes import freeze_path
 from testbed.histories.check import contradictions
 
-WRITES = {"lease": 3, "store": 3, "resize": 2, "finalizer": 2, "status": 2, "freeze": 1, "event": 2}
-"""Of each kind, the first ones: those of a run without a fault, but of renewals only two."""
+WRITES = {"lease": 3, "store": 5, "resize": 2, "finalizer": 2, "status": 2, "freeze": 1, "event": 2}
+"""Of each kind, the first ones: those of a run without a fault, but of renewals and events only two."""
 ENUMERATED = [(kind, at + 1, fault) for kind, number in WRITES.items() for at in range(number) for fault in FAULTS]
 SAMPLE = [("resize", 1, "answer lost"), ("store", 1, "crash after"), ("finalizer", 2, "hang when done")]
 STEP_SECONDS = 90.0

@@ -357,6 +357,13 @@ def test_the_pods_of_one_template_share_their_scheduling_facts() -> None:
     assert one.scheduling is other.scheduling
 
 
+def test_no_caller_changes_the_affinity_of_a_record_by_changing_what_it_hands_out() -> None:
+    pod = parse_pod(pod_json(metadata=MIGRATABLE_POD, spec={"affinity": {"nodeAffinity": {}}}))
+    assert pod.scheduling is not None
+    (pod.scheduling.affinity or {})["nodeAffinity"]["x"] = 1
+    assert pod.scheduling.affinity == {"nodeAffinity": {}}
+
+
 def test_a_pod_that_no_node_takes_is_known_since_when() -> None:
     def since(**condition: str) -> float | None:
         found = {"type": "PodScheduled", "lastTransitionTime": "2026-11-21T15:25:33Z", **condition}

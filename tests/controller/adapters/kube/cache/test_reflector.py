@@ -191,6 +191,22 @@ def test_a_server_that_fails_or_ends_every_watch_at_once_is_not_stormed(
     assert len(server.asked()) - sum(each.is_watch for each in server.requests) <= (1 if watches else 5)
 
 
+def fails_once_and_progresses(server: ApiServer, store: Reflector[str], name: str) -> bool:
+    restarts = store.restarts
+    server.fault(Reply(500, {}), watches=True, times=1)
+    server.end_watches()
+    assert eventually(lambda: store.restarts == restarts + 1)
+    server.put(PODS, pod(name))
+    return eventually(lambda: name in store.items())
+
+
+def test_waits_begin_again_with_the_shortest_after_progress(server: ApiServer, watching: Watching) -> None:
+    store = watching(Timing(first_wait_seconds=0.02, longest_wait_seconds=1e6))
+    for number in range(15):  # doubled each time, the last wait would be of minutes
+        assert fails_once_and_progresses(server, store, f"c{number}")
+    assert store.relists == 1
+
+
 def test_a_place_that_cannot_be_taken_up_again_is_given_up(server: ApiServer, watching: Watching) -> None:
     store = watching()
     server.fault(Reply(500, {"message": "too large resource version"}), times=3)

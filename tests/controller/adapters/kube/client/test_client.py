@@ -314,6 +314,11 @@ def test_a_broken_kubeconfig_is_a_mistake_in_one_sentence(tmp_path: Path, text: 
         KubeApi.connect(kubeconfig=str(tmp_path / "nothing"))
 
 
+def test_an_unknown_context_is_a_mistake(server: ApiServer, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="with name nowhere in"):
+        KubeApi.connect(kubeconfig=kubeconfig(tmp_path, server.kubeconfig), context="nowhere")
+
+
 def test_a_proxy_of_the_environment_is_not_for_loopback(
     server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,11 @@ def test_a_job_that_counts_an_eviction_or_brings_no_pod_behind_our_gate_says_why
     assert words in (not_recreated_reason_of("Job", job) or "")
 
 
+@pytest.mark.parametrize("kind", ["DaemonSet", "PyTorchJob"])
+def test_other_owners_do_not_wait_for_the_old_pod(kind: str) -> None:
+    assert "run it as a Job or a StatefulSet" in (not_recreated_reason_of(kind, {}) or "")
+
+
 def test_a_job_whose_rules_forgive_the_exit_codes_of_a_signal_may_be_suspended() -> None:
     forgiving = [on_exit_codes("FailJob", "In", 42), on_exit_codes("Ignore", "In", 137, 143)]
     fails_others = on_exit_codes("FailJob", "NotIn", 0)

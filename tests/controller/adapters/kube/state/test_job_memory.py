@@ -368,9 +368,10 @@ def test_memory_is_not_changed_while_its_original_could_not_be_stored(
 def test_the_object_of_a_trial_carries_its_study_when_the_next_leader_creates_it_again(
     server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
 ) -> None:
-    trial = pods.add("trial")
+    trial, other = pods.add("trial"), pods.add("other")
     pods.by_job[trial] = structs.replace(pods.by_job[trial], study="sweep")
-    memory.save(MemoryState({trial: changed()}))
+    memory.save(MemoryState({trial: changed(), other: changed()}))
+    assert "labels" not in server.get(f"{GROWTHS}/other")["metadata"]
     again = Replica(api, pods).memory()
     kept = again.load().jobs[trial]
     api.delete(f"{GROWTHS}/trial")
