@@ -31,20 +31,31 @@ class RecordedPass:
 def read(path: Path, announce: Announce) -> Iterator[RecordedPass]:
     """Every pass of a record, those of its older file first; UsageError says which line cannot be read.
 
-    A line that was cut off when its controller was killed is left out, and `announce` says so.
+    Left out, and announced, are a line that was cut off when its controller was killed, and passes of an older schema
+    before those of this one: an updated controller goes on with the file of the former version.
     """
     files = [file for file in (older(path), path) if file.exists()]
     if not path.exists():
         raise UsageError(f"{path}: there is no such decision record; `slopewise run --record FILE` writes one.")
     settings: Settings | None = None
+    outdated: UsageError | None = None
     for numbered, following in _pairs(chain.from_iterable(map(_numbered, files))):
         line = _decoded(numbered, following, announce)
         if isinstance(line, Settings):
-            settings = _readable(line, numbered)
-        elif isinstance(line, Pass):
-            if settings is None:
-                raise UsageError(f"{numbered.where}: no settings before this pass; the begin of the record is missing.")
+            if settings is None and line.schema < SCHEMA:
+                outdated = outdated or _unreadable(line, numbered)
+                continue
+            if line.schema != SCHEMA:
+                raise _unreadable(line, numbered)
+            if settings is None and outdated is not None:
+                announce(f"{outdated} What comes before {numbered.where} is left out.")
+            settings = line
+        elif isinstance(line, Pass) and settings is not None:
             yield RecordedPass(numbered.where, settings, line)
+        elif isinstance(line, Pass) and outdated is None:
+            raise UsageError(f"{numbered.where}: no settings before this pass; the begin of the record is missing.")
+    if settings is None and outdated is not None:
+        raise outdated
 
 
 def snapshot_of(recorded: Pass) -> ClusterSnapshot:
@@ -99,10 +110,8 @@ def _is_settings(line: bytes) -> bool:
         return False
 
 
-def _readable(settings: Settings, numbered: _Numbered) -> Settings:
-    if settings.schema != SCHEMA:
-        raise UsageError(
-            f"{numbered.where}: schema {settings.schema}, written by Slopewise {settings.slopewise}; this version "
-            f"reads schema {SCHEMA}. Replay it with the version that wrote it."
-        )
-    return settings
+def _unreadable(settings: Settings, numbered: _Numbered) -> UsageError:
+    return UsageError(
+        f"{numbered.where}: schema {settings.schema}, written by Slopewise {settings.slopewise}; this version "
+        f"reads schema {SCHEMA}. Replay it with the version that wrote it."
+    )

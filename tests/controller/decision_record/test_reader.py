@@ -52,6 +52,21 @@ def test_another_line_that_cannot_be_read_is_named(record: Path, line: bytes, re
     assert reason in str(caught.value)
 
 
+def test_of_a_file_that_an_older_version_began_the_passes_of_this_one_are_read(record: Path) -> None:
+    whole = list(read(record, lambda _: None))
+    lines = record.read_bytes()
+    old = lines.replace(b'"schema":2', b'"schema":1')
+    record.write_bytes(old + lines)
+    notices: list[str] = []
+    assert [each.recorded for each in read(record, notices.append)] == [each.recorded for each in whole]
+    assert len(notices) == 1
+    assert notices[0].endswith(f"What comes before {record}, line {len(whole) + 2} is left out.")
+
+    record.write_bytes(old)
+    with pytest.raises(UsageError, match="line 1: schema 1, written by Slopewise"):
+        list(read(record, notices.append))
+
+
 def test_a_record_without_its_begin_is_refused(record: Path) -> None:
     record.write_bytes(b"".join(record.read_bytes().splitlines(keepends=True)[1:]))
     with pytest.raises(UsageError, match="no settings before this pass"):
