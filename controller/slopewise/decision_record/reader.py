@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from slopewise.decision_record.files import older
-from slopewise.decision_record.lines import SCHEMA, Line, Pass, Settings, decode, with_nan
+from slopewise.decision_record.lines import FORMER_SCHEMA, SCHEMA, Line, Pass, Settings, decode, decode_former, with_nan
 from slopewise.errors import UsageError
 from slopewise.model import ClusterSnapshot
 
@@ -31,31 +31,20 @@ class RecordedPass:
 def read(path: Path, announce: Announce) -> Iterator[RecordedPass]:
     """Every pass of a record, those of its older file first; UsageError says which line cannot be read.
 
-    Left out, and announced, are a line that was cut off when its controller was killed, and passes of an older schema
-    before those of this one: an updated controller goes on with the file of the former version.
+    A line that was cut off when its controller was killed is left out, and `announce` says so.
     """
     files = [file for file in (older(path), path) if file.exists()]
     if not path.exists():
         raise UsageError(f"{path}: there is no such decision record; `slopewise run --record FILE` writes one.")
     settings: Settings | None = None
-    outdated: UsageError | None = None
     for numbered, following in _pairs(chain.from_iterable(map(_numbered, files))):
-        line = _decoded(numbered, following, announce)
+        line = _decoded(numbered, following, announce, SCHEMA if settings is None else settings.schema)
         if isinstance(line, Settings):
-            if settings is None and line.schema < SCHEMA:
-                outdated = outdated or _unreadable(line, numbered)
-                continue
-            if line.schema != SCHEMA:
-                raise _unreadable(line, numbered)
-            if settings is None and outdated is not None:
-                announce(f"{outdated} What comes before {numbered.where} is left out.")
-            settings = line
-        elif isinstance(line, Pass) and settings is not None:
+            settings = _readable(line, numbered)
+        elif isinstance(line, Pass):
+            if settings is None:
+                raise UsageError(f"{numbered.where}: no settings before this pass; the begin of the record is missing.")
             yield RecordedPass(numbered.where, settings, line)
-        elif isinstance(line, Pass) and outdated is None:
-            raise UsageError(f"{numbered.where}: no settings before this pass; the begin of the record is missing.")
-    if settings is None and outdated is not None:
-        raise outdated
 
 
 def snapshot_of(recorded: Pass) -> ClusterSnapshot:
@@ -91,9 +80,9 @@ def _pairs(lines: Iterator[_Numbered]) -> Iterator[tuple[_Numbered, bytes | None
         yield before, None
 
 
-def _decoded(numbered: _Numbered, following: bytes | None, announce: Announce) -> Line | None:
+def _decoded(numbered: _Numbered, following: bytes | None, announce: Announce, schema: int) -> Line | None:
     try:
-        return decode(numbered.line)
+        return decode(numbered.line) if schema == SCHEMA else decode_former(numbered.line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         cut_off = not isinstance(error, msgspec.ValidationError)
         if cut_off and (following is None or _is_settings(following)):
@@ -110,8 +99,10 @@ def _is_settings(line: bytes) -> bool:
         return False
 
 
-def _unreadable(settings: Settings, numbered: _Numbered) -> UsageError:
-    return UsageError(
-        f"{numbered.where}: schema {settings.schema}, written by Slopewise {settings.slopewise}; this version "
-        f"reads schema {SCHEMA}. Replay it with the version that wrote it."
-    )
+def _readable(settings: Settings, numbered: _Numbered) -> Settings:
+    if settings.schema not in (FORMER_SCHEMA, SCHEMA):
+        raise UsageError(
+            f"{numbered.where}: schema {settings.schema}, written by Slopewise {settings.slopewise}; this version "
+            f"reads the schemas {FORMER_SCHEMA} and {SCHEMA}. Replay it with the version that wrote it."
+        )
+    return settings
