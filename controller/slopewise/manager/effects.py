@@ -61,7 +61,7 @@ class ForgetfulMemory(DictionaryMemory):
         """There is no JobGrowth."""
 
 
-PolicyMemory = KubeMemory | ForgetfulMemory
+RunnerMemory = KubeMemory | ForgetfulMemory
 
 
 class Effects:
@@ -72,7 +72,7 @@ class Effects:
         self._job_growths = job_growths
         self._clock = clock
 
-    def memory(self, record: PolicyRecord, index: JobIndex, status: PolicyDocument | None) -> PolicyMemory:
+    def memory(self, record: PolicyRecord, index: JobIndex, status: PolicyDocument | None) -> RunnerMemory:
         """The memory of a policy; `status` stores the intervals of its nodes and its records."""
         if status is None:  # the policy came as a file, and nothing is stored of it
             return KubeMemory(record.name, self._job_growths, index)
@@ -110,7 +110,7 @@ class Effects:
 class NoEffects(Effects):
     """Nothing is carried out or stored, and only the log and the metrics report."""
 
-    def memory(self, record: PolicyRecord, index: JobIndex, status: PolicyDocument | None) -> PolicyMemory:
+    def memory(self, record: PolicyRecord, index: JobIndex, status: PolicyDocument | None) -> RunnerMemory:
         """Nothing outlives the process."""
         return ForgetfulMemory()
 

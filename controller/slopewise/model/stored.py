@@ -36,7 +36,7 @@ _GROUPED: Mapping[str, Mapping[str, str]] = {
 """By record: fields that `JobMemory` itself had until November 2026, and their names now."""
 
 
-def _regrouped(stored: dict[str, Any]) -> dict[str, Any]:
+def regrouped(stored: dict[str, Any]) -> dict[str, Any]:
     """The fields of a stored `JobMemory` in the records that have them now; what is so already stays."""
     grouped = dict(stored)
     for record, names in _GROUPED.items():
@@ -48,11 +48,11 @@ def _regrouped(stored: dict[str, Any]) -> dict[str, Any]:
 
 def read_job_memory(encoded: bytes | str) -> JobMemory:
     """A stored `JobMemory`, also one of an earlier version; msgspec.DecodeError where it is damaged."""
-    return msgspec.convert(_regrouped(msgspec.json.decode(encoded, type=dict[str, Any])), JobMemory)
+    return msgspec.convert(regrouped(msgspec.json.decode(encoded, type=dict[str, Any])), JobMemory)
 
 
 def read_memory_state(encoded: bytes) -> MemoryState:
     """A stored `MemoryState`, also one of an earlier version; msgspec.DecodeError where it is damaged."""
     stored = msgspec.json.decode(encoded, type=dict[str, Any])
     jobs = msgspec.convert(stored.get("jobs", {}), dict[str, dict[str, Any]])
-    return msgspec.convert(stored | {"jobs": {uid: _regrouped(known) for uid, known in jobs.items()}}, MemoryState)
+    return msgspec.convert(stored | {"jobs": {uid: regrouped(known) for uid, known in jobs.items()}}, MemoryState)

@@ -115,6 +115,15 @@ class TestEnded:
         again = measure(a_snapshot([job]), MemoryState(known, classes=first.classes), MemoryState())
         assert [each.work for each in again.classes["vae"]] == [150.0]
 
+    def test_a_job_that_ends_beside_newer_ones_leaves_what_it_was_timed_at(self) -> None:
+        jobs = [of_class("vae", uid) for uid in "abcde"]
+        known = {job.uid: timed((1.0, 1.0), at=START + n) for n, job in enumerate(jobs)}
+        jobs[0], known["a"] = replace(jobs[0], state=JobState.FINISHED), ended("a", 150.0, paces=known["a"].paces)
+        state = measured(jobs, known)
+        assert [(each.line is not None, each.work) for each in state.classes["vae"] if each.job_uid == "a"] == [
+            (True, 150.0)
+        ]
+
     def test_ranks_of_one_training_count_once(self) -> None:
         state = over({f"team:{rank}": ended("", 150.0) for rank in range(3)} | {"other:0": ended("", 99.0)})
         assert sorted(each.work or 0 for each in state.classes["vae"]) == [99.0, 150.0]

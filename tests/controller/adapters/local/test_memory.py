@@ -12,6 +12,9 @@ from slopewise.errors import SlopewiseError
 from slopewise.estimators.growth import Measuring, measure
 from slopewise.memory_in_process import DictionaryMemory
 from slopewise.model import (
+    Anchor,
+    Answering,
+    Backoff,
     CpuAllocation,
     Departed,
     Doubts,
@@ -20,7 +23,9 @@ from slopewise.model import (
     MemoryState,
     NodeMemory,
     Outlier,
+    PaceAnchor,
     PolicyMemory,
+    Timing,
 )
 
 
@@ -102,11 +107,20 @@ def test_an_unchanged_state_is_not_written_again(tmp_path: Path) -> None:
 
 def test_what_a_killed_run_had_learnt_is_inherited_without_what_belonged_to_it(tmp_path: Path) -> None:
     learnt = JobMemory(
-        levels=Levels(first=2.0, best=0.5), decided=PolicyMemory(job_class="WL"), original=CpuAllocation(None, 1000)
+        levels=Levels(first=2.0, best=0.5),
+        timing=Timing(least_step_cpu_seconds=0.2),
+        decided=PolicyMemory(job_class="WL"),
     )
-    FileMemory(tmp_path / "old.json").save(MemoryState({"a": learnt}, {"n1": NodeMemory(frozenset({"a"}), 1.0, 2.0)}))
+    ran = learnt.altered(
+        levels=learnt.levels.altered(anchor=Anchor(1.0, 0.5, None)),
+        timing=learnt.timing.altered(anchor=PaceAnchor(1.0, 5.0, None, 2.0), answering=Answering(0.5)),
+        original=CpuAllocation(None, 1000),
+        last_resized_at_seconds=1.0,
+        backoff=Backoff(9.0, "it regressed"),
+    )
+    FileMemory(tmp_path / "old.json").save(MemoryState({"a": ran}, {"n1": NodeMemory(frozenset({"a"}), 1.0, 2.0)}))
     inherit(tmp_path / "old.json", tmp_path / "new.json")
-    assert FileMemory(tmp_path / "new.json").load() == MemoryState({"a": learnt.altered(original=None)})
+    assert FileMemory(tmp_path / "new.json").load() == MemoryState({"a": learnt})
 
 
 def test_what_cannot_be_inherited_is_measured_again(tmp_path: Path) -> None:

@@ -19,8 +19,11 @@ from slopewise.model import (
     MemoryState,
     Node,
     NodeMemory,
+    PolicyMemory,
+    Unmet,
 )
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node, is_due
+from slopewise.policies.shared.silence import without_decision
 
 LAST = NodeMemory(frozenset(["a", "b"]), START - 10, 20.0)
 
@@ -208,3 +211,9 @@ def test_a_job_that_has_ended_competes_with_none_and_is_not_forgotten() -> None:
     decisions = decide(looks, jobs, MemoryState({"a": known(), "done": known(job_class="old")}))
     assert set(decisions.reasons) == {"a"}
     assert decisions.memory.jobs["done"].decided.job_class == "old"
+
+
+def test_a_silent_job_loses_what_was_decided_of_it_but_neither_marks_nor_what_its_policy_keeps() -> None:
+    marks = frozenset({"migrated"})
+    decided = PolicyMemory("NL", 1.0, 0.5, marks, Unmet("n1", 2, 1.0), "[1]", Ends(1.0, 2.0, 3.0))
+    assert without_decision(JobMemory(decided=decided)).decided == PolicyMemory(marks=marks, state="[1]")

@@ -41,6 +41,14 @@ def unless(frozen: Callable[[], str | None]) -> Iterator[None]:
         _frozen.reset(token)
 
 
+def raise_if_frozen() -> None:
+    """Ask now what this thread's first write would ask; FrozenError where the answer is a reason."""
+    if (frozen := _frozen.get()) is not None:
+        if (reason := frozen()) is not None:
+            raise FrozenError(reason)
+        _frozen.set(None)
+
+
 class FencedApi:
     """Reads like `api`; a refused write raises NotLeadingError or FrozenError, and sends nothing. Shape: `Api`."""
 
@@ -81,10 +89,8 @@ class FencedApi:
         return self._writable().delete(path, body, params)
 
     def _writable(self) -> Api:
+        """The lease is checked last, because a question may take seconds."""
+        raise_if_frozen()
         if not self.may_write():
             raise NotLeadingError("this replica does not lead any more; nothing was sent")
-        if (frozen := _frozen.get()) is not None:
-            if (reason := frozen()) is not None:
-                raise FrozenError(reason)
-            _frozen.set(None)
         return self._api

@@ -16,7 +16,7 @@ from msgspec import structs
 from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL, ManagedPod, Resources
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.fencing import FrozenError, unless
+from slopewise.adapters.kube.client.fencing import FrozenError, raise_if_frozen, unless
 from slopewise.adapters.kube.client.meanings import POD_GONE, POD_REPLACED, LimitKind, Refused, explain
 from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, TakeTurn, path_of
 from slopewise.adapters.kube.client.retry import update
@@ -176,9 +176,10 @@ class KubeActuator:
         goal = target.restored(managed, original, memory, self._settings)
         if pod.uid in self._kept_limits:
             goal = goal.with_limit_of(managed, self._kept_limits[pod.uid])
-        if managed.container.resources == goal.resources:
-            return self._watch(managed, goal)
-        return self._send_restore(managed, goal)
+        is_written = managed.container.resources == goal.resources
+        if not is_written or pod.pending is not None:
+            raise_if_frozen()  # before each try takes a turn, which others on its node wait for
+        return self._watch(managed, goal) if is_written else self._send_restore(managed, goal)
 
     def _attempt(self, job_uid: str, change: Callable[[ManagedPod, CpuAllocation], Resources | Impossible]) -> _Attempt:
         managed = self._index.find(job_uid)
@@ -232,11 +233,10 @@ class KubeActuator:
         """A kubelet lowers no memory limit below the use of a container: that limit is taken back, and stays."""
         reported, desired = managed.container.reported_memory, managed.container.memory
         waits = Restored("deferred", f"waits for {managed.pod.node}: {message}")
-        if reported is None or reported.limit_bytes is None or desired.limit_bytes is None:
+        has = None if reported is None else reported.limit_bytes
+        if has is None or desired.limit_bytes is None or has <= desired.limit_bytes:
             return waits
-        if reported.limit_bytes <= desired.limit_bytes:
-            return waits
-        memory = desired.altered("limit", reported.limit_bytes)
+        memory = desired.altered("limit", has)
         attempt = self._carry_out(managed, lambda pod: Resources(pod.container.desired, memory))
         if attempt.result == "applied":
             self._kept_limits[managed.pod.uid] = message

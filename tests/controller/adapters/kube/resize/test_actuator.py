@@ -12,7 +12,7 @@ from support.resize_world import ORIGINAL, P, World
 from slopewise.adapters.kube.client.fencing import NotLeadingError
 from slopewise.adapters.pauses import GRANT_SECONDS
 from slopewise.config.training_policy import ResourceSettings
-from slopewise.model import CpuAllocation, Freeze, Freezes, Migrate, ResizeMemory
+from slopewise.model import NO_FREEZES, CpuAllocation, Freeze, Freezes, Migrate, ResizeMemory
 
 FOREIGN = resized_by("vpa-updater")
 LATER = "2026-01-01T00:00:00Z"
@@ -60,6 +60,16 @@ class TestNothingIsSent:
             world.actuator.restore("j", CpuAllocation(1000, 250))
         assert world.server.requests == []
 
+    def test_by_who_loses_the_lease_while_the_freezes_are_read(self, world: World) -> None:
+        def read() -> Freezes:
+            world.leads_for_checks = 0
+            return NO_FREEZES
+
+        world.freezes = read
+        with pytest.raises(NotLeadingError):
+            world.resize()
+        assert world.server.requests == []
+
     def test_without_a_stored_original(self, world: World) -> None:
         world.original = "its original resources could not be stored: no right"
         outcome = world.resize()
@@ -74,6 +84,10 @@ class TestNothingIsSent:
         for outcome in (world.resize(), world.actuator.carry_out(memory), restored):
             assert (outcome.result, outcome.detail) == ("deferred", "frozen: Freeze f")
         assert world.server.requests == []
+
+        world.turns.taken.clear()
+        assert world.actuator.restore("j", CpuAllocation(1000, 250)).result == "deferred"
+        assert world.turns.taken == [], "it is tried all the time, and others on its node wait for their turns"
 
         frozen = Freezes(nodes={"node-a": Freeze("f", "Recommend", "Freeze f")})
         assert (world.resize().result, world.actuator.restore("j", CpuAllocation(1000, 250)).result) == (

@@ -19,7 +19,7 @@ from slopewise.adapters.kube.cache.records import MOVE
 from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, Step, move_on
 from slopewise.adapters.kube.moves.suspend.controller import PODS_ENDED_SECONDS, SuspendedJobController
-from slopewise.adapters.kube.moves.suspend.state_machine import freed
+from slopewise.adapters.kube.moves.suspend.state_machine import ARRIVAL_SECONDS, freed
 
 Story = Callable[[Yard], None]
 """What happens meanwhile."""
@@ -117,6 +117,24 @@ def test_a_target_that_is_lost_just_after_the_pin_is_given_up_within_a_minute(ya
     assert yard.running_on() == ["node-a"]
     assert any("to start wherever the scheduler puts it" in text and warning for text, warning in yard.reported)
     assert yard.ended == ["released"], "its history has it"
+
+
+def test_an_image_that_cannot_be_pulled_does_not_keep_the_move_under_way_for_ever(yard: Yard) -> None:
+    yard.put_job()
+    yard.begin()
+    follower = yard.follower()
+    yard.work()
+    follower.tick()
+    yard.work()
+    raw = yard.server.get(f"/api/v1/namespaces/team-a/pods/{yard.managed().pod.name}")
+    raw["status"]["phase"] = "Pending"
+    yard.server.put(PODS, raw)
+
+    yard.settle(follower, ARRIVAL_SECONDS + 5, step_seconds=5.0)
+
+    assert steps(yard) == ["leaving", "pinning", "pinned"]
+    assert yard.reported[-1][1]
+    assert yard.mover().under_way() == ()
 
 
 # --- nodes that are lost later ------------------------------------------------------------------------------
