@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from operator import itemgetter
 from string import Template
 
 from slopewise.adapters.prometheus.client import RangeRow
@@ -123,7 +124,7 @@ def points_by_job(
             for at, level in islice(row.points, max(0, len(row.points) - MAX_POINTS), None)
             if is_level(level)
         ]
-        found[key] = tuple(sorted(points)[-MAX_POINTS:])
+        found[key] = tuple(sorted(points, key=itemgetter(0, 1))[-MAX_POINTS:])  # steps may be None
     return found
 
 
