@@ -193,9 +193,9 @@ def test_a_restarted_controller_remembers_everything(stage: Stage, trainers: Tra
     after = {name: _remembered(stage, name) for name in names}
     assert {name: each["original"] for name, each in after.items()} == dict.fromkeys(names, STORED)
     for name in names:
-        assert before[name]["first_level"] == after[name]["first_level"]
-        assert before[name]["job_class"] == after[name]["job_class"]
-        assert before[name]["series"] == after[name]["series"]
+        assert before[name]["levels"]["first"] == after[name]["levels"]["first"]
+        assert before[name]["decided"]["job_class"] == after[name]["decided"]["job_class"]
+        assert before[name]["levels"]["series"] == after[name]["levels"]["series"]
         # A controller that forgot it has none; one that closed an interval meanwhile has it as the one before.
         growths = (after[name].get("growth"), after[name].get("previous_growth"))
         assert before[name]["growth"] in growths
