@@ -227,10 +227,10 @@ def jobs(
     Examples: `slopewise jobs`; `slopewise jobs --study sweep -o json`.
     """
     from slopewise.adapters.local.session_requests import session_and_jobs
-    from slopewise.operate.local_session import ranking_of
+    from slopewise.operate.local_session import jobs_of, ranking_of
 
-    listed = [job for job in session_and_jobs()[1] if study in (None, job.study)]
-    if study is None or not listed:
+    listed = session_and_jobs()[1] if study is None else jobs_of(study, session_and_jobs()[1])
+    if study is None:
         if output is RowsFormat.csv:
             raise UsageError("jobs: CSV has the trials of a study; add the --study NAME of one, or print JSON.")
         _print_jobs(listed, OutputFormat(output.value))

@@ -53,9 +53,13 @@ def status_json(session: SessionAnswer, jobs: Sequence[JobAnswer]) -> dict[str, 
 
 def study_here(study: str) -> Ranking:
     """A study of the session; UsageError where it has none of this name."""
-    jobs = session_and_jobs()[1]
+    return ranking_of(study, jobs_of(study, session_and_jobs()[1]))
+
+
+def jobs_of(study: str, jobs: Sequence[JobAnswer]) -> list[JobAnswer]:
+    """Those of the study; UsageError where there are none."""
     if of_study := [job for job in jobs if job.study == study]:
-        return ranking_of(study, of_study)
+        return of_study
     studies = sorted({job.study for job in jobs} - {""})
     raise UsageError(unknown_name("study", study, studies) if studies else f"there is no study {study!r}.")
 

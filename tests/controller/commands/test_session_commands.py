@@ -149,12 +149,14 @@ class TestStudy:
             table = slopewise("jobs", "--study", "s").stdout
             as_json = json.loads(slopewise("jobs", "--study", "s", "-o", "json").stdout)
             as_csv = slopewise("jobs", "--study", "s", "-o", "csv").stdout
+            unknown = slopewise("jobs", "--study", "t")
             refused = slopewise("jobs", "-o", "csv")
         assert table.index("s-2") < table.index("s-1")
         assert [job["name"] for job in as_json] == ["s-2", "s-1"]
         assert as_json[1]["trial"]["arguments"] == {"lr": "1"}
         assert as_csv.splitlines()[1] == "s,1,s-2,,0.25,training,7.0,,best so far"
         assert (refused.returncode, "--study NAME" in refused.stderr) == (2, True)
+        assert (unknown.returncode, "there is no study 't'" in unknown.stderr) == (2, True)
 
     def test_its_status_says_what_was_spent_on_the_best_and_on_the_others(self) -> None:
         with answering(with_jobs(*self.TRIALS)):
