@@ -74,12 +74,13 @@ class Faulty:
             self._do()
 
     def _do(self) -> Answer:
-        self._due, self.left = None, self.left - 1
-        if self._fault in ANSWERS:
-            return ANSWERS[self._fault]
+        self._due = None
         if self._fault.startswith("crash"):
             assert self._controller is not None
             self._controller.kill()
+        self.left -= 1  # after the crash: `run_until_done` must not find the controller still running
+        if self._fault in ANSWERS:
+            return ANSWERS[self._fault]
         raise DroppedError
 
 

@@ -37,7 +37,7 @@ A_LEAK = PASSES_AN_HOUR * (HOURS - 5) // 4
 """Entries of one for every fourth job that came after the fifth hour: fewer are deferred resizes, or a second copy of a
 policy after its list was read again."""
 
-BOUNDED_IN_REAL_TIME = {"Collection._observed"}
+BOUNDED_IN_REAL_TIME = {"Reflector._observed"}
 """What each list empties, every ten minutes by the machine's clock: a day takes less than that here."""
 
 
