@@ -1,4 +1,4 @@
-"""One trial of an Optuna study as a job of its own: it asks the study for arguments, trains, and tells it the loss."""
+"""One trial of an Optuna study as a job: it asks the study for arguments, trains, and reports the loss to it."""
 
 import os
 

@@ -30,7 +30,7 @@ PASS_SECONDS = 30.0
 
 
 def is_resize(event: Event) -> TypeGuard[Write]:
-    """One of ours that was accepted."""
+    """A resize by Slopewise that was accepted."""
     return isinstance(event, Write) and event.ours and event.accepted and event.kind == "pods/resize"
 
 

@@ -1,4 +1,4 @@
-"""Rules of moves and trainings: consent, nobody left waiting, no step lost or done twice."""
+"""Rules of moves and trainings: consent, no job left waiting, no step lost or done twice."""
 
 from __future__ import annotations
 

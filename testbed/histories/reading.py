@@ -85,7 +85,7 @@ def _writes(line: Json, replicas: set[str]) -> Iterator[Write]:
 
 
 def _writer(line: Json) -> str:
-    """Replicas have one account: the pod tells them apart, or outside of a cluster the agent that a gateway names."""
+    """Replicas have one account; they differ by pod, or outside of a cluster by the agent that a gateway names."""
     user, agent = line["user"], str(line.get("userAgent", ""))
     pods = (user.get("extra") or {}).get("authentication.kubernetes.io/pod-name") or [user["username"]]
     return agent if agent.startswith("slopewise/") and pods[0] == user["username"] else str(pods[0])

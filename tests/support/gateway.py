@@ -123,7 +123,7 @@ class Gateway:
 
     @property
     def name(self) -> str:
-        """By which the audit log tells it from others."""
+        """By which the audit log names it."""
         return f"gateway-{self._server.server_address[1]}"
 
     def close(self) -> None:

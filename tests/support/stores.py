@@ -12,7 +12,7 @@ _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
 
 
 def store_sizes(*roots: object) -> Counter[str]:
-    """Entries of each container by `Class.attribute`, over all objects of ours that these lead to.
+    """Entries of each container by `Class.attribute`, over all objects of Slopewise that these lead to.
 
     Those of several objects of one class are added up: 40 jobs with 5 points each are 200.
     """

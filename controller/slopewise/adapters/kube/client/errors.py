@@ -114,7 +114,7 @@ class ApiError(SlopewiseError):
 
     @property
     def denial_and_answer(self) -> tuple[str, str]:
-        """Why a policy or webhook refused it, with the remedy; and the message, which one of ours makes empty."""
+        """Why a policy or webhook refused it, with the remedy; and the message, empty for Slopewise's own policies."""
         found = _DENIED.search(self.message)
         if found is not None and found["why"] and _OUR_POLICIES in self.message:
             return found["why"], ""
