@@ -73,13 +73,15 @@ def nearest(name: str, known: Collection[str]) -> str | None:
 
 
 def unknown_name(what: str, name: str, known: Collection[str], more: str = "") -> str:
-    """A sentence for a name that there is not: with the one that was probably meant, else with all there are.
+    """A sentence for a name that there is not: with the one that was probably meant, else with all there are, if any.
 
     `more` ends the list of all, e.g. `, or a path such as ./my.yaml`.
     """
     meant = nearest(name, known)
     if meant is not None:
         return f"there is no {what} {name!r}; did you mean {meant!r}?"
+    if not known:
+        return f"there is no {what} {name!r}."
     return f"there is no {what} {name!r}; use one of {', '.join(known)}{more}."
 
 

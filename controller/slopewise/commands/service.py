@@ -307,7 +307,7 @@ def _job(name: str) -> JobAnswer:
 
     known = {job.name: job for job in session_and_jobs()[1]}
     if name not in known:
-        raise UsageError(unknown_name("job", name, list(known)) if known else f"there is no job {name!r}.")
+        raise UsageError(unknown_name("job", name, list(known)))
     return known[name]
 
 

@@ -16,7 +16,8 @@ from slopewise.local.brought import brought, sentence_of_all
 from slopewise.local.result import result_of, trial_of
 from slopewise.local.session import Session
 from slopewise.reports.live_table import LiveRow
-from slopewise.reports.ranking import Ranking, Trial
+from slopewise.reports.ranking import Ranking
+from slopewise.reports.trials import Trial
 
 
 def session_answer(session: Session, holder: str) -> SessionAnswer:

@@ -19,8 +19,9 @@ from slopewise.local.session import Session
 from slopewise.local.tally import JobTally, RunTally
 from slopewise.reports.columns import Column, csv_text, named, sized
 from slopewise.reports.live_table import STATE_STYLES
-from slopewise.reports.ranking import Ranking, Trial
+from slopewise.reports.ranking import Ranking
 from slopewise.reports.report import Report, Section, Table, Text
+from slopewise.reports.trials import Trial
 from slopewise.reports.wording import UNKNOWN, counted, loss_change, of_bound, plain, steps_done
 from slopewise.text import duration, equal_messages
 

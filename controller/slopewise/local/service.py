@@ -202,7 +202,7 @@ class Service:
         try:
             self._file.save(self._stored.values())
             take()
-        except Exception:  # the terminal is told that nothing was taken, whatever failed
+        except Exception:  # whatever failed, the answer is that nothing was taken
             self._stored = before
             self._save()
             raise
@@ -233,9 +233,7 @@ class Service:
                 raise UsageError(f"there is no job {name!r}; {hint}")
         studies = sorted({each.spec.queueing.study for each in records.values()} - {""})
         if request.study and request.study not in studies:
-            raise UsageError(
-                unknown_name("study", request.study, studies) if studies else f"there is no study {request.study!r}."
-            )
+            raise UsageError(unknown_name("study", request.study, studies))
         if request.study or request.everything:
             names += [n for n, each in left.items() if request.study in ("", each.spec.queueing.study)]
         cancelled = [name for name in dict.fromkeys(names) if name in left]

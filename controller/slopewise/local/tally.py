@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
 from slopewise.estimators.raw_points import unpacked
 from slopewise.model import JobState, Migrate, Objective, PassReport, Place, Resize
-from slopewise.reports.ranking import Rungs, at_rungs
+from slopewise.reports.ranking import at_rungs
+from slopewise.reports.trials import Rungs
 
 MAX_HISTORY = 240
 """Evaluations of a job, evenly spread over its run: twenty for each block of the curve in the live table."""

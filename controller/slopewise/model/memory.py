@@ -286,11 +286,14 @@ class JobMemory(Record, frozen=True, omit_defaults=True, gc=False):
         """The same job with other values for these fields of `decided`."""
         return self.altered(decided=self.decided.altered(**changes))
 
-    def with_decision(self, job_class: str, wanted_cores: float | None, now_seconds: float) -> JobMemory:
-        """The same job after a policy decided on its class and its limit; what it expected before counts no more."""
+    def with_decision(
+        self, job_class: str, wanted_cores: float | None, now_seconds: float, **changes: Any
+    ) -> JobMemory:
+        """The same job after a policy decided on its class, its limit, and more; `ends` is None unless named."""
         before = self.decided
         since = before.class_since_seconds if before.job_class == job_class else now_seconds
-        return self.with_decided(job_class=job_class, class_since_seconds=since, wanted_cores=wanted_cores, ends=None)
+        named = {"job_class": job_class, "class_since_seconds": since, "wanted_cores": wanted_cores, "ends": None}
+        return self.with_decided(**(named | changes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 import msgspec
@@ -26,7 +27,8 @@ from slopewise.errors import DataSourceError, UsageError
 from slopewise.estimators.level_range import SETTLED_BY
 from slopewise.estimators.raw_points import unpacked
 from slopewise.model import JobMemory, Objective
-from slopewise.reports.ranking import Ranking, Rungs, Trial, at_rungs
+from slopewise.reports.ranking import Ranking, at_rungs
+from slopewise.reports.trials import Rungs, Trial
 
 _NO_POINTS = np.empty((0, 2), np.float32)
 
@@ -54,19 +56,22 @@ def read_growths(connection: Connection, command: str, job: str | None = None) -
 
     UsageError when none has that name; DataSourceError when the cluster does not answer.
     """
-    api = connect(connection)
-    try:
-        growths = [each for each in growths_of(api, connection.namespace) if job in (None, each.workload, each.name)]
-    except ApiError as error:
-        raise DataSourceError(f"{command}: the JobGrowths cannot be read: {error}") from error
-    finally:
-        api.close()
+    growths = [each for each in _read(connection, command) if job in (None, each.workload, each.name)]
     if job is not None and not growths:
         where = f"in namespace {connection.namespace}" if connection.namespace else "in the cluster"
         raise UsageError(
             f"{command}: no workload {job} is managed {where}; `kubectl get growth -A` lists those that are."
         )
     return growths
+
+
+def _read(connection: Connection, command: str, selector: str = "") -> Iterator[ReadGrowth]:
+    """The JobGrowths that a label selector chooses; DataSourceError when the cluster does not answer."""
+    with closing(connect(connection)) as api:
+        try:
+            yield from growths_of(api, connection.namespace, selector)
+        except ApiError as error:
+            raise DataSourceError(f"{command}: the JobGrowths cannot be read: {error}") from error
 
 
 def read_history(connection: Connection, job: str | None) -> list[Line]:
@@ -76,15 +81,9 @@ def read_history(connection: Connection, job: str | None) -> list[Line]:
 
 def read_studies(connection: Connection, study: str) -> list[Ranking]:
     """The trials of a study, ranked in each namespace that has one of this name; errors as of `read_growths`."""
-    api, by_label = connect(connection), {"labelSelector": f"{STUDY_LABEL}={study}"}
     trials: dict[str, list[Trial]] = {}
-    try:
-        for each in map(read_growth, objects(api, growth_path(connection.namespace), by_label)):
-            trials.setdefault(each.namespace, []).extend(_trials(each))
-    except ApiError as error:
-        raise DataSourceError(f"status: the JobGrowths cannot be read: {error}") from error
-    finally:
-        api.close()
+    for each in _read(connection, "status", f"{STUDY_LABEL}={study}"):
+        trials.setdefault(each.namespace, []).extend(_trials(each))
     if not trials:
         raise UsageError(
             f"status: there is no study {study!r}; `kubectl get growth -A -L {STUDY_LABEL}` lists those that there are."
@@ -120,9 +119,9 @@ def _memory(pod: PodGrowth) -> tuple[JobMemory, NDArray[np.float32]]:
         return JobMemory(), _NO_POINTS
 
 
-def growths_of(api: Api, namespace: str | None) -> Iterator[ReadGrowth]:
-    """Every JobGrowth, page by page; ApiError as soon as one cannot be had."""
-    return map(read_growth, objects(api, growth_path(namespace)))
+def growths_of(api: Api, namespace: str | None, selector: str = "") -> Iterator[ReadGrowth]:
+    """Every JobGrowth, or those with these labels, page by page; ApiError as soon as one cannot be had."""
+    return map(read_growth, objects(api, growth_path(namespace), {"labelSelector": selector} if selector else {}))
 
 
 def read_growth(growth: Json) -> ReadGrowth:

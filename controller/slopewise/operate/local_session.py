@@ -13,7 +13,8 @@ from slopewise.crds.history import Line, in_order
 from slopewise.crds.job_growth import JobGrowthStatus
 from slopewise.errors import UsageError
 from slopewise.operate.explanation import Explanation, explain
-from slopewise.reports.ranking import Ranking, Trial
+from slopewise.reports.ranking import Ranking
+from slopewise.reports.trials import Trial
 from slopewise.reports.wording import plain
 from slopewise.text import unknown_name
 
@@ -61,7 +62,7 @@ def jobs_of(study: str, jobs: Sequence[JobAnswer]) -> list[JobAnswer]:
     if of_study := [job for job in jobs if job.study == study]:
         return of_study
     studies = sorted({job.study for job in jobs} - {""})
-    raise UsageError(unknown_name("study", study, studies) if studies else f"there is no study {study!r}.")
+    raise UsageError(unknown_name("study", study, studies))
 
 
 def ranking_of(study: str, jobs: Sequence[JobAnswer]) -> Ranking:
@@ -99,7 +100,5 @@ def _named(jobs: Sequence[JobAnswer], name: str | None, command: str) -> list[Jo
     wanted = None if name is None else name.removeprefix(f"{NAMESPACE}/")
     found = [job for job in jobs if wanted in (None, job.name)]
     if wanted is not None and not found:
-        names = [job.name for job in jobs]
-        message = unknown_name("job", wanted, names) if names else f"there is no job {wanted!r}."
-        raise UsageError(f"{command}: {message}")
+        raise UsageError(f"{command}: {unknown_name('job', wanted, [job.name for job in jobs])}")
     return found

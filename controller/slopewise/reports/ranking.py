@@ -1,32 +1,19 @@
-"""Trials of a study by their losses: the best so far, the CPU spent on it, and those that ASHA would have stopped.
-
-ASHA (asynchronous successive halving) compares trials at the rungs 1/27, 1/9 and 1/3 of the plan: one of three goes on.
-`simulator/stopping.py` runs it; `Ranking` only says whom it would have stopped.
-"""
+"""Trials of a study by their losses: the best so far, the CPU spent on it, and those that ASHA would have stopped."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.text import Text
 
-from slopewise.model import Objective
 from slopewise.reports.columns import Column, named, sized
 from slopewise.reports.live_table import STATE_STYLES
+from slopewise.reports.trials import ETA, RUNGS, Rungs, Trial, best_third
 from slopewise.reports.wording import UNKNOWN, counted, finite, listed, plain
-
-K = TypeVar("K", int, str)
-
-ETA = 3
-"""Of ASHA: one trial of three goes on from a rung to the next, which is three times as far."""
-
-RUNGS = (1 / 27, 1 / 9, 1 / 3)
-"""Parts of the plan at which ASHA compares."""
 
 MAX_GAP_RATIO = 0.5
 """Between two points, of the work at a rung: amid so wide a gap a line is 7 % above a loss that is 1/work."""
@@ -34,15 +21,6 @@ MAX_GAP_RATIO = 0.5
 _FIXED = ("study", "place", "trial", "loss", "state", "cpu_seconds", "asha_stops_at", "reason")
 _IMPORTANT = ("trial", "loss", "state", "place", "cpu_seconds")
 _HEADINGS = {"cpu_seconds": "CPU S", "asha_stops_at": "ASHA STOPS AT"}
-
-
-def best_third(seen: Mapping[K, float]) -> list[K]:
-    """The trials of a rung that go on, the lowest loss first."""
-    return sorted(seen, key=lambda each: (seen[each], each))[: len(seen) // ETA]
-
-
-Rungs = Mapping[int, float]
-"""The loss of a trial at each rung, by its number, as far as it is known."""
 
 
 def at_rungs(points: NDArray[np.float32], plan: float) -> Rungs:
@@ -58,21 +36,6 @@ def at_rungs(points: NDArray[np.float32], plan: float) -> Rungs:
         if 0 < after < len(works) and works[after] - works[after - 1] <= MAX_GAP_RATIO * work:
             found[rung] = float(np.interp(work, works, losses))
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One trial of a study."""
-
-    name: str
-    state: str
-    loss: float | None
-    """The last one; None: none was reported."""
-    cpu_seconds: float | None
-    objective: Objective = "min"
-    arguments: Mapping[str, str] = field(default_factory=dict)
-    rungs: Rungs = field(default_factory=dict)
-    reason: str = ""
 
 
 class Ranking:

@@ -14,7 +14,7 @@ from statistics import median
 from typing import NamedTuple
 
 from slopewise.allocation import down_an_order, water_filling
-from slopewise.reports.ranking import RUNGS, best_third
+from slopewise.reports.trials import RUNGS, best_third
 
 MEDIAN_FROM, MEDIAN_EVERY = 0.2, 0.1
 """The median rule stops a trial whose lowest loss is above the median of the others' at the same step: from a fifth of

@@ -17,7 +17,7 @@ from support.printing import words
 from slopewise.adapters.local.session_requests import Answer, Attach, Cancel, JobAnswer, Jobs, Request, SetMode, Submit
 from slopewise.commands import console
 from slopewise.commands.service import name_of
-from slopewise.reports.ranking import Trial
+from slopewise.reports.trials import Trial
 
 HOSTILE = "why\x1b[2J\u202e<b>[red]x"
 ACTION = {

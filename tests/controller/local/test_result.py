@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 
 from slopewise.local.result import LocalJobResult, LocalResult, report_of
-from slopewise.reports.ranking import Ranking, Trial
+from slopewise.reports.ranking import Ranking
 from slopewise.reports.report import terminal
+from slopewise.reports.trials import Trial
 
 JOB = LocalJobResult(
     name="digits-deep-sigmoid",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +13,8 @@ import pytest
 from support.printing import printed
 
 from slopewise.reports.columns import csv_text, fitting, table_of
-from slopewise.reports.ranking import Ranking, Rungs, Trial, at_rungs, best_third
+from slopewise.reports.ranking import Ranking, at_rungs
+from slopewise.reports.trials import Rungs, Trial, best_third
 
 
 def a_trial(name: str, loss: float | None, cpu_seconds: float | None = 10.0, rungs: Rungs | None = None) -> Trial:
@@ -96,3 +99,11 @@ class TestAsha:
         assert at_rungs(points, 540.0) == {0: pytest.approx(0.8), 1: pytest.approx(0.5)}
         assert at_rungs(points[1:], 540.0) == {1: pytest.approx(0.5)}
         assert at_rungs(points[[0, 3]], 540.0) == at_rungs(points[:0], 540.0) == {}
+
+
+def test_what_a_session_is_asked_by_loads_neither_numpy_nor_rich() -> None:
+    """They were 0.2 s of each `slopewise submit`, when trials and their table were one module."""
+    slow = "{'numpy', 'rich.text'} & sys.modules.keys()"
+    code = f"import sys, slopewise.adapters.local.session_requests; print(sorted({slow}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert done.stdout.strip() == "[]"

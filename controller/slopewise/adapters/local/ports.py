@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -236,18 +235,16 @@ class DryRunActuator:
         return Restored("applied", "dry run: nothing was changed")
 
 
-# Fields of a run and its cgroups that are invalid in the next run, because counters and resources restart.
-_OF_ONE_RUN: dict[str, Any] = {
-    "original": None,
-    "last_resized_at_seconds": None,
-    "change": None,
-    "backoff": Backoff(),
-}
-
-
 def _of_next_run(job: JobMemory) -> JobMemory:
-    levels, timing = job.levels.altered(anchor=None), job.timing.altered(anchor=None, answering=None)
-    return job.altered(levels=levels, timing=timing, **_OF_ONE_RUN)
+    """Without the fields of one run and its cgroups: counters and resources restart."""
+    return job.altered(
+        levels=job.levels.altered(anchor=None),
+        timing=job.timing.altered(anchor=None, answering=None),
+        original=None,
+        last_resized_at_seconds=None,
+        change=None,
+        backoff=Backoff(),
+    )
 
 
 def inherit(former: Path, path: Path) -> None:

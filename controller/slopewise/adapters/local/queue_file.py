@@ -20,7 +20,7 @@ from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import Mode
 from slopewise.errors import SlopewiseError
 from slopewise.model import Objective
-from slopewise.reports.ranking import Rungs
+from slopewise.reports.trials import Rungs
 
 
 class StoredEnd(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -56,7 +56,7 @@ class StoredProcess(msgspec.Struct, frozen=True):
 
 
 class StoredLosses(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a job has reported by its end: Prometheus begins anew with each session."""
+    """What a job has reported by its end: each session has a Prometheus of its own."""
 
     first: float
     last: float

@@ -9,7 +9,7 @@ import msgspec
 
 from slopewise.adapters.local.service_socket import ask, service_folder
 from slopewise.errors import DataSourceError, SlopewiseError, UsageError
-from slopewise.reports.ranking import Trial
+from slopewise.reports.trials import Trial
 
 
 class Submit(msgspec.Struct, tag=True, frozen=True):

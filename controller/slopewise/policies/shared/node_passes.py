@@ -24,7 +24,6 @@ from slopewise.model import (
     Move,
     Node,
     NodeMemory,
-    PolicyMemory,
     Resize,
     Unmet,
 )
@@ -123,17 +122,15 @@ def _waiting(known: JobMemory, last: NodeMemory, now_seconds: float) -> str:
 
 
 def _decided(known: JobMemory, verdict: Verdict, evaluation: NodeMemory, node: str) -> JobMemory:
-    before, now_seconds = known.decided, evaluation.evaluated_at_seconds
-    return known.altered(
-        decided=PolicyMemory(
-            verdict.job_class,
-            before.class_since_seconds if before.job_class == verdict.job_class else now_seconds,
-            before.wanted_cores if verdict.limit_cores is None else verdict.limit_cores,
-            before.marks | verdict.marks if verdict.marks else before.marks,
-            _counted(before.unmet, evaluation, node) if verdict.unmet else None,
-            before.state if verdict.state is None else verdict.state,
-            verdict.ends,
-        )
+    before = known.decided
+    return known.with_decision(
+        verdict.job_class,
+        before.wanted_cores if verdict.limit_cores is None else verdict.limit_cores,
+        evaluation.evaluated_at_seconds,
+        marks=before.marks | verdict.marks if verdict.marks else before.marks,
+        unmet=_counted(before.unmet, evaluation, node) if verdict.unmet else None,
+        state=before.state if verdict.state is None else verdict.state,
+        ends=verdict.ends,
     )
 
 
