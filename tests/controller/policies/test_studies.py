@@ -60,6 +60,21 @@ class TestOrder:
         indices = sorted(each.index for each in studies.found.values())
         assert indices == pytest.approx([1 / 3, 1 / 2, 1.0], rel=1e-6)
 
+    def test_of_trials_as_likely_to_be_best_the_cheaper_one_comes_first(self) -> None:
+        """b is a little ahead, but a costs a fifth of its work; c costs as little as a, and has nearly no chance."""
+        jobs = [a_trial(uid) for uid in ("c", "b", "a")]
+        memory = {"a": 0.51, "b": 0.5, "c": 0.79}
+        found = {
+            uid: replace(each, total=total, done=total / 2)
+            for (uid, each), total in zip(claims(jobs).items(), (20.0, 100.0, 20.0), strict=True)
+        }
+        curves = {uid: known().altered(points=curve_of(0.8, loss).points) for uid, loss in memory.items()}
+        studies = exchanged(
+            a_snapshot(jobs, at=START), MemoryState(curves), found, dict.fromkeys(memory, 100.0), best=True
+        )
+        assert in_order(studies) == ["a", "b", "c"]
+        assert studies.trials["b"].best
+
     def test_one_that_has_hardly_begun_has_its_turn(self) -> None:
         studies = studies_of([a_trial("a"), a_trial("b")], {"a": 0.2, "b": 0.9}, done={"b": 1.0})
         assert in_order(studies) == ["b", "a"]
