@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
@@ -19,7 +19,7 @@ import typer
 from slopewise.errors import SlopewiseError
 from slopewise.reports.estimates import estimate
 from slopewise.simulator.stopping import reached
-from slopewise.simulator.trials import BEST, FAIR, Losses, StudyResult, compare, draw, read_trials
+from slopewise.simulator.trials import BEST, FAIR, Losses, StudyResult, compare, compare_costs, draw, read_trials
 from slopewise.simulator.workers import worker_pool
 
 PAGE = Path(__file__).with_name("sweeps.md")
@@ -35,6 +35,9 @@ FLAT_RATIO, LATE_PART = 0.05, 0.9
 
 STOPPING = ("ASHA", "median rule")
 
+COST_TIMES = 3.0
+"""How much more or less work a trial takes than the middle one, at most."""
+
 Draws = Sequence[Mapping[str, StudyResult]]
 """The results of each draw by label."""
 
@@ -47,6 +50,8 @@ class Network:
     threads: int
     late: bool
     draws: Draws
+    costs: Draws
+    """The same draws with trials of different costs."""
 
     def ratios(self, label: str, figure: Callable[[StudyResult], float | None]) -> list[float]:
         """To fair sharing, of the draws that have the figure."""
@@ -83,11 +88,14 @@ def run(file: Path, threads: int, draws: int, workers: int) -> Network:
     trials = read_trials(file)
     drawn = [draw(trials, TRIALS, seed) for seed in range(1, draws + 1)]
     numbers = range(1, draws + 1)
-    same = ([each] * draws for each in (RUNNING, threads))
+    same = [[each] * draws for each in (RUNNING, threads)]
     with worker_pool(workers) as pool:
-        made = list(pool.map(compare, drawn, *same, numbers))
-    results = [{each.label: each for each in of_draw} for of_draw in made]
-    return Network(file.name.partition(".")[0], threads, is_late(trials), results)
+        made = (
+            pool.map(compare, drawn, *same, numbers),
+            pool.map(compare_costs, drawn, *same, numbers, [COST_TIMES] * draws),
+        )
+        equal, different = ([{each.label: each for each in of_draw} for of_draw in results] for results in made)
+    return Network(file.name.partition(".")[0], threads, is_late(trials), equal, different)
 
 
 HEAD = """\
@@ -132,6 +140,7 @@ def page(networks: Sequence[Network]) -> str:
     text = HEAD.format(trials=TRIALS, draws=draws, running=RUNNING, found=BAR_FOUND, ended=BAR_ENDED)
     for threads in sorted({each.threads for each in networks}, reverse=True):
         text += _table([each for each in networks if each.threads == threads], threads)
+    text += _costs(networks)
     text += WINS + "".join(
         f"| {each.name} | {each.threads} | {' | '.join(_stops(each, label) for label in STOPPING)} |\n"
         for each in networks
@@ -140,9 +149,8 @@ def page(networks: Sequence[Network]) -> str:
 
 
 def _table(networks: Sequence[Network], threads: int) -> str:
-    uses = "one core" if threads == 1 else f"{threads} cores"
     lines = [
-        f"\n## A trial can use {uses}\n",
+        f"\n## A trial can use {_uses(threads)}\n",
         "| network | best first: found | mean of draws | ended | largest | oracle: found | ASHA | median rule |",
         "|---|---|---|---|---|---|---|---|",
     ]
@@ -165,21 +173,50 @@ def _table(networks: Sequence[Network], threads: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _costs(networks: Sequence[Network]) -> str:
+    lines = [
+        "\n## Trials that cost different work\n",
+        f"The same draws, where a trial takes from 1/{COST_TIMES:g} to {COST_TIMES:g} times the work (log-uniform).\n",
+        "| networks | a trial can use | best first: found | mean of draws | ended | largest |",
+        "|---|---|---|---|---|---|",
+    ]
+    for threads in sorted({each.threads for each in networks}, reverse=True):
+        for late in (True, False):
+            regime = [
+                replace(each, draws=each.costs) for each in networks if (each.threads, each.late) == (threads, late)
+            ]
+            if regime:
+                cells = " | ".join(_cells(regime, BAR_FOUND))
+                lines.append(f"| {'late' if late else 'early'} | {_uses(threads)} | {cells} |")
+    return "\n".join(lines) + "\n"
+
+
+def _uses(threads: int) -> str:
+    return "one core" if threads == 1 else f"{threads} cores"
+
+
 def _row(name: str, networks: Sequence[Network], bar: float) -> str:
+    cells = [
+        *_cells(networks, bar),
+        f"{together(networks, 'oracle'):.2f}",
+        *(f"{_of_those(together(networks, rule))} ({_count(networks, rule)})" for rule in STOPPING),
+    ]
+    return f"| {name} | {' | '.join(cells)} |"
+
+
+def _cells(networks: Sequence[Network], bar: float) -> list[str]:
+    """What became of the best and of the whole study where the best is favoured."""
     label = BEST.label
     ratios = [each for network in networks for each in network.ratios(label, found)]
     ends = [each for network in networks for each in network.ratios(label, ended)]
     mean = estimate(ratios)
     interval = "" if mean.low is None else f" [{mean.low:.2f}, {mean.high:.2f}]"
-    cells = [
+    return [
         _marked(together(networks, label), bar),
         f"{_marked(mean.mean or math.nan, bar)}{interval}",
         _marked(fmean(ends), BAR_ENDED, digits=3),
         _marked(max(ends), BAR_ENDED, digits=3),
-        f"{together(networks, 'oracle'):.2f}",
-        *(f"{_of_those(together(networks, rule))} ({_count(networks, rule)})" for rule in STOPPING),
     ]
-    return f"| {name} | {' | '.join(cells)} |"
 
 
 def _of_those(ratio: float) -> str:

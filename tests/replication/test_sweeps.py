@@ -24,7 +24,7 @@ def a_draw(**found_at: float | None) -> Mapping[str, StudyResult]:
 
 
 def a_network(*draws: Mapping[str, StudyResult], late: bool = True, threads: int = 4) -> Network:
-    return Network("net", threads, late, draws)
+    return Network("net", threads, late, draws, draws)
 
 
 def test_a_ratio_is_of_the_draws_that_have_the_figure() -> None:
@@ -45,6 +45,7 @@ def test_the_page_marks_what_misses_its_bar_and_says_where_stopping_wins() -> No
     assert "| net | *1.02* | *1.02* [" in text
     assert "| **early** | *1.02* | *1.02* [" in text
     assert " | 0.20 (1 of 2) | 0.50 (2 of 2) |" in text
+    assert "| late | 4 cores | 0.65 | 0.65 [" in text
     assert "| net | 4 | 1 of 2 | 1 | 10.0 % | 2 of 2 | 0 |  |" in text
 
 

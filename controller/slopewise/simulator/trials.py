@@ -115,15 +115,17 @@ class StudyResult:
         }
 
 
-def instance(losses: Sequence[Losses], running: int, threads: int, seed: int) -> Instance:
-    """One node on which so many trials run at once."""
+def instance(
+    losses: Sequence[Losses], running: int, threads: int, seed: int, costs: Sequence[float] | None = None
+) -> Instance:
+    """One node on which so many trials run at once; `costs`: of each trial's work, of what a trial takes else."""
     best = stopping.best_of(losses)
     jobs = tuple(
         SimJob(
             name=f"trial-{number:03}",
             model="recorded",
             arrive_seconds=0.0,
-            work_cpu_seconds=WORK_CPU_SECONDS,
+            work_cpu_seconds=WORK_CPU_SECONDS * cost,
             curve=Recorded(each),
             parallelism_cores=float(threads),
             memory_bytes=TRIAL_MEMORY_BYTES,
@@ -132,7 +134,7 @@ def instance(losses: Sequence[Losses], running: int, threads: int, seed: int) ->
             study=STUDY,
             target_level=0.0 if number == best else None,
         )
-        for number, each in enumerate(losses)
+        for number, (each, cost) in enumerate(zip(losses, costs or [1.0] * len(losses), strict=True))
     )
     node = SimNode("node", NODE_CORES, running * TRIAL_MEMORY_BYTES)
     return Instance(STUDY, seed, (node,), jobs, Physics(contention_ratio=0.0))
@@ -142,12 +144,31 @@ FAIR = "fair"
 BEST = PolicyRun("best first", "marginal", studies="Best")
 
 
-def run_policy(losses: Sequence[Losses], policy: PolicyRun, running: int, threads: int, seed: int) -> StudyResult:
+def run_policy(
+    losses: Sequence[Losses],
+    policy: PolicyRun,
+    running: int,
+    threads: int,
+    seed: int,
+    costs: Sequence[float] | None = None,
+) -> StudyResult:
     """The study under a policy: real passes over a simulated node."""
-    made = engine.run(instance(losses, running, threads, seed), policy)
+    made = engine.run(instance(losses, running, threads, seed, costs), policy)
     best = stopping.best_of(losses)
     found = next(job.target_seconds for job in made.jobs if job.name == f"trial-{best:03}")
     return StudyResult(policy.label, found, made.ended_seconds, losses[best][-1])
+
+
+def compare_costs(
+    losses: Sequence[Losses], running: int, threads: int, seed: int, times: float
+) -> tuple[StudyResult, StudyResult]:
+    """Fair sharing, and the best favoured, where a trial costs from one `times`-th to `times` the work (log-uniform)."""
+    exponents = np.random.default_rng([seed, 1]).uniform(-1.0, 1.0, len(losses)).tolist()
+    costs = [math.pow(times, each) for each in exponents]
+    fair, best = (
+        run_policy(losses, policy, running, threads, seed, costs) for policy in (PolicyRun(FAIR, "fair"), BEST)
+    )
+    return fair, best
 
 
 def compare(losses: Sequence[Losses], running: int, threads: int, seed: int) -> list[StudyResult]:
