@@ -144,16 +144,9 @@ FAIR = "fair"
 BEST = PolicyRun("best first", "marginal", studies="Best")
 
 
-def run_policy(
-    losses: Sequence[Losses],
-    policy: PolicyRun,
-    running: int,
-    threads: int,
-    seed: int,
-    costs: Sequence[float] | None = None,
-) -> StudyResult:
+def run_policy(losses: Sequence[Losses], policy: PolicyRun, study: Instance) -> StudyResult:
     """The study under a policy: real passes over a simulated node."""
-    made = engine.run(instance(losses, running, threads, seed, costs), policy)
+    made = engine.run(study, policy)
     best = stopping.best_of(losses)
     found = next(job.target_seconds for job in made.jobs if job.name == f"trial-{best:03}")
     return StudyResult(policy.label, found, made.ended_seconds, losses[best][-1])
@@ -162,13 +155,10 @@ def run_policy(
 def compare_costs(
     losses: Sequence[Losses], running: int, threads: int, seed: int, times: float
 ) -> tuple[StudyResult, StudyResult]:
-    """Fair sharing, and the best favoured, where a trial costs from one `times`-th to `times` the work (log-uniform)."""
+    """Fair sharing, and the best favoured, where a trial costs `1 / times` to `times` the work (log-uniform)."""
     exponents = np.random.default_rng([seed, 1]).uniform(-1.0, 1.0, len(losses)).tolist()
-    costs = [math.pow(times, each) for each in exponents]
-    fair, best = (
-        run_policy(losses, policy, running, threads, seed, costs) for policy in (PolicyRun(FAIR, "fair"), BEST)
-    )
-    return fair, best
+    study = instance(losses, running, threads, seed, [math.pow(times, each) for each in exponents])
+    return run_policy(losses, PolicyRun(FAIR, "fair"), study), run_policy(losses, BEST, study)
 
 
 def compare(losses: Sequence[Losses], running: int, threads: int, seed: int) -> list[StudyResult]:
@@ -177,6 +167,6 @@ def compare(losses: Sequence[Losses], running: int, threads: int, seed: int) -> 
     rules = {"ASHA": stopping.asha, "median rule": stopping.median_rule, "oracle": stopping.oracle}
     return [
         StudyResult(FAIR, *stopping.fair(losses, setting)),
-        run_policy(losses, BEST, running, threads, seed),
+        run_policy(losses, BEST, instance(losses, running, threads, seed)),
         *(StudyResult(label, *rule(losses, setting)) for label, rule in rules.items()),
     ]
