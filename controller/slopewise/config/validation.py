@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -15,6 +15,10 @@ from slopewise.errors import UsageError
 from slopewise.text import nearest
 
 Model = TypeVar("Model", bound=BaseModel)
+
+ApiVersion = Literal["slopewise.dev/v1alpha1"]
+API_VERSION: ApiVersion = "slopewise.dev/v1alpha1"
+GROUP, VERSION = API_VERSION.split("/")
 
 
 class Document(BaseModel):

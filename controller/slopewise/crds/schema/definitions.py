@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from slopewise.config.training_policy import PlacementChoice, PolicyChoice, TrainingPolicy, TrainingPolicySpec
+from slopewise.config.validation import GROUP, VERSION
 from slopewise.crds.freezes import Freeze
 from slopewise.crds.job_growth import JobGrowth, JobGrowthSpec
 from slopewise.crds.policy_status import TrainingPolicyStatus
@@ -22,9 +23,6 @@ from slopewise.crds.schema.rules import (
     known_policy_rules,
     placing_policy_rules,
 )
-
-GROUP = "slopewise.dev"
-VERSION = "v1alpha1"
 
 _READY = '.status.conditions[?(@.type=="Ready")]'
 
