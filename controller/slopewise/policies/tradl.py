@@ -51,9 +51,9 @@ from slopewise.model import (
     NodeMemory,
     TargetHits,
 )
-from slopewise.policies import PolicyParameters, Setting, parameter
+from slopewise.policies import PolicyParameters, Setting
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
-from slopewise.policies.shared.shares import in_proportion, useful_cores
+from slopewise.policies.shared.shares import floor_ratio_parameter, in_proportion, useful_cores
 
 PURPOSE = "trainings that only have to reach a stated loss"
 ACTIONS = ("resize",)
@@ -64,11 +64,8 @@ URGENT, DELIVERABLE, RELEASED, UNTARGETED = "urgent", "deliverable", "released",
 class Parameters(PolicyParameters):
     """What is left to those that are not urgent."""
 
-    floor_ratio: float = parameter(
+    floor_ratio: float = floor_ratio_parameter(
         0.5,
-        gt=0,
-        le=1,
-        unit="ratio of an even share, node / jobs",
         source="reconstruction",
         description="what a deliverable or released job keeps, and an urgent one has at least",
     )
