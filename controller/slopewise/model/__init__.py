@@ -78,6 +78,7 @@ from slopewise.model.limits import (
     in_canary,
 )
 from slopewise.model.memory import (
+    MEMORY_JSON,
     MOVES_KEPT,
     Anchor,
     Backoff,
@@ -108,7 +109,6 @@ from slopewise.model.objective_status import (
     TargetStatus,
 )
 from slopewise.model.paces import Answering, GpuMemory, LearnedCores, Pace, PaceAnchor, Timing
-from slopewise.model.stored import MEMORY_JSON, read_job_memory, read_memory_state
 
 __all__ = [
     "BUDGET_SECONDS",
@@ -212,7 +212,5 @@ __all__ = [
     "in_canary",
     "only",
     "reaches",
-    "read_job_memory",
-    "read_memory_state",
     "strictest",
 ]
