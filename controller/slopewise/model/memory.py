@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import methodcaller
 from typing import Any
 
@@ -328,3 +328,7 @@ class MemoryState:
     """The class record of each workload class: its jobs, newest last; the class seen last is the last one."""
     departed: tuple[Departed, ...] = ()
     """Jobs that have left whose state the policy keeps, those that left last at the end."""
+
+    def with_jobs(self, changed: Mapping[str, JobMemory]) -> MemoryState:
+        """With these jobs in place of what was remembered of them; itself without any."""
+        return replace(self, jobs={**self.jobs, **changed}) if changed else self
