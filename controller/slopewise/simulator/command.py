@@ -56,7 +56,7 @@ def run_simulate(options: SimulateOptions, console: Console) -> SweepResult:
         return simulate(
             scenario,
             seeds,
-            options.workers or _cores(),
+            options.workers or len(os.sched_getaffinity(0)),
             progress,
             policies=options.policies,
             placement=options.placement,
@@ -125,8 +125,3 @@ def _write_events(run: RunOutcome, write: Callable[[str], object]) -> None:
     which = {"policy": run.policy, "seed": run.seed}
     lines = (json.dumps(which | asdict(event), allow_nan=False, ensure_ascii=False) for event in run.events)
     write("".join(f"{line}\n" for line in lines))
-
-
-def _cores() -> int:
-    """The cores that this process may run on, which in a container are fewer than the machine's."""
-    return len(os.sched_getaffinity(0))
