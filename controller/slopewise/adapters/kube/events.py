@@ -35,7 +35,7 @@ PATCH_SECONDS = 60.0
 """A series' count is written at most once a minute."""
 
 _MAX_NOTE = 1000
-"""The API server takes 1,024 bytes. `…` has three of them, and other letters may have too, so the note is cut once more as bytes."""
+"""The API server takes 1,024 bytes. `…` has three of them, and other letters may have too: it is cut as bytes again."""
 
 
 @dataclass(frozen=True, slots=True)
