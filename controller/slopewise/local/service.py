@@ -23,15 +23,7 @@ from slopewise.adapters.local.cleanup import current_boot_id
 from slopewise.adapters.local.job_record import CUT_OFF, JobRecord
 from slopewise.adapters.local.queue_file import QueueFile, StoredEnd, StoredJob, StoredLosses, StoredProcess
 from slopewise.adapters.local.service_socket import ServiceSocket
-from slopewise.adapters.local.session_requests import (
-    Answer,
-    Attach,
-    Cancel,
-    JobAnswer,
-    Request,
-    SetMode,
-    Submit,
-)
+from slopewise.adapters.local.session_requests import Answer, Attach, Cancel, JobAnswer, Request, SetMode, Submit
 from slopewise.adapters.pauses import QUEUE_SECONDS
 from slopewise.config.job_entry import OWN_VARIABLES
 from slopewise.config.jobs_file import JobSpec, Queueing, expanded, read_jobs

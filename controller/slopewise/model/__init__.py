@@ -59,14 +59,7 @@ from slopewise.model.jobs import (
     Usage,
     reaches,
 )
-from slopewise.model.learning import (
-    DEPARTED_KEPT,
-    ClassFigures,
-    Departed,
-    Ends,
-    Points,
-    RawPoint,
-)
+from slopewise.model.learning import DEPARTED_KEPT, ClassFigures, Departed, Ends, Points, RawPoint
 from slopewise.model.limits import (
     BUDGET_SECONDS,
     AcceleratorControl,

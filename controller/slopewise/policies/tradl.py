@@ -150,10 +150,7 @@ def _limits(node: Node, jobs: Sequence[Job], cases: Sequence[_TargetCase], floor
     urgent = [i for i, one in enumerate(cases) if one.urgency]
     for_them = node.cpu_cores - sum(limits) + sum(limits[i] for i in urgent)
     shares = in_proportion(
-        [cases[i].urgency or 0.0 for i in urgent],
-        [limits[i] for i in urgent],
-        [most[i] for i in urgent],
-        for_them,
+        [cases[i].urgency or 0.0 for i in urgent], [limits[i] for i in urgent], [most[i] for i in urgent], for_them
     )
     for i, share in zip(urgent, shares, strict=True):
         limits[i] = share

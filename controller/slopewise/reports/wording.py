@@ -14,10 +14,7 @@ from slopewise.text import printable
 
 UNKNOWN = "–"
 # A request is a weight: it binds only while the others want CPU too, and then as a share of the node's cores.
-_ALLOTMENTS: dict[CpuControl, str] = {
-    "limits": "the most it may use",
-    "requests": "its share when every job wants CPU",
-}
+_ALLOTMENTS: dict[CpuControl, str] = {"limits": "the most it may use", "requests": "its share when every job wants CPU"}
 _LARGEST = 1e300
 _WHITE = re.compile(r"\s+")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

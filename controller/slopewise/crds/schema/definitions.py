@@ -29,11 +29,7 @@ _READY = '.status.conditions[?(@.type=="Ready")]'
 
 def definitions() -> dict[str, dict[str, Any]]:
     """All definitions by the name of their file."""
-    return {
-        "trainingpolicies.yaml": training_policies(),
-        "jobgrowths.yaml": job_growths(),
-        "freezes.yaml": freezes(),
-    }
+    return {"trainingpolicies.yaml": training_policies(), "jobgrowths.yaml": job_growths(), "freezes.yaml": freezes()}
 
 
 def patches() -> dict[str, list[dict[str, Any]]]:

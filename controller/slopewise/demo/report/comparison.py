@@ -269,10 +269,7 @@ def _job_cell(result: DemoResult, place: int, name: str, measure: Measure) -> Ce
 
 
 def _judged(
-    measure: Measure,
-    shown: Iterable[float | None],
-    found: Iterable[tuple[float | None, float | None]],
-    note: str = "",
+    measure: Measure, shown: Iterable[float | None], found: Iterable[tuple[float | None, float | None]], note: str = ""
 ) -> Cell:
     """The mean over the rounds, with its ratio over those in which both sides are known."""
     both = [(before, after) for before, after in found if before is not None and after is not None]

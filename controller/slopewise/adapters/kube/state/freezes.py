@@ -274,10 +274,7 @@ def _body(wanted: AlertFreeze, started_at_seconds: float) -> Json:
         "metadata": {
             "name": wanted.name,
             "labels": {MADE_BY_LABEL: ALERT, ENDED_LABEL: None if ends is None else "true"},
-            "annotations": {
-                STARTED: f"{started_at_seconds:.3f}",
-                RESOLVED: None if ends is None else f"{ends:.3f}",
-            },
+            "annotations": {STARTED: f"{started_at_seconds:.3f}", RESOLVED: None if ends is None else f"{ends:.3f}"},
         },
         "spec": wanted.spec.model_dump(mode="json", by_alias=True, exclude_none=True),
     }
