@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slopewise.allocation import water_filling
+from slopewise.allocation import down_an_order
 from slopewise.estimators import targets
 from slopewise.estimators.growth import is_usable
 from slopewise.estimators.level_range import is_held_back
@@ -154,13 +154,5 @@ def _limits(node: Node, jobs: Sequence[Job], cases: Sequence[_TargetCase], floor
     )
     for i, share in zip(urgent, shares, strict=True):
         limits[i] = share
-    return _with_the_rest(limits, most, cases, node)
-
-
-def _with_the_rest(
-    limits: Sequence[float], most: Sequence[float], cases: Sequence[_TargetCase], node: Node
-) -> list[float]:
-    """The limits with what is left handed out evenly to all but the released, each up to what it can use."""
-    room = [0.0 if one.listed == RELEASED else cap - limit for cap, limit, one in zip(most, limits, cases, strict=True)]
-    extra = water_filling(room, node.cpu_cores - sum(limits))
-    return [limit + more for limit, more in zip(limits, extra, strict=True)]
+    sharing = [i for i, one in enumerate(cases) if one.listed != RELEASED]
+    return list(down_an_order(dict(enumerate(limits)), [sharing], dict(enumerate(most)), node.cpu_cores).values())

@@ -50,7 +50,7 @@ from slopewise.policies.dqoes.objectives import (
     assess,
     pace_message,
     rest_in_proportion,
-    rest_to_others,
+    rest_to,
     step_interval_seconds,
     step_limits,
     towards,
@@ -192,7 +192,8 @@ class Policy(NeedPolicy[Parameters, ObjectiveCase]):
             cases[index].is_kept = True
         wanted = {index: self._wanted(cases[index]) for index in chosen}
         limits = towards(wanted, limits, node.cpu_cores)
-        limits = rest_to_others(cases, limits, chosen, node.cpu_cores)
+        others = [index for index, one in enumerate(cases) if index not in chosen and one.listed != UNKNOWN]
+        limits = rest_to(others, cases, limits, node.cpu_cores)
         limits = rest_in_proportion(cases, limits, chosen, node.cpu_cores)
         for one, limit in zip(cases, limits, strict=True):
             one.limit_cores = limit
