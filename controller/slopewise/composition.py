@@ -59,8 +59,7 @@ class Composed:
         for_placement = {uid: _placement_view(known) for uid, known in memory.jobs.items()}
         of_cpu = self._cpu.decide(snapshot, replace(memory, jobs=for_cpu, placement_nodes={}))
         of_nodes = self._placement.decide(
-            snapshot,
-            replace(memory, jobs=for_placement, nodes=memory.placement_nodes, placement_nodes={}),
+            snapshot, replace(memory, jobs=for_placement, nodes=memory.placement_nodes, placement_nodes={})
         )
         jobs = {
             uid: known

@@ -71,11 +71,7 @@ class ControllerLoop:
         self._scheduler = BackgroundScheduler(
             timezone=UTC,
             executors={"default": _DaemonThreads()},
-            job_defaults={
-                "coalesce": True,
-                "max_instances": 1,
-                "misfire_grace_time": max(1, round(interval_seconds)),
-            },
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": max(1, round(interval_seconds))},
         )
         self._scheduler.add_listener(self._on_skipped, EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES)
 

@@ -10,15 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from slopewise.errors import ActuationError
-from slopewise.model import (
-    CpuAllocation,
-    Decision,
-    MemoryAllocation,
-    MemoryState,
-    Observation,
-    Outcome,
-    Restored,
-)
+from slopewise.model import CpuAllocation, Decision, MemoryAllocation, MemoryState, Observation, Outcome, Restored
 
 
 class Observer(Protocol):

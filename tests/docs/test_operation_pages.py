@@ -14,7 +14,7 @@ from slopewise.adapters.kube.cache.parsing import VPA_MARKS
 from slopewise.adapters.kube.client.protocol import FIELD_MANAGER
 from slopewise.adapters.kube.workloads.eligibility import KUEUE_LABEL
 from slopewise.config.training_policy import TrainingPolicy
-from slopewise.crds.schema.definitions import VERSION
+from slopewise.config.validation import VERSION
 
 ROOT = Path(__file__).parents[2]
 

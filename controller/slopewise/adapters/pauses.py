@@ -31,6 +31,9 @@ BACKOFF = Doubling(FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS)
 RESTORE = Doubling(5.0, 80.0)
 """Original resources that could not be given back."""
 
+JOB_START = Doubling(10.0, 600.0)
+"""A job of this machine that has failed and is to be started again."""
+
 STATUS_WRITE = Doubling(1.0, 60.0)
 """A status that was not written."""
 
@@ -49,3 +52,6 @@ FINALIZER_SECONDS = 3.0
 
 FREEZE_SECONDS = 10.0
 """Deleting an ended Freeze."""
+
+QUEUE_SECONDS = 10.0
+"""Writing the queue of this machine, for instance to a full disk."""

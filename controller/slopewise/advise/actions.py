@@ -24,10 +24,7 @@ _KINDS: Mapping[str, tuple[Callable[[JobFinding], bool], str]] = {
         lambda job: job.loss_state == "planned",
         "compare with the plan's schedule, and plan fewer steps if the loss stays flat to its end",
     ),
-    "whose loss rises": (
-        lambda job: job.loss_state == "rises",
-        "keep the best checkpoint, and stop early",
-    ),
+    "whose loss rises": (lambda job: job.loss_state == "rises", "keep the best checkpoint, and stop early"),
     "of which it is not known whether the loss is flat": (
         lambda job: job.reports_loss and job.is_unknown,
         "report a smoothed loss, or more often",

@@ -14,7 +14,8 @@ from slopewise.adapters.prometheus.history import Period
 from slopewise.advise.actions import actions
 from slopewise.advise.findings import JobFinding, LossFinding
 from slopewise.advise.replay import NOTHING, PolicyReplay, Replays
-from slopewise.reports.wording import counted, no_formula, plain
+from slopewise.reports.columns import csv_text
+from slopewise.reports.wording import counted, plain
 from slopewise.signals import Interrupted
 
 TOTALS = {
@@ -166,15 +167,13 @@ class Advice:
 
     def csv_text(self) -> str:
         """A row for each job; no cell is a formula to a spreadsheet."""
-        rows = pd.DataFrame([_row(each) for each in self.worst_first], columns=_COLUMNS)
-        for replay in self.replays.policies:
-            rows[f"ratio_to_fair_{replay.policy}"] = [
-                self.sooner_by_job.get((each.namespace, each.pod), {}).get(replay.policy) for each in self.worst_first
-            ]
-        for column in ("namespace", "pod", "node"):
-            rows[column] = rows[column].map(no_formula)
-        text: str = rows.to_csv(index=False, lineterminator="\n")
-        return text
+        ratios = {f"ratio_to_fair_{replay.policy}": replay.policy for replay in self.replays.policies}
+
+        def row(job: JobFinding) -> dict[str, Any]:
+            sooner = self.sooner_by_job.get((job.namespace, job.pod), {})
+            return {**_row(job), **{name: sooner.get(policy) for name, policy in ratios.items()}}
+
+        return csv_text(map(row, self.worst_first), [*_COLUMNS, *ratios])
 
     def _on_the_reading(self) -> Iterator[str]:
         if self.stopped is not None:

@@ -14,7 +14,7 @@ import yaml
 from slopewise.advise.findings import JobFinding
 from slopewise.advise.replay import PolicyReplay, Replays
 from slopewise.config.training_policy import EvaluationSettings, PolicyChoice, TrainingPolicy
-from slopewise.config.validation import validate
+from slopewise.config.validation import API_VERSION, validate
 from slopewise.model import Objective
 from slopewise.own_policies.catalogue import find
 
@@ -54,7 +54,7 @@ def proposal(
     evaluation = {"metric": metric, "objective": objective}
     default = EvaluationSettings()
     document = {
-        "apiVersion": "slopewise.dev/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": "TrainingPolicy",
         "metadata": {"name": "training"},
         "spec": {

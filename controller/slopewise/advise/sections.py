@@ -221,15 +221,7 @@ def _bars(jobs: Sequence[JobFinding]) -> list[Part]:
         flat = f"{name}: flat for {shown_hours(tail)}"
         boxes += [
             Box(0.0, worked, top, bottom, _WORK_COLOUR, title=f"{name}: improved for {shown_hours(worked)}"),
-            Box(
-                worked,
-                job.hours,
-                top,
-                bottom,
-                _TAIL_COLOUR,
-                title=flat,
-                hatched=True,
-            ),
+            Box(worked, job.hours, top, bottom, _TAIL_COLOUR, title=flat, hatched=True),
         ]
         names.append(PlotText(0.0, (top + bottom) / 2, name))
     plot = Plot(

@@ -242,10 +242,10 @@ def jobs(
 
 
 def _print_jobs(listed: list[JobAnswer], output: OutputFormat) -> None:
-    from slopewise.local.listing import as_json, jobs_table
+    from slopewise.operate.local_session import jobs_json, jobs_table
 
     if output is OutputFormat.json:
-        print_json(as_json(listed))
+        print_json(jobs_json(listed))
     elif listed:
         print_unpadded(jobs_table(listed, out.width))
     else:

@@ -28,10 +28,7 @@ class FreezeSpec(Document):
 
     scope: FreezeScope = Field(description="what is frozen: all jobs, those of a namespace, of a node, or of a policy")
     name: str | None = Field(
-        None,
-        max_length=253,
-        pattern=NAME,
-        description="of the namespace, node or TrainingPolicy; none where all are",
+        None, max_length=253, pattern=NAME, description="of the namespace, node or TrainingPolicy; none where all are"
     )
     effect: FreezeEffect = Field(
         "Freeze",

@@ -162,8 +162,7 @@ class JobEntry(Document):
         None, description="`best`: the [best trial](sweeps.md) of its study comes first"
     )
     study: JobName = Field(
-        "",
-        description="jobs that belong together; of a `matrix` or `sweep` its name, else `OPTUNA_STUDY` of `env`",
+        "", description="jobs that belong together; of a `matrix` or `sweep` its name, else `OPTUNA_STUDY` of `env`"
     )
     class_: JobName = Field("", alias="class", description="jobs that are alike learn from one another; else `study`")
     planned_steps: int | None = Field(None, ge=1, description="steps of the whole training, where it reports no plan")

@@ -14,7 +14,7 @@ from pydantic import Field, WithJsonSchema, model_validator
 from slopewise.composition import composed_name
 from slopewise.config.metric_mappings import EvaluationMapping, ResponseMapping
 from slopewise.config.quantities import CpuMillicores, cpu_quantity
-from slopewise.config.validation import Document, load_yaml, validate
+from slopewise.config.validation import API_VERSION, ApiVersion, Document, load_yaml, validate
 from slopewise.errors import UsageError
 from slopewise.model import AcceleratorControl, CpuControl, MemoryControl, StudyControl
 from slopewise.own_policies import catalogue
@@ -252,7 +252,7 @@ class Metadata(Document):
 class TrainingPolicy(Document):
     """The platform engineer's document: `slopewise.dev/v1alpha1`, kind `TrainingPolicy`."""
 
-    api_version: Literal["slopewise.dev/v1alpha1"] = Field("slopewise.dev/v1alpha1", description="of this document")
+    api_version: ApiVersion = Field(API_VERSION, description="of this document")
     kind: Literal["TrainingPolicy"] = Field("TrainingPolicy", description="of this document")
     metadata: Metadata = Metadata()
     spec: TrainingPolicySpec = TrainingPolicySpec()

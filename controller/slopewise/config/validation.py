@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Any, Literal, Self, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic.alias_generators import to_camel
 
 from slopewise.errors import UsageError
@@ -16,11 +16,27 @@ from slopewise.text import nearest
 
 Model = TypeVar("Model", bound=BaseModel)
 
+ApiVersion = Literal["slopewise.dev/v1alpha1"]
+API_VERSION: ApiVersion = "slopewise.dev/v1alpha1"
+GROUP, VERSION = API_VERSION.split("/")
+
 
 class Document(BaseModel):
     """Base of all that a user writes: camelCase keys, unknown ones refused, nothing changed after it was read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)
+
+
+class OneOf(Document):
+    """Exactly one of its keys is given."""
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(given) != 1:
+            kinds = ", ".join(type(self).model_fields)
+            raise ValueError(f"give exactly one of {kinds}, not {' and '.join(given) or 'none'}")
+        return self
 
 
 def load_yaml(path: Path) -> object:

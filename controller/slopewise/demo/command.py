@@ -180,10 +180,7 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
 
 
 def run_rounds(
-    names: Sequence[str],
-    repeat: int,
-    make: Callable[[str, str], RunResult],
-    announce: Callable[[str], None],
+    names: Sequence[str], repeat: int, make: Callable[[str, str], RunResult], announce: Callable[[str], None]
 ) -> tuple[list[list[RunResult]], Interrupted | None]:
     """Every round's runs in the order of `names`, and what cut them short.
 

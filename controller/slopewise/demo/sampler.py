@@ -86,10 +86,7 @@ class OtherCpuSampler:
 
 
 def allotted_cores(
-    jobs: Sequence[LocalJob],
-    held: Mapping[str, CpuAllocation],
-    node_cores: Mapping[str, float],
-    control: CpuControl,
+    jobs: Sequence[LocalJob], held: Mapping[str, CpuAllocation], node_cores: Mapping[str, float], control: CpuControl
 ) -> dict[str, float]:
     """What each job may use: a limit is cores already, a request is a share of its node among the jobs that run there.
 

@@ -14,7 +14,6 @@ for a job that has just begun: of Synergy's jobs a tenth of the time would pass 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -203,7 +202,7 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemorySt
             steps = (newest.at_seconds - before.timing.anchor.at_seconds) / newest.seconds
             won = job.accelerators * steps * (seconds - newest.seconds)
             changed[job.uid] = known.altered(gpu=known.gpu.altered(seconds_won=known.gpu.seconds_won + max(0.0, won)))
-    return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
+    return memory.with_jobs(changed)
 
 
 def learned(known: JobMemory) -> LearnedCores:

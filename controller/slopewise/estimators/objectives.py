@@ -15,7 +15,6 @@ and 1000 s left at 1 s a step: a slack of 100 s; hopeless at 2 CPU-seconds a ste
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from slopewise.estimators import targets
 from slopewise.estimators.growth import EARLY_RATIO
@@ -82,7 +81,7 @@ def confirm(snapshot: ClusterSnapshot, memory: MemoryState, interval_seconds: fl
         )
         if after != asked:
             changed[job.uid] = known.altered(objectives=after)
-    return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
+    return memory.with_jobs(changed)
 
 
 def deviation(asked_seconds: float, took_seconds: float) -> float:

@@ -82,7 +82,7 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, interval_seconds: fl
         after = _without_outdated_paces(after, interval_seconds, now.at_seconds)
         if after is not known:
             changed[job.uid] = after
-    return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
+    return memory.with_jobs(changed)
 
 
 def with_arrivals(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemoryState) -> MemoryState:

@@ -66,7 +66,7 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, *, from_evaluations:
         sampled = job if job.points or not from_evaluations else _with_evaluation_as_point(job, known)
         if sampled.points:
             changed[job.uid] = known.altered(points=_followed(sampled, known, snapshot.taken_at_seconds))
-    return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
+    return memory.with_jobs(changed)
 
 
 def _with_evaluation_as_point(job: Job, known: JobMemory) -> Job:

@@ -22,7 +22,6 @@ What it cannot tell:
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from slopewise.estimators.growth import IDLE_CORES
@@ -69,7 +68,7 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemorySt
         least = _least(known, None if before is None else before.timing.anchor)
         if least != known.timing.least_step_cpu_seconds:
             changed[job.uid] = known.altered(timing=known.timing.altered(least_step_cpu_seconds=least))
-    return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
+    return memory.with_jobs(changed)
 
 
 def step_cost(known: JobMemory) -> StepCost | None:

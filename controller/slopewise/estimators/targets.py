@@ -13,7 +13,6 @@ Worked example, three hits: levels 0.3, 0.3, 0.5, 0.3, 0.3, 0.3 reach the target
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from slopewise.model import Evaluation, Job, JobMemory, MemoryState, TargetHits
 
@@ -32,7 +31,7 @@ def count(jobs: Sequence[Job], measured: MemoryState, before: MemoryState, targe
         targets = _counted(job, known, before.jobs.get(job.uid), target_hits)
         if targets != known.objectives.targets:
             changed[job.uid] = known.altered(objectives=known.objectives.altered(targets=targets))
-    return replace(measured, jobs={**measured.jobs, **changed}) if changed else measured
+    return measured.with_jobs(changed)
 
 
 def _counted(job: Job, known: JobMemory, before: JobMemory | None, target_hits: int) -> TargetHits | None:

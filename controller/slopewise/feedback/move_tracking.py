@@ -14,8 +14,8 @@ new stage is emitted once as a `MoveEvent`. A move whose controller died before 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import chain
 
 import msgspec
@@ -112,7 +112,7 @@ def review(memory: MemoryState, remembered: MemoryState, snapshot: ClusterSnapsh
         if new_events or adopted is not known:
             changed[uid] = adopted.altered(moves=(*adopted.moves[:-1], record))
             events += new_events
-    return TrackedMoves(_with(memory, changed), tuple(events))
+    return TrackedMoves(memory.with_jobs(changed), tuple(events))
 
 
 def remember(memory: MemoryState, outcomes: Iterable[Outcome[Decision]], snapshot: ClusterSnapshot) -> TrackedMoves:
@@ -133,7 +133,7 @@ def remember(memory: MemoryState, outcomes: Iterable[Outcome[Decision]], snapsho
         events.append(
             MoveEvent(job.uid, "begun", record, f"moves from {move.from_node} to {move.node}{how}: {move.reason}")
         )
-    return TrackedMoves(_with(memory, changed), tuple(events))
+    return TrackedMoves(memory.with_jobs(changed), tuple(events))
 
 
 def under_way(memory: MemoryState, snapshot: ClusterSnapshot) -> dict[str, str]:
@@ -165,10 +165,6 @@ def requeue_at_seconds(memory: MemoryState, snapshot: ClusterSnapshot, bounds: M
         if known.moves
     )
     return now + snapshot.scrape_interval_seconds if fresh else None
-
-
-def _with(memory: MemoryState, changed: Mapping[str, JobMemory]) -> MemoryState:
-    return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
 
 
 def _counts(record: MoveRecord, now_seconds: float) -> bool:

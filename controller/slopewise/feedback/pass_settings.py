@@ -44,11 +44,7 @@ class Stopwatch:
 
 
 def next_pass_at_seconds(
-    snapshot: ClusterSnapshot,
-    memory: MemoryState,
-    settings: PassSettings,
-    *,
-    outstanding: bool,
+    snapshot: ClusterSnapshot, memory: MemoryState, settings: PassSettings, *, outstanding: bool
 ) -> float:
     """When the next pass is due; `outstanding`: a decided change was not made."""
     due_at = [node.requeue_at_seconds for node in (*memory.nodes.values(), *memory.placement_nodes.values())]

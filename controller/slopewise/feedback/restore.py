@@ -108,7 +108,7 @@ def restore_originals(memory: Memory, actuator: Actuator, uids: Iterable[str] | 
     done = by_result["applied"].keys() | by_result["gone"].keys()
     if done:
         cleared = {uid: _forgotten(state.jobs[uid]) for uid in done}
-        memory.save(replace(state, jobs={**state.jobs, **cleared}))
+        memory.save(state.with_jobs(cleared))
     return RestoreReport(
         restored=by_result["applied"],
         gone=by_result["gone"],
@@ -179,7 +179,7 @@ def remember_originals(
     for resize in allowed:
         known = changed.get(resize.job_uid) or memory.jobs.get(resize.job_uid) or JobMemory()
         changed[resize.job_uid] = _with_originals(known, jobs[resize.job_uid], resize)
-    return _update_jobs(memory, changed)
+    return memory.with_jobs(changed)
 
 
 def _with_originals(known: JobMemory, job: Job, resize: Resize | ResizeMemory) -> JobMemory:
@@ -206,7 +206,7 @@ def remember_changes(
             limit = change.to_bytes if change.bound == "limit" else before.written_limit_bytes
             known = known.altered(memory_resizes=MemoryResizes(now_seconds, refused_at, limit))
         changed[change.job_uid] = known
-    return _update_jobs(memory, changed)
+    return memory.with_jobs(changed)
 
 
 def _with_change(
@@ -226,10 +226,6 @@ def _with_change(
         regression=known.change.regression if resize.is_rollback and known.change else None,
     )
     return known.altered(last_resized_at_seconds=now_seconds, change=change)
-
-
-def _update_jobs(memory: MemoryState, changed: Mapping[str, JobMemory]) -> MemoryState:
-    return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
 
 
 OUTAGE_INTERVALS = 3

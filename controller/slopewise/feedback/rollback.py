@@ -147,12 +147,11 @@ def _is_recent(change: Change, now_seconds: float, settings: RollbackSettings) -
 def _with(decisions: Decisions, rollbacks: dict[str, _Rollback]) -> RollbackReview:
     resizes = {uid: each.resize for uid, each in rollbacks.items() if each.resize is not None}
     kept = tuple(resize for resize in decisions.resizes if resize.job_uid not in resizes)
-    jobs = {**decisions.memory.jobs, **{uid: each.known for uid, each in rollbacks.items()}}
     reviewed = replace(
         decisions,
         resizes=kept + tuple(resizes.values()),
         reasons={**decisions.reasons, **{uid: resize.reason for uid, resize in resizes.items()}},
-        memory=replace(decisions.memory, jobs=jobs),
+        memory=decisions.memory.with_jobs({uid: each.known for uid, each in rollbacks.items()}),
     )
     return RollbackReview(reviewed, tuple(each.late for each in rollbacks.values() if each.late is not None))
 

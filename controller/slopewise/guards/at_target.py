@@ -11,7 +11,6 @@ dropped, and its hits are counted again from none, so that it is not stopped for
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from msgspec import structs
 
@@ -98,7 +97,7 @@ def record(memory: MemoryState, due: Sequence[Stop], context: PassContext) -> Me
         for stop in due
         for pod in context.pods(stop.job_uid)
     }
-    return replace(memory, jobs={**memory.jobs, **recorded}) if recorded else memory
+    return memory.with_jobs(recorded)
 
 
 def remember(memory: MemoryState, outcomes: Sequence[Outcome[Decision]]) -> MemoryState:
@@ -112,7 +111,7 @@ def remember(memory: MemoryState, outcomes: Sequence[Outcome[Decision]]) -> Memo
         if outcome is not None and known.stop is not None:
             detail = "" if outcome.result == "applied" else outcome.detail
             changed[uid] = known.altered(stop=structs.replace(known.stop, result=outcome.result, detail=detail))
-    return replace(memory, jobs={**memory.jobs, **changed})
+    return memory.with_jobs(changed)
 
 
 def _stop(pods: Sequence[Job], memory: MemoryState, snapshot: ClusterSnapshot) -> Stop | None:
@@ -156,7 +155,7 @@ def _without_former_processes(memory: MemoryState, jobs: Sequence[Job]) -> Memor
         for job in jobs
         if (known := memory.jobs.get(job.uid)) is not None and known.stop is not None and _is_another(job, known.stop)
     }
-    return replace(memory, jobs={**memory.jobs, **changed}) if changed else memory
+    return memory.with_jobs(changed)
 
 
 def _is_another(job: Job, stop: StopRecord) -> bool:

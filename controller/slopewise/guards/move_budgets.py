@@ -125,12 +125,7 @@ def memory_capacity(context: UnitContext, unit: Unit) -> Unit | Veto:
     return Veto(f"needs {needed / _GIB:.3g} GiB, {node} has {max(0.0, room[node]) / _GIB:.3g} GiB left")
 
 
-JOINT_GUARDS: tuple[Guard[UnitContext, Unit], ...] = (
-    node_budget,
-    concurrency,
-    gain,
-    memory_capacity,
-)
+JOINT_GUARDS: tuple[Guard[UnitContext, Unit], ...] = (node_budget, concurrency, gain, memory_capacity)
 
 
 def migrations_of(moves: Sequence[Move]) -> tuple[Migrate, ...]:

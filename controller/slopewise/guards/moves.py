@@ -189,11 +189,7 @@ def may_migrate(context: PassContext, move: Move) -> Move | Veto:
     return move if job.migratable else Veto("job does not say that it may be moved")
 
 
-MOVE_GUARDS: tuple[Guard[PassContext, Move], ...] = (
-    unknown_node,
-    refused_node,
-    may_migrate,
-)
+MOVE_GUARDS: tuple[Guard[PassContext, Move], ...] = (unknown_node, refused_node, may_migrate)
 
 
 def stages(whole: PassContext, move: Move) -> Iterator[Stage]:

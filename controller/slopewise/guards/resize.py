@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slopewise.allocation import MIN_MILLICORES, capacity_cores
 from slopewise.estimators.gpu_need import gpu_need, least_cores
@@ -316,12 +316,4 @@ def _clamp(resize: Resize, target_millicores: int, bound: str) -> Resize | Veto:
     if target_millicores == resize.from_millicores:
         return Veto(f"wanted {resize.to_millicores}m, bound {bound}, has {resize.from_millicores}m")
     reason = f"{resize.reason} (wanted {resize.to_millicores}m, {bound})"
-    return Resize(
-        resize.job_uid,
-        resize.node,
-        resize.control,
-        resize.from_millicores,
-        target_millicores,
-        reason,
-        resize.is_rollback,
-    )
+    return replace(resize, to_millicores=target_millicores, reason=reason)

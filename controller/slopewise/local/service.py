@@ -23,15 +23,8 @@ from slopewise.adapters.local.cleanup import current_boot_id
 from slopewise.adapters.local.job_record import CUT_OFF, JobRecord
 from slopewise.adapters.local.queue_file import QueueFile, StoredEnd, StoredJob, StoredLosses, StoredProcess
 from slopewise.adapters.local.service_socket import ServiceSocket
-from slopewise.adapters.local.session_requests import (
-    Answer,
-    Attach,
-    Cancel,
-    JobAnswer,
-    Request,
-    SetMode,
-    Submit,
-)
+from slopewise.adapters.local.session_requests import Answer, Attach, Cancel, JobAnswer, Request, SetMode, Submit
+from slopewise.adapters.pauses import QUEUE_SECONDS
 from slopewise.config.job_entry import OWN_VARIABLES
 from slopewise.config.jobs_file import JobSpec, Queueing, expanded, read_jobs
 from slopewise.config.training_policy import Mode, TrainingPolicy
@@ -45,9 +38,6 @@ from slopewise.text import mebibytes, nearest, unknown_name
 
 MAX_ENDED = 200
 """Jobs that are remembered after their end; besides them the best trial of each of their studies."""
-
-RETRY_SECONDS = 10.0
-"""Until a queue that could not be written is written again."""
 
 _DECODER = msgspec.json.Decoder(Request)
 _log = structlog.get_logger("slopewise")
@@ -280,7 +270,7 @@ class Service:
             if self._file is not None:
                 self._file.save(self._stored.values())
         except SlopewiseError as error:
-            self._save_at = time.monotonic() + RETRY_SECONDS
+            self._save_at = time.monotonic() + QUEUE_SECONDS
             _log.warning("queue not stored", reason=str(error))
 
     # --- what passes decide by ---------------------------------------------------------------------------------

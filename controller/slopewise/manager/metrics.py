@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -104,118 +105,96 @@ class ClusterMetrics:
 
     def follow_watches(self, watches: Callable[[], Mapping[str, tuple[float, int]]]) -> None:
         """`watches`: seconds since the API server's last answer, and restarts, by resource; called at each scrape."""
-        self._registry.register(_Watches(watches))
+        self._registry.register(_AtScrape(partial(_watches, watches)))
 
     def follow_resizes(self, waited: Callable[[], Mapping[str, Sequence[float]]]) -> None:
         """`waited`: for how many seconds each pod's kubelet has not carried out what was accepted, by node."""
-        self._registry.register(_Resizes(waited))
+        self._registry.register(_AtScrape(partial(_resizes, waited)))
 
     def follow_moves(self, gated: Callable[[], Sequence[float]], moving: Callable[[], Sequence[float]]) -> None:
         """How many seconds each pod has waited behind our gate, and each move has taken; called at each scrape."""
-        self._registry.register(_Moves(gated, moving))
+        self._registry.register(_AtScrape(partial(_moves, gated, moving)))
 
     def follow_suspended(self, waited: Callable[[], Sequence[float]]) -> None:
         """`waited`: for how many seconds each Job that a move has suspended has had no pod; called at each scrape."""
-        self._registry.register(_Suspended(waited))
+        self._registry.register(_AtScrape(partial(_suspended, waited)))
 
     def follow_freezes(self, freezes: Callable[[], Mapping[tuple[str, str], int]]) -> None:
         """`freezes`: how many are in force, by scope and effect; called at each scrape."""
-        self._registry.register(_Freezes(freezes))
+        self._registry.register(_AtScrape(partial(_freezes, freezes)))
 
 
-class _Freezes(Collector):
-    """Also of a standby replica."""
+class _AtScrape(Collector):
+    """Reads its figures when Prometheus scrapes, also those of a standby replica: it reports a leader that is stuck."""
 
-    def __init__(self, freezes: Callable[[], Mapping[tuple[str, str], int]]) -> None:
-        self._freezes = freezes
-
-    def collect(self) -> Iterator[Metric]:
-        in_force = GaugeMetricFamily("slopewise_freezes", "Freezes in force.", labels=["scope", "effect"])
-        found = self._freezes()
-        for scope in get_args(FreezeScope):
-            for effect in get_args(FreezeEffect):
-                in_force.add_metric([scope, effect], found.get((scope, effect), 0))
-        yield in_force
-
-
-class _Watches(Collector):
-    def __init__(self, watches: Callable[[], Mapping[str, tuple[float, int]]]) -> None:
-        self._watches = watches
+    def __init__(self, read: Callable[[], Iterator[Metric]]) -> None:
+        self._read = read
 
     def collect(self) -> Iterator[Metric]:
-        silent = GaugeMetricFamily(
-            "slopewise_watch_silent_seconds", "Time since the last answer of the API server.", labels=["resource"]
-        )
-        restarts = CounterMetricFamily(
-            "slopewise_watch_restarts", "Watches that broke and were begun again.", labels=["resource"]
-        )
-        for resource, (seconds, count) in self._watches().items():
-            silent.add_metric([resource], seconds)
-            restarts.add_metric([resource], count)
-        yield silent
-        yield restarts
+        return self._read()
 
 
-class _Resizes(Collector):
-    """Also of a standby replica: the pods of a node whose kubelet is down wait whichever replica leads."""
-
-    def __init__(self, waited: Callable[[], Mapping[str, Sequence[float]]]) -> None:
-        self._waited = waited
-
-    def collect(self) -> Iterator[Metric]:
-        pods = GaugeMetricFamily(
-            "slopewise_unconfirmed_pods",
-            "Pods whose kubelet has not carried out CPU that the API server has accepted.",
-            labels=["job_node"],
-        )
-        oldest = GaugeMetricFamily(
-            "slopewise_oldest_unconfirmed_seconds",
-            "Since the API server accepted it for the first of them.",
-            labels=["job_node"],
-        )
-        for node, seconds in self._waited().items():
-            pods.add_metric([node], len(seconds))
-            oldest.add_metric([node], max(seconds))
-        yield pods
-        yield oldest
+def _freezes(freezes: Callable[[], Mapping[tuple[str, str], int]]) -> Iterator[Metric]:
+    in_force = GaugeMetricFamily("slopewise_freezes", "Freezes in force.", labels=["scope", "effect"])
+    found = freezes()
+    for scope in get_args(FreezeScope):
+        for effect in get_args(FreezeEffect):
+            in_force.add_metric([scope, effect], found.get((scope, effect), 0))
+    yield in_force
 
 
-class _Moves(Collector):
-    """Also of a standby replica: it reports a leader that leaves pods waiting."""
-
-    def __init__(self, gated: Callable[[], Sequence[float]], moving: Callable[[], Sequence[float]]) -> None:
-        self._gated = gated
-        self._moving = moving
-
-    def collect(self) -> Iterator[Metric]:
-        gated, moving = self._gated(), self._moving()
-        yield GaugeMetricFamily("slopewise_gated_pods", "Pods that wait behind our gate.", len(gated))
-        yield GaugeMetricFamily(
-            "slopewise_oldest_gate_seconds",
-            "Since the oldest of them was made; 0: there is none.",
-            max(gated, default=0),
-        )
-        yield GaugeMetricFamily("slopewise_moves_under_way", "Workloads on their way to another node.", len(moving))
-        yield GaugeMetricFamily(
-            "slopewise_oldest_move_seconds",
-            "Since the oldest of them began; 0: there is none.",
-            max(moving, default=0),
-        )
+def _watches(watches: Callable[[], Mapping[str, tuple[float, int]]]) -> Iterator[Metric]:
+    silent = GaugeMetricFamily(
+        "slopewise_watch_silent_seconds", "Time since the last answer of the API server.", labels=["resource"]
+    )
+    restarts = CounterMetricFamily(
+        "slopewise_watch_restarts", "Watches that broke and were begun again.", labels=["resource"]
+    )
+    for resource, (seconds, count) in watches().items():
+        silent.add_metric([resource], seconds)
+        restarts.add_metric([resource], count)
+    yield from (silent, restarts)
 
 
-class _Suspended(Collector):
-    """Also of a standby replica: it reports a leader that leaves Jobs suspended."""
+def _resizes(waited: Callable[[], Mapping[str, Sequence[float]]]) -> Iterator[Metric]:
+    pods = GaugeMetricFamily(
+        "slopewise_unconfirmed_pods",
+        "Pods whose kubelet has not carried out CPU that the API server has accepted.",
+        labels=["job_node"],
+    )
+    oldest = GaugeMetricFamily(
+        "slopewise_oldest_unconfirmed_seconds",
+        "Since the API server accepted it for the first of them.",
+        labels=["job_node"],
+    )
+    for node, seconds in waited().items():
+        pods.add_metric([node], len(seconds))
+        oldest.add_metric([node], max(seconds))
+    yield from (pods, oldest)
 
-    def __init__(self, waited: Callable[[], Sequence[float]]) -> None:
-        self._waited = waited
 
-    def collect(self) -> Iterator[Metric]:
-        waited = self._waited()
-        yield GaugeMetricFamily(
-            "slopewise_suspended_jobs", "Jobs that a move has suspended and that have no pod left.", len(waited)
-        )
-        yield GaugeMetricFamily(
-            "slopewise_oldest_suspended_seconds",
-            "Since the first of them had no pod left; 0: there is none.",
-            max(waited, default=0),
-        )
+def _counted(count: tuple[str, str], oldest: tuple[str, str], waited: Sequence[float]) -> Iterator[Metric]:
+    """How many there are, and the seconds of the oldest; 0: there is none."""
+    yield GaugeMetricFamily(*count, len(waited))
+    yield GaugeMetricFamily(*oldest, max(waited, default=0))
+
+
+def _moves(gated: Callable[[], Sequence[float]], moving: Callable[[], Sequence[float]]) -> Iterator[Metric]:
+    yield from _counted(
+        ("slopewise_gated_pods", "Pods that wait behind our gate."),
+        ("slopewise_oldest_gate_seconds", "Since the oldest of them was made; 0: there is none."),
+        gated(),
+    )
+    yield from _counted(
+        ("slopewise_moves_under_way", "Workloads on their way to another node."),
+        ("slopewise_oldest_move_seconds", "Since the oldest of them began; 0: there is none."),
+        moving(),
+    )
+
+
+def _suspended(waited: Callable[[], Sequence[float]]) -> Iterator[Metric]:
+    yield from _counted(
+        ("slopewise_suspended_jobs", "Jobs that a move has suspended and that have no pod left."),
+        ("slopewise_oldest_suspended_seconds", "Since the first of them had no pod left; 0: there is none."),
+        waited(),
+    )

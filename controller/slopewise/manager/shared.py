@@ -238,7 +238,12 @@ def make_shared_state(
     writer = StatusWriter(sender.send, on_write=metrics.on_status_write)
     job_growths = JobGrowthStore(watches.growths, sender, writer)
     owners, clock = Owners(watches.jobs, api, job_growths.recorded), SystemClock()
-    rate_limiter = _rate_limiter(options.rates)
+    rate_limiter = RateLimiter(
+        node=Rate(options.rates.per_node_per_minute),
+        namespace=Rate(options.rates.per_namespace_per_minute),
+        cluster=Rate(options.rates.per_cluster_per_minute),
+        clock=time.monotonic,
+    )
     events = EventRecorder(api, instance=options.identity)
     gate_releaser = GateReleaser(api, watches.pods.observe)
     backoff = MoveBackoff(api, watches.jobs, watches.namespaces, clock)
@@ -278,12 +283,3 @@ def make_shared_state(
         freezes=KubeFreezes(fail_fast, watches.freezes, clock),
         annotations=None if options.annotated is None else DecisionAnnotations(options.annotated),
     )  # fmt: skip
-
-
-def _rate_limiter(rates: Rates) -> RateLimiter:
-    return RateLimiter(
-        node=Rate(rates.per_node_per_minute),
-        namespace=Rate(rates.per_namespace_per_minute),
-        cluster=Rate(rates.per_cluster_per_minute),
-        clock=time.monotonic,
-    )

@@ -1,9 +1,10 @@
-"""Memory of earlier passes, for each job and each node; stored as JSON (`model/stored.py`)."""
+"""Memory of earlier passes, for each job and each node; stored as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -20,6 +21,9 @@ from slopewise.model.jobs import Usage
 from slopewise.model.learning import ClassFigures, Departed, Ends, Points
 from slopewise.model.objective_status import ObjectiveMemory
 from slopewise.model.paces import GpuMemory, Pace, Timing
+
+MEMORY_JSON = msgspec.json.Encoder(enc_hook=methodcaller("item"))
+"""Encodes memory for storage; values of numpy are converted."""
 
 
 class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -324,3 +328,7 @@ class MemoryState:
     """The class record of each workload class: its jobs, newest last; the class seen last is the last one."""
     departed: tuple[Departed, ...] = ()
     """Jobs that have left whose state the policy keeps, those that left last at the end."""
+
+    def with_jobs(self, changed: Mapping[str, JobMemory]) -> MemoryState:
+        """With these jobs in place of what was remembered of them; itself without any."""
+        return replace(self, jobs={**self.jobs, **changed}) if changed else self

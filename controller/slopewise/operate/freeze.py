@@ -7,6 +7,7 @@ import hashlib
 import time
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from slopewise.adapters.kube.cache.records import API_VERSION
@@ -22,7 +23,6 @@ from slopewise.adapters.kube.state.freezes import (
     freeze_path,
     parse_freeze,
     read_freeze,
-    someone_else_wrote,
 )
 from slopewise.config.freeze import FreezeSpec, in_utc
 from slopewise.config.validation import validate
@@ -67,7 +67,7 @@ def freeze_by_hand(api: Api, subject: Subject, seconds: float, reason: str, effe
     }  # fmt: skip
     made = Made(name_by_hand(subject), validate(FreezeSpec, raw, where="freeze"))
     write, read = partial(_write, api, made), partial(read_freeze, api, made.name)
-    update(write, read, tries=WRITE_TRIES, again=someone_else_wrote)
+    update(write, read, tries=WRITE_TRIES, again=attrgetter("is_outdated"))
     return made
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Self
 
 from slopewise.adapters.kube.cache.reflector import Reflector
@@ -51,9 +50,7 @@ class GrowthWatch:
             time.sleep(_POLL_SECONDS)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -43,7 +43,6 @@ from slopewise.tracking import FirstSeen
 
 P = ParamSpec("P")
 
-OLDER_THAN_SECONDS = 60.0
 AGAIN_SECONDS = (5.0, 20.0, 5.0, 5.0)
 """Pauses before further checks of a run, while something waits. The third check frees what has found no room for 20 s;
 the last two resume what that has suspended. With them a run takes 35 s, and the next one begins after 60 s."""

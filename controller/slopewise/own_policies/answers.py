@@ -92,12 +92,7 @@ def _mistakes(
 
 def _of_shape(decisions: Any) -> Iterator[str]:
     """The fields of another type than theirs; the other checks rely on the types."""
-    for field, kind in (
-        ("resizes", tuple),
-        ("moves", tuple),
-        ("reasons", Mapping),
-        ("memory", MemoryState),
-    ):
+    for field, kind in (("resizes", tuple), ("moves", tuple), ("reasons", Mapping), ("memory", MemoryState)):
         value = getattr(decisions, field)
         if not isinstance(value, kind):
             yield f"{field} is {_kind(value)}, and not a {kind.__name__}"
@@ -149,11 +144,7 @@ def _of_node(name: str, last: object, now_seconds: float) -> Iterator[str]:
 
 
 def _of_resizes(
-    decisions: Decisions,
-    running: Mapping[str, Job],
-    nodes: Mapping[str, Node],
-    control: CpuControl,
-    given: MemoryState,
+    decisions: Decisions, running: Mapping[str, Job], nodes: Mapping[str, Node], control: CpuControl, given: MemoryState
 ) -> Iterator[str]:
     seen: set[str] = set()
     for resize in decisions.resizes:

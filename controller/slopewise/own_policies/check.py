@@ -338,11 +338,7 @@ def a_busy_world() -> tuple[ClusterSnapshot, MemoryState]:
         replace(_a_job("other"), node="n2"),
         replace(_a_job("ended"), state=JobState.FINISHED),
     )
-    memory = {
-        "fast": _known(0.05, None),
-        "slow": _known(0.0001, 0.5),
-        "diverged": _known(0.02, None),
-    }
+    memory = {"fast": _known(0.05, None), "slow": _known(0.0001, 0.5), "diverged": _known(0.02, None)}
     return ClusterSnapshot(START, (_a_node("n1", 2.0), _a_node("n2", 4.0)), jobs), MemoryState(memory)
 
 

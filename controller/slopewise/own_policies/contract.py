@@ -15,17 +15,7 @@ from slopewise.estimators import growth, measurements
 from slopewise.guards.context import PassContext
 from slopewise.guards.move_budgets import memory_capacity
 from slopewise.guards.review import review
-from slopewise.model import (
-    Bounds,
-    ClusterSnapshot,
-    CpuControl,
-    Decisions,
-    Job,
-    JobMemory,
-    MemoryState,
-    Migrate,
-    Place,
-)
+from slopewise.model import Bounds, ClusterSnapshot, CpuControl, Decisions, Job, JobMemory, MemoryState, Migrate, Place
 from slopewise.own_policies.answers import first_mistake
 from slopewise.own_policies.drawn_worlds import INTERVAL
 from slopewise.policies import ACTIONS, Action, DecidesOn, PolicyProtocol

@@ -105,9 +105,7 @@ def _jobs(nodes: tuple[str, ...], uid: str) -> st.SearchStrategy[Job]:
         state=st.sampled_from(list(JobState)),
         started_at_seconds=_between(START - 1000, START),
         allocation=st.builds(
-            CpuAllocation,
-            limit_millicores=_maybe(st.integers(1, 8000)),
-            request_millicores=st.integers(1, 4000),
+            CpuAllocation, limit_millicores=_maybe(st.integers(1, 8000)), request_millicores=st.integers(1, 4000)
         ),
         evaluation=_maybe(EVALUATION),
         usage=_maybe(USAGE),
@@ -165,10 +163,7 @@ def _growth(at_seconds: float) -> st.SearchStrategy[Growth]:
 KNOWN = st.builds(
     JobMemory,
     levels=st.builds(
-        Levels,
-        series=_maybe(st.just("eval")),
-        first=_maybe(_between(-2, 5)),
-        best=_maybe(_between(-2, 5)),
+        Levels, series=_maybe(st.just("eval")), first=_maybe(_between(-2, 5)), best=_maybe(_between(-2, 5))
     ),
     growth=_maybe(_growth(START)),
     previous_growth=_maybe(_growth(START - INTERVAL)),
@@ -186,8 +181,7 @@ KNOWN = st.builds(
     moves_total=st.integers(0, 3),
     moves=_maybe(_between(START - 100, START)).map(lambda at: () if at is None else (MoveRecord(at, "n1", "n2"),)),
     objectives=st.builds(
-        ObjectiveMemory,
-        targets=_maybe(st.builds(TargetHits, streak=st.integers(-2, 2), reached=st.integers(0, 2))),
+        ObjectiveMemory, targets=_maybe(st.builds(TargetHits, streak=st.integers(-2, 2), reached=st.integers(0, 2)))
     ),
 )
 

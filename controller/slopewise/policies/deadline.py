@@ -35,19 +35,20 @@ from dataclasses import dataclass
 from slopewise.allocation import down_an_order
 from slopewise.estimators.speed import steps_left
 from slopewise.model import Arrival, Job, JobMemory, Node, NodeMemory, Objectives
-from slopewise.policies import PolicyParameters, parameter
+from slopewise.policies import parameter
 from slopewise.policies.shared.need_placement import Need, NodeRoom
 from slopewise.policies.shared.need_policy import (
     ROUNDING,
     At,
     NeedCase,
+    NeedParameters,
     NeedPolicy,
     missed_evaluations_parameter,
     moves_parameter,
     placement_parameter,
 )
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict
-from slopewise.policies.shared.shares import speed, useful_cores
+from slopewise.policies.shared.shares import floor_ratio_parameter, speed, useful_cores
 from slopewise.text import duration
 
 PURPOSE = "trainings that must be done by a stated time"
@@ -60,7 +61,7 @@ MORE_THAN_SEEN_RATIO = 1.25
 """A job that does not say what it can use may use a quarter more than it ever did: it shows at the next evaluation."""
 
 
-class Parameters(PolicyParameters):
+class Parameters(NeedParameters):
     """Which parts run, and how careful they are."""
 
     placement: bool = placement_parameter(source="IJCNN 2019")
@@ -86,14 +87,7 @@ class Parameters(PolicyParameters):
         description="a job's last step is to be done so long before its deadline: its steps are known a scrape late, "
         "and it goes on being scraped after the last",
     )
-    floor_ratio: float = parameter(
-        0.05,
-        gt=0,
-        le=1,
-        unit="ratio of an even share, node / jobs",
-        source="ours",
-        description="what every job has at least",
-    )
+    floor_ratio: float = floor_ratio_parameter(description="what every job has at least")
 
 
 @dataclass(slots=True)

@@ -83,12 +83,7 @@ class Parameters(PolicyParameters):
         description="no limit is below node / (beta x jobs)",
     )
     max_interval_ratio: float = parameter(
-        16.0,
-        ge=1,
-        le=1024,
-        unit="ratio",
-        source="ours",
-        description="back-off stops at this multiple of the interval",
+        16.0, ge=1, le=1024, unit="ratio", source="ours", description="back-off stops at this multiple of the interval"
     )
 
 

@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slopewise.allocation import water_filling
+from slopewise.allocation import down_an_order
 from slopewise.estimators import targets
 from slopewise.estimators.growth import is_usable
 from slopewise.estimators.level_range import is_held_back
@@ -51,9 +51,9 @@ from slopewise.model import (
     NodeMemory,
     TargetHits,
 )
-from slopewise.policies import PolicyParameters, Setting, parameter
+from slopewise.policies import PolicyParameters, Setting
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
-from slopewise.policies.shared.shares import in_proportion, useful_cores
+from slopewise.policies.shared.shares import floor_ratio_parameter, in_proportion, useful_cores
 
 PURPOSE = "trainings that only have to reach a stated loss"
 ACTIONS = ("resize",)
@@ -64,11 +64,8 @@ URGENT, DELIVERABLE, RELEASED, UNTARGETED = "urgent", "deliverable", "released",
 class Parameters(PolicyParameters):
     """What is left to those that are not urgent."""
 
-    floor_ratio: float = parameter(
+    floor_ratio: float = floor_ratio_parameter(
         0.5,
-        gt=0,
-        le=1,
-        unit="ratio of an even share, node / jobs",
         source="reconstruction",
         description="what a deliverable or released job keeps, and an urgent one has at least",
     )
@@ -153,20 +150,9 @@ def _limits(node: Node, jobs: Sequence[Job], cases: Sequence[_TargetCase], floor
     urgent = [i for i, one in enumerate(cases) if one.urgency]
     for_them = node.cpu_cores - sum(limits) + sum(limits[i] for i in urgent)
     shares = in_proportion(
-        [cases[i].urgency or 0.0 for i in urgent],
-        [limits[i] for i in urgent],
-        [most[i] for i in urgent],
-        for_them,
+        [cases[i].urgency or 0.0 for i in urgent], [limits[i] for i in urgent], [most[i] for i in urgent], for_them
     )
     for i, share in zip(urgent, shares, strict=True):
         limits[i] = share
-    return _with_the_rest(limits, most, cases, node)
-
-
-def _with_the_rest(
-    limits: Sequence[float], most: Sequence[float], cases: Sequence[_TargetCase], node: Node
-) -> list[float]:
-    """The limits with what is left handed out evenly to all but the released, each up to what it can use."""
-    room = [0.0 if one.listed == RELEASED else cap - limit for cap, limit, one in zip(most, limits, cases, strict=True)]
-    extra = water_filling(room, node.cpu_cores - sum(limits))
-    return [limit + more for limit, more in zip(limits, extra, strict=True)]
+    sharing = [i for i, one in enumerate(cases) if one.listed != RELEASED]
+    return list(down_an_order(dict(enumerate(limits)), [sharing], dict(enumerate(most)), node.cpu_cores).values())

@@ -17,7 +17,8 @@ from rich.text import Text
 from slopewise.model import JobState
 from slopewise.model.learning import MEANINGS
 from slopewise.reports.columns import Column, fitting, named, one_line, sized, table_of
-from slopewise.reports.wording import UNKNOWN, cores, counted, finite, of_bound, plain, shortened
+from slopewise.reports.wording import UNKNOWN, cores, counted, finite, of_bound, plain
+from slopewise.text import bounded
 
 STATE_STYLES = {
     "finished": "green",
@@ -165,7 +166,7 @@ def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]
         yield sized("TIME / GOAL", rows, lambda row: Text(of_bound(row.pace_seconds, row.objective_seconds)))
     if learning:
         yield Column("LOSS", 7, lambda row: Text(_figure(row.loss)), "right")
-    yield sized(_SHORT_CLASS, rows, lambda row: Text(shortened(plain(row.job_class or UNKNOWN), 8)))
+    yield sized(_SHORT_CLASS, rows, lambda row: Text(bounded(plain(row.job_class or UNKNOWN), 8)))
     yield Column(
         _USED, 5, lambda row: Text(UNKNOWN if row.cpu_cores_used is None else f"{row.cpu_cores_used:.2f}"), "right"
     )
@@ -185,7 +186,7 @@ def _note_and_reason(row: LiveRow) -> Text:
 
 def _class_and_meaning(row: LiveRow) -> Text:
     known = plain(row.job_class or UNKNOWN)
-    return Text(f"{known} {MEANINGS[known]}" if known in MEANINGS else shortened(known, 20))
+    return Text(f"{known} {MEANINGS[known]}" if known in MEANINGS else bounded(known, 20))
 
 
 def _meanings(rows: Sequence[LiveRow]) -> str:

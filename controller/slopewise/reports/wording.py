@@ -10,14 +10,11 @@ from collections.abc import Iterable
 
 from slopewise.model import CpuControl
 from slopewise.reports.estimates import Estimate
-from slopewise.text import printable
+from slopewise.text import bounded, printable
 
 UNKNOWN = "–"
 # A request is a weight: it binds only while the others want CPU too, and then as a share of the node's cores.
-_ALLOTMENTS: dict[CpuControl, str] = {
-    "limits": "the most it may use",
-    "requests": "its share when every job wants CPU",
-}
+_ALLOTMENTS: dict[CpuControl, str] = {"limits": "the most it may use", "requests": "its share when every job wants CPU"}
 _LARGEST = 1e300
 _WHITE = re.compile(r"\s+")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -35,14 +32,9 @@ def no_formula(text: str) -> str:
     return f"'{shown}" if shown.startswith(_FORMULA) and not _NUMBER.fullmatch(shown) else shown
 
 
-def shortened(text: str, width: int) -> str:
-    """The first `width` characters of `text`, the last of them an ellipsis when something was left out."""
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
 def label(text: str, width: int = 18) -> str:
     """Foreign text for a chart: one line, cut to `width`. The page's templates escape it."""
-    return shortened(plain(text), width)
+    return bounded(plain(text), width)
 
 
 def listed(names: Iterable[str], *, at_most: int = 6) -> str:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -57,7 +56,7 @@ def run_simulate(options: SimulateOptions, console: Console) -> SweepResult:
         return simulate(
             scenario,
             seeds,
-            options.workers or _cores(),
+            options.workers or len(os.sched_getaffinity(0)),
             progress,
             policies=options.policies,
             placement=options.placement,
@@ -102,9 +101,7 @@ class ProgressBar:
         self._bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
 
@@ -128,8 +125,3 @@ def _write_events(run: RunOutcome, write: Callable[[str], object]) -> None:
     which = {"policy": run.policy, "seed": run.seed}
     lines = (json.dumps(which | asdict(event), allow_nan=False, ensure_ascii=False) for event in run.events)
     write("".join(f"{line}\n" for line in lines))
-
-
-def _cores() -> int:
-    """The cores that this process may run on, which in a container are fewer than the machine's."""
-    return len(os.sched_getaffinity(0))

@@ -180,8 +180,8 @@ class Overfit:
 class Diverging:
     """An exponential that is lost: NaN from `diverges_at` on."""
 
-    k: float
     diverges_at: float
+    k: float
 
     def at(self, done_ratio: float) -> float:
         """The evaluation, or NaN."""

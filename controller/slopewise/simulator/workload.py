@@ -85,7 +85,14 @@ def draw(scenario: Scenario, seed: int) -> Instance:
         seed=seed,
         nodes=_nodes(spec),
         jobs=tuple(sorted(jobs, key=lambda job: (job.arrive_seconds, job.name))),
-        physics=_physics(spec),
+        physics=Physics(
+            scrape_seconds=spec.scrape_seconds,
+            scrape_delay_seconds=spec.scrape_delay_seconds,
+            missing_ratio=spec.missing_ratio,
+            contention_ratio=spec.contention_ratio,
+            resize_seconds=spec.resize_seconds,
+            quota_speeds=tuple(spec.quota_speeds),
+        ),
         duration_seconds=spec.duration_seconds,
         history=history,
         default_scheduler=spec.default_scheduler,
@@ -97,17 +104,6 @@ def _nodes(spec: ScenarioSpec) -> tuple[SimNode, ...]:
         SimNode(name, node.cpu / 1000, round(node.memory_gib * GIB), node.speed, node.requests_max, node.accelerators)
         for node in spec.nodes
         for name in node.names
-    )
-
-
-def _physics(spec: ScenarioSpec) -> Physics:
-    return Physics(
-        scrape_seconds=spec.scrape_seconds,
-        scrape_delay_seconds=spec.scrape_delay_seconds,
-        missing_ratio=spec.missing_ratio,
-        contention_ratio=spec.contention_ratio,
-        resize_seconds=spec.resize_seconds,
-        quota_speeds=tuple(spec.quota_speeds),
     )
 
 

@@ -5,7 +5,7 @@ Worked example: two devices that wait for 40 % of 20 s between two passes: 40 de
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter
@@ -13,6 +13,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from slopewise.estimators.gpu_need import gpu_need
 from slopewise.model import Job, JobMemory, PassReport
+
+
+def add_known(labels: Sequence[str], *figures: tuple[GaugeMetricFamily | CounterMetricFamily, float | None]) -> None:
+    """One sample of each figure that is known."""
+    for family, figure in figures:
+        if figure is not None:
+            family.add_metric(labels, figure)
 
 
 class _Devices(NamedTuple):
@@ -85,12 +92,12 @@ class GpuFamilies:
         if not job.accelerators or job.state.ended:
             return
         need = gpu_need(job, known)
-        if need.wait_ratio is not None:
-            self.wait_ratio.add_metric(labels, need.wait_ratio)
-        if need.useful_cores is not None:
-            self.useful_cores.add_metric(labels, need.useful_cores)
-        if known.original is not None:
-            self.won.add_metric(labels, known.gpu.seconds_won)
+        add_known(
+            labels,
+            (self.wait_ratio, need.wait_ratio),
+            (self.useful_cores, need.useful_cores),
+            (self.won, None if known.original is None else known.gpu.seconds_won),
+        )
 
     def __iter__(self) -> Iterator[Metric]:
         return iter((self.wait_ratio, self.useful_cores, self.won))

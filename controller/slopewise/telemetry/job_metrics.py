@@ -28,10 +28,9 @@ from slopewise.model import (
     ObjectiveStatus,
     PassReport,
     QoeStatus,
-    TargetStatus,
 )
 from slopewise.telemetry.benefit import EndFamilies
-from slopewise.telemetry.gpu_metrics import GpuFamilies
+from slopewise.telemetry.gpu_metrics import GpuFamilies, add_known
 from slopewise.telemetry.totals import totals
 
 _JOB_LABELS = ("job_namespace", "job_name", "job_node")
@@ -200,45 +199,33 @@ class _JobFamilies:
             self.progress.add_metric(labels, known.growth.progress_per_second)
             for resource, efficiency in known.growth.efficiency.items():
                 self.efficiency.add_metric([*labels, resource], efficiency)
-            if known.growth.cpu_cores is not None:
-                self.usage.add_metric(labels, known.growth.cpu_cores)
-        if job.wait_ratio is not None:
-            self.wait_ratio.add_metric(labels, job.wait_ratio)
+            add_known(labels, (self.usage, known.growth.cpu_cores))
         if not job.state.ended and (cost := step_cost(known)) is not None:
             self.step_ratio.add_metric(labels, cost.ratio)
-        self._add_memory(labels, job)
-        self._add_resizes(labels, job, known, snapshot.taken_at_seconds)
-        if known.decided.wanted_cores is not None:
-            self.wanted.add_metric(labels, known.decided.wanted_cores)
         if known.decided.job_class is not None:
             self.job_class.add_metric([*labels, known.decided.job_class], 1.0)
         self.moves.add_metric(labels, known.moves_total)
-        self._add_throttling(labels, job)
-
-    def _add_resizes(self, labels: list[str], job: Job, known: JobMemory, now_seconds: float) -> None:
+        memory, now = job.memory or MemoryAllocation(), snapshot.taken_at_seconds
         if job.pending is not None:
-            self.pending.add_metric(labels, max(0.0, now_seconds - job.pending.since_seconds))
+            self.pending.add_metric(labels, max(0.0, now - job.pending.since_seconds))
         if known.original is not None:
-            self.regressed.add_metric(labels, float(rollback.regressed(known, now_seconds)))
-        if known.last_resized_at_seconds is not None:
-            self.resized.add_metric(labels, known.last_resized_at_seconds)
+            self.regressed.add_metric(labels, float(rollback.regressed(known, now)))
+        add_known(
+            labels,
+            (self.wait_ratio, job.wait_ratio),
+            (self.wanted, known.decided.wanted_cores),
+            (self.resized, known.last_resized_at_seconds),
+            (self.working_set, None if job.usage is None else job.usage.memory_bytes),
+            (self.memory_request, memory.request_bytes),
+            (self.memory_limit, memory.limit_bytes),
+        )
+        self._add_throttling(labels, job.container_health or ContainerHealth())
 
-    def _add_throttling(self, labels: list[str], job: Job) -> None:
-        health = job.container_health or ContainerHealth()
-        if health.cpu_periods_total is not None and health.cpu_throttled_periods_total is not None:
-            self.periods.add_metric(labels, health.cpu_periods_total)
-            self.throttled.add_metric(labels, health.cpu_throttled_periods_total)
-        if health.cpu_waiting_seconds_total is not None:
-            self.pressure.add_metric(labels, health.cpu_waiting_seconds_total)
-
-    def _add_memory(self, labels: list[str], job: Job) -> None:
-        memory = job.memory or MemoryAllocation()
-        if job.usage is not None and job.usage.memory_bytes is not None:
-            self.working_set.add_metric(labels, job.usage.memory_bytes)
-        if memory.request_bytes is not None:
-            self.memory_request.add_metric(labels, memory.request_bytes)
-        if memory.limit_bytes is not None:
-            self.memory_limit.add_metric(labels, memory.limit_bytes)
+    def _add_throttling(self, labels: list[str], health: ContainerHealth) -> None:
+        periods, throttled = health.cpu_periods_total, health.cpu_throttled_periods_total
+        if periods is not None and throttled is not None:
+            add_known(labels, (self.periods, periods), (self.throttled, throttled))
+        add_known(labels, (self.pressure, health.cpu_waiting_seconds_total))
 
 
 class _PromiseFamilies:
@@ -266,7 +253,8 @@ class _PromiseFamilies:
         if status.deadline is not None:
             self._add_deadline(labels, status.deadline)
         if status.target is not None:
-            self._add_target(labels, status.target)
+            reached = status.target
+            add_known(labels, (self.deliverable, reached.deliverable_reached), (self.target, reached.target_reached))
 
     def _add_qoe(self, labels: Sequence[str], qoe: QoeStatus) -> None:
         self.objective.add_metric(labels, qoe.objective_seconds)
@@ -281,14 +269,7 @@ class _PromiseFamilies:
         self.deadline.add_metric(labels, deadline.at_seconds)
         self.hopeless.add_metric(labels, float(deadline.confirmed_hopeless))
         self.late.add_metric(labels, float(deadline.missed))
-        if deadline.slack_seconds is not None:
-            self.slack.add_metric(labels, deadline.slack_seconds)
-
-    def _add_target(self, labels: Sequence[str], target: TargetStatus) -> None:
-        if target.deliverable_reached is not None:
-            self.deliverable.add_metric(labels, float(target.deliverable_reached))
-        if target.target_reached is not None:
-            self.target.add_metric(labels, float(target.target_reached))
+        add_known(labels, (self.slack, deadline.slack_seconds))
 
 
 def _job_families(passes: Sequence[_Seen]) -> Iterator[Metric]:

@@ -14,17 +14,7 @@ from itertools import chain
 
 from slopewise.guards.permission import is_by_mode
 from slopewise.guards.review import stopping
-from slopewise.model import (
-    Decision,
-    Migrate,
-    Outcome,
-    PassReport,
-    Place,
-    Resize,
-    ResizeMemory,
-    Stop,
-    Withheld,
-)
+from slopewise.model import Decision, Migrate, Outcome, PassReport, Place, Resize, ResizeMemory, Stop, Withheld
 from slopewise.text import mebibytes
 
 MAX_NAMED = 20

@@ -15,7 +15,6 @@ from slopewise.reports.wording import (
     plain,
     ratio,
     seconds,
-    shortened,
 )
 
 
@@ -31,11 +30,6 @@ from slopewise.reports.wording import (
 )
 def test_text_that_would_act_is_shown_instead(foreign: str, shown: str) -> None:
     assert plain(foreign) == shown
-
-
-def test_a_long_text_is_cut_and_shows_it() -> None:
-    assert shortened("abcdef", 4) == "abc…"
-    assert shortened("abcd", 4) == "abcd"
 
 
 def test_a_long_list_shows_how_many_are_left_out() -> None:

@@ -92,13 +92,7 @@ def make_elector(
     # A renewal that hangs must end while there is time for another one.
     fail_fast = api.with_timeout(min(connection.timeout_seconds, terms.renew_deadline_seconds / 3))
     return kind(
-        fail_fast,
-        namespace,
-        LEASE_NAME,
-        identity,
-        terms=terms,
-        on_started_leading=on_started_leading,
-        on_lost=on_lost,
+        fail_fast, namespace, LEASE_NAME, identity, terms=terms, on_started_leading=on_started_leading, on_lost=on_lost
     )
 
 

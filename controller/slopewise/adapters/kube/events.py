@@ -35,7 +35,7 @@ PATCH_SECONDS = 60.0
 """A series' count is written at most once a minute."""
 
 _MAX_NOTE = 1000
-"""The API server takes 1,024 bytes. `…` has three of them, and other letters may have too: see `_fitting`."""
+"""The API server takes 1,024 bytes. `…` has three of them, and other letters may have too: it is cut as bytes again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ class EventRecorder:
             "reportingInstance": self._instance,
             "action": event.action,
             "reason": event.reason,
-            "note": _fitting(event.note),
+            "note": bounded(printable(event.note), _MAX_NOTE).encode()[:1020].decode(errors="ignore"),
             "type": "Warning" if event.warning else "Normal",
             "regarding": regarding,
         }
@@ -190,8 +190,3 @@ class EventRecorder:
 
 def _micro_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _fitting(note: str) -> str:
-    """The note within 1,024 bytes, whatever letters it is written in, without what would drive a terminal."""
-    return bounded(printable(note), _MAX_NOTE).encode()[:1020].decode(errors="ignore")

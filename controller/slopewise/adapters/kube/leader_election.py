@@ -222,7 +222,7 @@ class Elector:
             try:
                 return self._write(self._lease)
             except ApiError as error:
-                if not (error.is_conflict or error.is_not_found):
+                if not error.is_outdated:
                     raise
                 self._lease = None
         lease = get_or_none(self._api, self._path) or {"metadata": {"name": self._name}}

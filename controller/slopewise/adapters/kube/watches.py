@@ -14,6 +14,7 @@ from typing import Any
 from slopewise.adapters.kube.cache.parsing import parse_node, parse_object, parse_other_pod, parse_pod
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL, NodeRecord, ObjectRecord, OtherPod, PodRecord
 from slopewise.adapters.kube.cache.reflector import Reflector
+from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.meanings import LimitKind
 from slopewise.adapters.kube.client.protocol import Api, Json, path_of
 from slopewise.adapters.kube.observer import Stores
@@ -122,10 +123,9 @@ def _with_reasons(message: str, stores: Mapping[str, Reflector[Any]]) -> str | N
 
 
 def _reason_of(name: str, store: Reflector[Any]) -> str:
-    failure = store.failure or ""
-    if name in _OURS and "answered 404" in failure:
-        return f"{failure}; are the CustomResourceDefinitions of manifests/crds applied?"
-    return failure
+    is_not_served = name in _OURS and isinstance(store.failure, ApiError) and store.failure.is_not_found
+    hint = "; are the CustomResourceDefinitions of manifests/crds applied?" if is_not_served else ""
+    return f"{store.failure}{hint}"
 
 
 def make_watches(

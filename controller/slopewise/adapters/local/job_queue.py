@@ -18,15 +18,11 @@ from dataclasses import dataclass, field, replace
 import psutil
 
 from slopewise.adapters.local.job_record import CANCELLED, CUT_OFF, SUCCEEDED, JobRecord
+from slopewise.adapters.pauses import JOB_START
 from slopewise.config.jobs_file import Queueing
 from slopewise.errors import ActuationError
 from slopewise.model import JobState, Usage
 from slopewise.text import mebibytes
-
-RESTART_PAUSE_SECONDS = 10.0
-"""Between a failure and the next start; twice as long after each further one."""
-
-MAX_PAUSE_SECONDS = 600.0
 
 LEAST_BYTES = 256 * 2**20
 """What a job is expected to need of which nothing is known: a Python with its libraries."""
@@ -123,8 +119,8 @@ def again(record: JobRecord, after_seconds: float) -> JobRecord | None:
     spec, queueing = record.spec, record.spec.queueing
     if record.state != "failed" or record.started_at_seconds is None or queueing.attempt >= queueing.restarts:
         return None
-    pause = min(MAX_PAUSE_SECONDS, RESTART_PAUSE_SECONDS * 2.0**queueing.attempt)
     following = replace(queueing, attempt=queueing.attempt + 1)
+    pause = JOB_START.after(following.attempt)
     spec = replace(spec, arrive_seconds=after_seconds + pause, queueing=following)
     return JobRecord(spec, record.port, earlier_cpu_seconds=record.cpu_seconds or 0.0)
 

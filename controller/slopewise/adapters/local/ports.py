@@ -47,7 +47,6 @@ from slopewise.model import (
     ResizeMemory,
     Restored,
     Stop,
-    read_memory_state,
 )
 from slopewise.ports import Clock, Memory
 
@@ -294,7 +293,7 @@ class FileMemory:
 
     def _read(self) -> MemoryState:
         try:
-            return read_memory_state(self._path.read_bytes())
+            return msgspec.json.decode(self._path.read_bytes(), type=MemoryState)
         except FileNotFoundError:
             return MemoryState()
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from slopewise.adapters.local.crash_journal import default_state_dir, machine_mark
@@ -93,9 +92,7 @@ class ServiceSocket:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         (self._folder / _SOCKET).unlink(missing_ok=True)
         self._close()
 

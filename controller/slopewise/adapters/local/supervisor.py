@@ -127,10 +127,7 @@ class Supervisor:
         """
         node = {"node": self.nodes[0].name} if len(self.nodes) == 1 else {}
         return [
-            {
-                "targets": [f"{LOOPBACK}:{record.port}"],
-                "labels": {"namespace": self.namespace, "pod": name, **node},
-            }
+            {"targets": [f"{LOOPBACK}:{record.port}"], "labels": {"namespace": self.namespace, "pod": name, **node}}
             for name, record in self.records.items()
             if record.finished_at_seconds is None and record.port != NO_PORT
         ]

@@ -25,6 +25,7 @@ import yaml
 from slopewise.adapters.prometheus.history import JobHistory, Points
 from slopewise.advise.findings import cpu_is_full, waits
 from slopewise.advise.flatness import MIN_POINTS, Trend, falling_loss, trend
+from slopewise.config.validation import API_VERSION
 
 WORK_RATIO = 0.1
 """How far a replayed work is from the recorded one, at most."""
@@ -218,7 +219,7 @@ def write_scenario(
     on_nodes = {"accelerators": len(devices)} if devices else {}
     largest = max(nodes.values())
     document = {
-        "apiVersion": "slopewise.dev/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": "Scenario",
         "metadata": {"name": name, "description": f"{len(jobs)} jobs as Prometheus recorded them"},
         "spec": {

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from slopewise.config.training_policy import PlacementChoice, PolicyChoice, TrainingPolicy, TrainingPolicySpec
+from slopewise.config.validation import GROUP, VERSION
 from slopewise.crds.freezes import Freeze
 from slopewise.crds.job_growth import JobGrowth, JobGrowthSpec
 from slopewise.crds.policy_status import TrainingPolicyStatus
@@ -23,19 +24,12 @@ from slopewise.crds.schema.rules import (
     placing_policy_rules,
 )
 
-GROUP = "slopewise.dev"
-VERSION = "v1alpha1"
-
 _READY = '.status.conditions[?(@.type=="Ready")]'
 
 
 def definitions() -> dict[str, dict[str, Any]]:
     """All definitions by the name of their file."""
-    return {
-        "trainingpolicies.yaml": training_policies(),
-        "jobgrowths.yaml": job_growths(),
-        "freezes.yaml": freezes(),
-    }
+    return {"trainingpolicies.yaml": training_policies(), "jobgrowths.yaml": job_growths(), "freezes.yaml": freezes()}
 
 
 def patches() -> dict[str, list[dict[str, Any]]]:

@@ -30,11 +30,7 @@ _LABEL_NAMES = (
 
 FORMATS = {
     "cpu-quantity": Format(
-        schema={
-            "type": None,
-            "x-kubernetes-int-or-string": True,
-            "maxLength": 20,
-        },
+        schema={"type": None, "x-kubernetes-int-or-string": True, "maxLength": 20},
         rules=(
             Rule(
                 r"string(self).matches('^[0-9]+(\\.[0-9]+)?m?$')",
@@ -110,11 +106,7 @@ RULES: Mapping[type[BaseModel], tuple[Rule, ...]] = {
         ),
     ),
     FreezeSpec: (
-        Rule(
-            "self.scope != 'all' || !has(self.name)",
-            "scope all takes no name",
-            field_path=".name",
-        ),
+        Rule("self.scope != 'all' || !has(self.name)", "scope all takes no name", field_path=".name"),
         Rule(
             "self.scope == 'all' || has(self.name)",
             "this scope needs the name of what is frozen",

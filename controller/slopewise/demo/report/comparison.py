@@ -27,7 +27,8 @@ from slopewise.demo.report.results import (
 from slopewise.model import JobState
 from slopewise.reports.cells import Block, Cell, Row, compared, duration, once
 from slopewise.reports.estimates import Estimate, Verdict, estimate
-from slopewise.reports.wording import UNKNOWN, counted, listed, plain, plus_minus, seconds, shortened, uncapitalised
+from slopewise.reports.wording import UNKNOWN, counted, listed, plain, plus_minus, seconds, uncapitalised
+from slopewise.text import bounded
 
 _ADVERBS: Mapping[Verdict, str] = {"better": "sooner", "worse": "later"}
 _VERDICTS: tuple[Verdict, ...] = ("better", "worse", "same", "unclear")
@@ -192,7 +193,7 @@ def _jobs_phrase(result: DemoResult, place: int, verdict: Verdict, adverb: str) 
     hit = {name: abs(cell.ratio - 1) for name, cell in known.items() if cell.verdict == verdict and cell.ratio}
     if hit:
         name = max(hit, key=lambda name: hit[name])
-        most = f"most: {shortened(name, 32)}, {known[name].change}"
+        most = f"most: {bounded(name, 32)}, {known[name].change}"
         yield f"{len(hit)} of {counted(len(known), 'job')} ended {adverb} ({most})"
 
 
@@ -269,10 +270,7 @@ def _job_cell(result: DemoResult, place: int, name: str, measure: Measure) -> Ce
 
 
 def _judged(
-    measure: Measure,
-    shown: Iterable[float | None],
-    found: Iterable[tuple[float | None, float | None]],
-    note: str = "",
+    measure: Measure, shown: Iterable[float | None], found: Iterable[tuple[float | None, float | None]], note: str = ""
 ) -> Cell:
     """The mean over the rounds, with its ratio over those in which both sides are known."""
     both = [(before, after) for before, after in found if before is not None and after is not None]

@@ -17,7 +17,6 @@ from http.client import HTTPConnection, HTTPException
 from itertools import count
 from socketserver import ThreadingTCPServer
 from time import monotonic
-from types import TracebackType
 from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, MetricsHandler, ProcessCollector
@@ -107,9 +106,7 @@ class ModelServer(ThreadingTCPServer):
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.shutdown()
         self._thread.join()
         self.server_close()

@@ -60,9 +60,7 @@ def require_scikit_learn(what: str = "the built-in trainings") -> None:
 
 
 def demo_jobs(
-    scale: float = 1.0,
-    lengths: Sequence[float] = (1.0,),
-    arrival_interval_seconds: float = ARRIVAL_INTERVAL_SECONDS,
+    scale: float = 1.0, lengths: Sequence[float] = (1.0,), arrival_interval_seconds: float = ARRIVAL_INTERVAL_SECONDS
 ) -> list[JobSpec]:
     """One job of each training, in order of arrival; `scale` shrinks both the work and the arrival times.
 

@@ -40,7 +40,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from slopewise.model import Arrival, Job, JobMemory, Node, NodeMemory, Objectives
-from slopewise.policies import PolicyParameters, parameter
+from slopewise.policies import parameter
 from slopewise.policies.dqoes.objectives import (
     BELOW,
     NO_OBJECTIVE,
@@ -50,7 +50,7 @@ from slopewise.policies.dqoes.objectives import (
     assess,
     pace_message,
     rest_in_proportion,
-    rest_to_others,
+    rest_to,
     step_interval_seconds,
     step_limits,
     towards,
@@ -59,12 +59,14 @@ from slopewise.policies.shared.need_placement import Need, NodeRoom
 from slopewise.policies.shared.need_policy import (
     ROUNDING,
     At,
+    NeedParameters,
     NeedPolicy,
     missed_evaluations_parameter,
     moves_parameter,
     placement_parameter,
 )
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict
+from slopewise.policies.shared.shares import floor_ratio_parameter
 
 PURPOSE = "served models, or steps, with an objective of seconds each"
 ACTIONS = ("resize", "place", "migrate")
@@ -73,7 +75,7 @@ DECIDES_ON = "reports"
 UNSATISFIABLE = "unsatisfiable"
 
 
-class Parameters(PolicyParameters):
+class Parameters(NeedParameters):
     """When a job counts as satisfied, and how limits follow."""
 
     placement: bool = placement_parameter(source="ours")
@@ -133,14 +135,7 @@ class Parameters(PolicyParameters):
         source="ours",
         description="direct: a satisfied job whose limit is off by less wants no other",
     )
-    floor_ratio: float = parameter(
-        0.05,
-        gt=0,
-        le=1,
-        unit="ratio of an even share, node / jobs",
-        source="ours",
-        description="direct: what every job has at least",
-    )
+    floor_ratio: float = floor_ratio_parameter(description="direct: what every job has at least")
 
 
 class Policy(NeedPolicy[Parameters, ObjectiveCase]):
@@ -197,7 +192,8 @@ class Policy(NeedPolicy[Parameters, ObjectiveCase]):
             cases[index].is_kept = True
         wanted = {index: self._wanted(cases[index]) for index in chosen}
         limits = towards(wanted, limits, node.cpu_cores)
-        limits = rest_to_others(cases, limits, chosen, node.cpu_cores)
+        others = [index for index, one in enumerate(cases) if index not in chosen and one.listed != UNKNOWN]
+        limits = rest_to(others, cases, limits, node.cpu_cores)
         limits = rest_in_proportion(cases, limits, chosen, node.cpu_cores)
         for one, limit in zip(cases, limits, strict=True):
             one.limit_cores = limit

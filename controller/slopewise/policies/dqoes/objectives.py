@@ -12,10 +12,11 @@ without an objective share what is left evenly, and have C/(2n) at least.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 
-from slopewise.allocation import water_filling
+from slopewise.allocation import down_an_order, water_filling
 from slopewise.estimators.objectives import BELOW, OVER, SATISFIED, deviation, listed_as
 from slopewise.model import Answering, Job, JobMemory, Node, NodeMemory
 from slopewise.policies.shared.need_policy import NeedCase
@@ -91,12 +92,7 @@ def step_limits(cases: Sequence[ObjectiveCase], node: Node, beta: float) -> list
     below = [one.listed == BELOW for one in cases]
     limits = _cut_back(limits, below, floor, node.cpu_cores)
     limits = _cut_back(limits, [True] * len(limits), floor, node.cpu_cores)
-    rooms = [
-        max(0.0, one.useful_cores - limit) if nothing else 0.0
-        for one, limit, nothing in zip(cases, limits, unasked, strict=True)
-    ]
-    more = water_filling(rooms, node.cpu_cores - math.fsum(limits))
-    return [limit + extra for limit, extra in zip(limits, more, strict=True)]
+    return rest_to(list(compress(range(len(cases)), unasked)), cases, limits, node.cpu_cores)
 
 
 def _stepped(cases: Sequence[ObjectiveCase], even_cores: float, beta: float) -> list[float]:
@@ -148,16 +144,12 @@ def towards(wanted: Mapping[int, float], limits: Sequence[float], capacity_cores
     return [limit + part * each for limit, each in zip(limits, way, strict=True)]
 
 
-def rest_to_others(
-    cases: Sequence[ObjectiveCase], limits: Sequence[float], chosen: Sequence[int], capacity_cores: float
+def rest_to(
+    whose: Collection[int], cases: Sequence[ObjectiveCase], limits: Sequence[float], capacity_cores: float
 ) -> list[float]:
-    """What is left evenly to those that are neither chosen nor still to be timed."""
-    rooms = [
-        0.0 if index in chosen or one.listed == UNKNOWN else max(0.0, one.useful_cores - limit)
-        for index, (one, limit) in enumerate(zip(cases, limits, strict=True))
-    ]
-    more = water_filling(rooms, capacity_cores - math.fsum(limits))
-    return [limit + extra for limit, extra in zip(limits, more, strict=True)]
+    """The limits with what is left given evenly to some of the jobs, each up to what it can use."""
+    useful = {index: one.useful_cores for index, one in enumerate(cases)}
+    return list(down_an_order(dict(enumerate(limits)), [whose], useful, capacity_cores).values())
 
 
 def rest_in_proportion(

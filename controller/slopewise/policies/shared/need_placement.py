@@ -81,10 +81,7 @@ def wanted_cores(arrival: Arrival, node: Node) -> float:
 
 
 def need_on(
-    node: Node,
-    arrival: Arrival,
-    memory: MemoryState,
-    measured_cores: Callable[[JobMemory, float], float | None],
+    node: Node, arrival: Arrival, memory: MemoryState, measured_cores: Callable[[JobMemory, float], float | None]
 ) -> Need:
     """What an arrival needs on a node: by its own paces, else what it wants.
 

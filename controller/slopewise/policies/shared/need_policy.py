@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from slopewise.allocation import capacity_cores, promisable
 from slopewise.estimators.move_cost import cost_of
@@ -38,7 +38,7 @@ from slopewise.model import (
     NodeMemory,
     Objectives,
 )
-from slopewise.policies import Setting, parameter
+from slopewise.policies import PolicyParameters, Setting, parameter
 from slopewise.policies.shared.need_placement import Need, NodeRoom, Rooms, need_on, place_by_need
 from slopewise.policies.shared.node_passes import NodeDecision, decide_by_node
 from slopewise.policies.shared.placement import can_move, refused_nodes
@@ -74,15 +74,12 @@ def missed_evaluations_parameter(objective: str) -> Any:
     )
 
 
-class NeedParameters(Protocol):
-    """What the parameters of each such policy have."""
+class NeedParameters(PolicyParameters):
+    """What the parameters of each such policy have; each gives its own defaults and descriptions."""
 
-    @property
-    def placement(self) -> bool: ...  # noqa: D102
-    @property
-    def moves(self) -> bool: ...  # noqa: D102
-    @property
-    def missed_evaluations(self) -> int: ...  # noqa: D102
+    placement: bool
+    moves: bool
+    missed_evaluations: int
 
 
 @dataclass(slots=True)

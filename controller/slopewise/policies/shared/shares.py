@@ -17,16 +17,12 @@ from slopewise.policies import parameter
 __all__ = ["Speed", "down_the_order", "floor_ratio_parameter", "had_cores", "in_proportion", "speed", "useful_cores"]
 
 
-def floor_ratio_parameter() -> Any:
-    """The parameter of policies that go down an order of jobs: the floor of those that wait."""
-    return parameter(
-        0.05,
-        gt=0,
-        le=1,
-        unit="ratio of an even share, node / jobs",
-        source="ours",
-        description="what a job gets whose turn it is not",
-    )
+def floor_ratio_parameter(
+    default: float = 0.05, *, source: str = "ours", description: str = "what a job gets whose turn it is not"
+) -> Any:
+    """The parameter of what every job has at least."""
+    unit = "ratio of an even share, node / jobs"
+    return parameter(default, gt=0, le=1, unit=unit, source=source, description=description)
 
 
 def in_proportion(

@@ -13,13 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from slopewise.allocation import (
-    MIN_CAPACITY_CORES,
-    even_share_millicores,
-    original_millicores,
-    promisable,
-    share_ratio,
-)
+from slopewise.allocation import MIN_CAPACITY_CORES, even_share_millicores, original_millicores, promisable, share_ratio
 from slopewise.estimators.growth import age_seconds, is_fresh, stale_after_seconds
 from slopewise.model import ClusterSnapshot, CpuControl, Job, JobMemory, Node, PolicyMemory
 from slopewise.text import duration

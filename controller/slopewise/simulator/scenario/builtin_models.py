@@ -37,33 +37,26 @@ def _range(value: object) -> object:
     return tuple(numbers)
 
 
-def _positive(value: Range) -> Range:
-    if not 0 < value[0] <= value[1] <= LARGEST:
-        raise ValueError(
-            f"must be above 0 and at most {LARGEST:g}, not {_wrong(value, lowest_is_right=value[0] > 0):g}"
-        )
-    return value
+def _within(least: float, most: float, *, above: bool = False, below: bool = False, note: str = "") -> AfterValidator:
+    """From `least` to `most`, or `above` the one and `below` the other; `note`: what the bounds are of."""
+
+    def checked(value: Range) -> Range:
+        is_low_right = value[0] > least if above else value[0] >= least
+        if not is_low_right or not (value[1] < most if below else value[1] <= most):
+            bounds = f"{'above' if above else 'at least'} {least:g} and {'below' if below else 'at most'} {most:g}"
+            raise ValueError(f"must be {bounds}{note}, not {value[is_low_right]:g}")
+        return value
+
+    return AfterValidator(checked)
 
 
-def _not_negative(value: Range) -> Range:
-    if not 0 <= value[0] <= value[1] <= LARGEST:
-        raise ValueError(
-            f"must be at least 0 and at most {LARGEST:g}, not {_wrong(value, lowest_is_right=value[0] >= 0):g}"
-        )
-    return value
-
-
-def _wrong(value: Range, *, lowest_is_right: bool) -> float:
-    return value[1] if lowest_is_right else value[0]
-
-
-PositiveRange = Annotated[Range, BeforeValidator(_range), AfterValidator(_positive)]
+PositiveRange = Annotated[Range, BeforeValidator(_range), _within(0, LARGEST, above=True)]
 """A number, or `[lowest, highest]`, from which one is drawn uniformly."""
 
 CpuSeconds = PositiveRange
 """Core-seconds."""
 
-Seconds = Annotated[Range, BeforeValidator(_range), AfterValidator(_not_negative)]
+Seconds = Annotated[Range, BeforeValidator(_range), _within(0, LARGEST)]
 """A time from the start of the run: a number, or `[earliest, latest]`, from which one is drawn uniformly."""
 
 
@@ -74,32 +67,9 @@ MAX_SPIKE = 1e15
 """In ranges of a curve: more, and a float could not hold the loss beside it."""
 
 
-def _of_spikes(value: Range) -> Range:
-    if not 0 < value[0] <= value[1] <= MAX_SPIKE:
-        raise ValueError(
-            f"must be above 0 and at most {MAX_SPIKE:g}, not {_wrong(value, lowest_is_right=value[0] > 0):g}"
-        )
-    return value
-
-
-def _part_of_work(value: Range) -> Range:
-    if not 0 < value[0] <= value[1] < 1:
-        raise ValueError(
-            f"must be above 0 and below 1, a part of the work, not {_wrong(value, lowest_is_right=value[0] > 0):g}"
-        )
-    return value
-
-
-def _of_a_plan(value: Range) -> Range:
-    if not MIN_PLAN_RATIO <= value[0] <= value[1] <= MAX_PLAN_RATIO:
-        wrong = _wrong(value, lowest_is_right=value[0] >= MIN_PLAN_RATIO)
-        raise ValueError(f"must be at least {MIN_PLAN_RATIO:g} and at most {MAX_PLAN_RATIO:g}, not {wrong:g}")
-    return value
-
-
 MIN_PLAN_RATIO, MAX_PLAN_RATIO = 0.001, 1000.0
 
-PlanRatio = Annotated[Range, BeforeValidator(_range), AfterValidator(_of_a_plan)]
+PlanRatio = Annotated[Range, BeforeValidator(_range), _within(MIN_PLAN_RATIO, MAX_PLAN_RATIO)]
 """Steps that a job says it plans, over those that it takes; 1 is the truth."""
 
 
@@ -107,12 +77,12 @@ class SpikeSettings(Document):
     """Steps whose loss is far off, as of mixed precision or a broken batch; drawn from the seed for each job."""
 
     count: int = Field(3, ge=1, le=1000)
-    size: Annotated[Range, BeforeValidator(_range), AfterValidator(_of_spikes)] = Field(
+    size: Annotated[Range, BeforeValidator(_range), _within(0, MAX_SPIKE, above=True)] = Field(
         (20.0, 1e12), description="in ranges of the curve, up or down, evenly over its powers of ten"
     )
-    lasts: Annotated[Range, BeforeValidator(_range), AfterValidator(_part_of_work)] = Field(
-        (0.001, 0.02), description="for how much of the work that loss is the last one"
-    )
+    lasts: Annotated[
+        Range, BeforeValidator(_range), _within(0, 1, above=True, below=True, note=", a part of the work")
+    ] = Field((0.001, 0.02), description="for how much of the work that loss is the last one")
     first_batch_ratio: float = Field(0.5, ge=0.0, le=1.0, description="the part of jobs whose first step is one")
 
 

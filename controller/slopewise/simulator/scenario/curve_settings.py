@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from slopewise.config.validation import Document
+from slopewise.config.validation import Document, OneOf
 from slopewise.simulator import curves
 from slopewise.simulator.scenario import csv_tables, recorded_losses
 from slopewise.simulator.world.model import Curve
@@ -29,50 +30,49 @@ Inner = Annotated[float, Field(gt=0.0, lt=1.0)]
 """A fraction that is neither the start nor the end."""
 
 
-class ExponentialSettings(Document):
+class ShapeSettings(Document):
+    """A curve of figures alone, which are those of its `shape` in order."""
+
+    shape: ClassVar[Callable[..., Curve]]
+
+    def build(self) -> Curve:
+        """The curve."""
+        return type(self).shape(*(tuple(each) if isinstance(each, list) else each for _, each in self))
+
+
+class ExponentialSettings(ShapeSettings):
     """`e^(-kx)`."""
 
+    shape = curves.Exponential
     k: Rate
 
-    def build(self) -> Curve:
-        """The curve."""
-        return curves.Exponential(self.k)
 
-
-class PowerSettings(Document):
+class PowerSettings(ShapeSettings):
     """`(1 + 100x)^(-b)`."""
 
+    shape = curves.Power
     b: float = Field(ge=FLATTEST, le=MAX_POWER)
 
-    def build(self) -> Curve:
-        """The curve."""
-        return curves.Power(self.b)
 
-
-class InverseSettings(Document):
+class InverseSettings(ShapeSettings):
     """`1 / (1 + ax)`."""
 
+    shape = curves.Inverse
     a: float = Field(gt=0.0, le=MAX_INVERSE)
 
-    def build(self) -> Curve:
-        """The curve."""
-        return curves.Inverse(self.a)
 
-
-class SigmoidSettings(Document):
+class SigmoidSettings(ShapeSettings):
     """A late drop around `center`."""
 
+    shape = curves.Sigmoid
     center: Inner
     k: Rate
 
-    def build(self) -> Curve:
-        """The curve."""
-        return curves.Sigmoid(self.center, self.k)
 
-
-class StepsSettings(Document):
+class StepsSettings(ShapeSettings):
     """Drops at these fractions of the work to these levels."""
 
+    shape = curves.Steps
     at: list[Inner] = Field(min_length=1)
     to: list[Inner] = Field(min_length=1)
 
@@ -84,32 +84,22 @@ class StepsSettings(Document):
             raise ValueError("at must increase and to must decrease from drop to drop; sort them")
         return self
 
-    def build(self) -> Curve:
-        """The curve."""
-        return curves.Steps(tuple(self.at), tuple(self.to))
 
-
-class OverfitSettings(Document):
+class OverfitSettings(ShapeSettings):
     """Falls until `turn`, then rises by `rise` times what it fell."""
 
+    shape = curves.Overfit
     k: Rate = 5.0
     turn: Inner
     rise: float = Field(gt=0.0, le=100.0)
 
-    def build(self) -> Curve:
-        """The curve."""
-        return curves.Overfit(self.k, self.turn, self.rise)
 
-
-class DivergingSettings(Document):
+class DivergingSettings(ShapeSettings):
     """Falls as an exponential and is NaN from `at` on."""
 
+    shape = curves.Diverging
     at: Inner
     k: Rate = 8.0
-
-    def build(self) -> Curve:
-        """The curve."""
-        return curves.Diverging(self.k, self.at)
 
 
 class RecordedSettings(Document):
@@ -181,7 +171,7 @@ def _measured(file: str, x: str, y: str, better: Literal["less", "more"]) -> cur
         raise ValueError(f"{file}: {error}") from error
 
 
-class CurveSettings(Document):
+class CurveSettings(OneOf):
     """Exactly one kind of curve."""
 
     exponential: ExponentialSettings | None = None
@@ -201,14 +191,6 @@ class CurveSettings(Document):
         if value is not None:
             curves.points(value)
         return value
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> CurveSettings:
-        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
-        if len(given) != 1:
-            kinds = ", ".join(type(self).model_fields)
-            raise ValueError(f"give exactly one of {kinds}, not {' and '.join(given) or 'none'}")
-        return self
 
     def beside(self, folder: Path) -> CurveSettings:
         """The same with its file, if it has one, taken from this folder; ValueError (`csv: …`) when it is of no use."""

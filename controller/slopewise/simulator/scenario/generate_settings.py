@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from slopewise.config.validation import Document
+from slopewise.config.validation import Document, OneOf
 from slopewise.simulator.scenario.builtin_models import CpuSeconds, PositiveRange, Seconds
 
 MAX_JOBS = 100_000
@@ -33,21 +33,13 @@ class Bursts(Document):
     within_seconds: float = Field(0.0, ge=0.0, le=1e9)
 
 
-class Arrivals(Document):
+class Arrivals(OneOf):
     """Exactly one way in which generated jobs arrive, in seconds from the start of the run."""
 
     uniform: Seconds | None = Field(None, description="[earliest, latest]")
     every: float | None = Field(None, gt=0.0, le=1e9, description="s between two jobs, the first at 0")
     poisson: float | None = Field(None, gt=0.0, le=1e6, description="jobs a second")
     bursts: Bursts | None = None
-
-    @model_validator(mode="after")
-    def _exactly_one(self) -> Arrivals:
-        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
-        if len(given) != 1:
-            kinds = ", ".join(type(self).model_fields)
-            raise ValueError(f"give exactly one of {kinds}, not {' and '.join(given) or 'none'}")
-        return self
 
 
 class Sizes(Document):

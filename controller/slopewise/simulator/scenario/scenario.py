@@ -27,7 +27,7 @@ from slopewise.config.training_policy import (
     placement_parameters,
     policy_parameters,
 )
-from slopewise.config.validation import Document, load_yaml, validate
+from slopewise.config.validation import ApiVersion, Document, load_yaml, validate
 from slopewise.errors import UsageError
 from slopewise.model import AcceleratorControl, CpuControl
 from slopewise.own_policies import catalogue
@@ -220,7 +220,7 @@ class ScenarioMetadata(Document):
 class Scenario(Document):
     """A scenario file: `slopewise.dev/v1alpha1`, kind `Scenario`."""
 
-    api_version: Literal["slopewise.dev/v1alpha1"]
+    api_version: ApiVersion
     kind: Literal["Scenario"]
     metadata: ScenarioMetadata
     spec: ScenarioSpec

@@ -16,8 +16,7 @@ from itertools import count
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.model import CpuAllocation, CpuControl
-from slopewise.simulator.world.endings import horizon_seconds, refuse_endless
-from slopewise.simulator.world.model import Instance, MoveKind, TraceEvent
+from slopewise.simulator.world.model import Instance, MoveKind, TraceEvent, horizon_seconds, refuse_endless
 from slopewise.simulator.world.running import RunningJob
 from slopewise.simulator.world.sharing import IDLE, Rate, limit_cores, rates
 from slopewise.simulator.world.tallies import ClusterTally

@@ -241,6 +241,7 @@ def _container(
     status, resources = found or wire.ContainerStatus(spec.name), spec.resources or _NO_RESOURCES
     state = status.state or _NO_STATE
     requests, limits, desired = resources.requests or {}, resources.limits or {}, _cpu(resources)
+    claims = (f"claim {claim.name}" for claim in resources.claims or ())  # which no quantity shows
     return ContainerRecord(
         name=spec.name,
         desired=desired or _NO_CPU,
@@ -249,7 +250,7 @@ def _container(
         memory_request_bytes=_memory(resources).request_bytes,
         memory_limit_bytes=_memory(resources).limit_bytes,
         reported_memory=None if status.resources is None else _memory(status.resources),
-        extended_resources=_extended(resources, {*requests, *limits}),
+        extended_resources=(*sorted({*requests, *limits} - _ORDINARY_RESOURCES), *claims),
         resize_restarts=_RESTARTS_FOR_CPU in (spec.resize_policy or ()),
         memory_resize_restarts=_RESTARTS_FOR_MEMORY in (spec.resize_policy or ()),
         ready=status.ready,
@@ -275,11 +276,6 @@ def _memory(resources: wire.Resources) -> MemoryAllocation:
     """Memory of these resources; a missing request is the limit."""
     requests, limits = resources.requests or {}, resources.limits or {}
     return MemoryAllocation(_bytes(requests.get("memory", limits.get("memory"))), _bytes(limits.get("memory")))
-
-
-def _extended(resources: wire.Resources, names: set[str]) -> tuple[str, ...]:
-    """Extended resources by name, and dynamic resource claims, which no quantity shows."""
-    return (*sorted(names - _ORDINARY_RESOURCES), *(f"claim {claim.name}" for claim in resources.claims or ()))
 
 
 def _oom_killed_at(*states: wire.State) -> float | None:

@@ -12,11 +12,10 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from slopewise.config import validation
 from slopewise.model import CpuAllocation, MemoryAllocation
 
-GROUP = "slopewise.dev"
-VERSION = "v1alpha1"
-API_VERSION = f"{GROUP}/{VERSION}"
+API_VERSION, GROUP = validation.API_VERSION, validation.GROUP
 
 MANAGED_LABEL = f"{GROUP}/managed"
 """A pod is managed only with `slopewise.dev/managed: "true"`: the owner opts in, and the admission policy that bounds

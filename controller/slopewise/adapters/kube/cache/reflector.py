@@ -107,7 +107,7 @@ class Reflector(Collection[T]):
         self._synced = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"watch {path}", daemon=True)
-        self.failure: str | None = None
+        self.failure: ApiError | str | None = None
         """Why the API server does not answer; None while it does."""
         self.restarts = 0
         """How often a watch was restarted after a failure."""
@@ -154,7 +154,7 @@ class Reflector(Collection[T]):
                 began_at = time.monotonic()
                 self._watch()
             except ApiError as error:
-                self._failed(str(error), lost_place=error.is_expired)
+                self._failed(error, lost_place=error.is_expired)
             except Exception as error:  # a listener's mistake, or an answer that is no list: never the end of watching
                 self._log.exception("watch failed", path=self._path)
                 self._failed(f"{self._path}: {type(error).__name__}: {error}", lost_place=True)
@@ -218,7 +218,7 @@ class Reflector(Collection[T]):
         self._pauses = 0
         self.failure = None
 
-    def _failed(self, reason: str, *, lost_place: bool) -> None:
+    def _failed(self, reason: ApiError | str, *, lost_place: bool) -> None:
         if self._stopping.is_set():
             return
         self.failure = reason

@@ -103,6 +103,11 @@ class ApiError(SlopewiseError):
         return self.status == 404
 
     @property
+    def is_outdated(self) -> bool:
+        """Another client has made, changed or deleted the object since it was read."""
+        return self.status in (404, 409)
+
+    @property
     def is_forbidden(self) -> bool:
         """RBAC, a quota, an admission policy or a node's capacity: `message` and `causes` say which."""
         return self.status == 403

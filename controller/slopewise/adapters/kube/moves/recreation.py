@@ -109,19 +109,15 @@ def _counting_job(job: Json) -> str | None:
 def _counted(rules: Iterable[Json]) -> str | None:
     """Why the rules count an eviction as a failure; they apply in order, the first match decides."""
     for number, rule in enumerate(rules):
-        on_disruption = _fits_disruption(rule)
+        on_disruption = any(
+            each.get("type") == _DISRUPTION and each.get("status", "True") == "True"
+            for each in rule.get("onPodConditions") or ()
+        )
         if rule.get("action") == "Ignore" and on_disruption:
             return None
         if rule.get("action") != "Ignore" and (on_disruption or _fits_exit_code(rule)):
             return f"rule {number} of its Job's podFailurePolicy would meet an eviction first; {_ADD_RULE}"
     return f"its Job would count an eviction as a failure; {_ADD_RULE}"
-
-
-def _fits_disruption(rule: Json) -> bool:
-    return any(
-        each.get("type") == _DISRUPTION and each.get("status", "True") == "True"
-        for each in rule.get("onPodConditions") or ()
-    )
 
 
 def _fits_exit_code(rule: Json, ends_with: Iterable[int] = _ENDS_WITH) -> bool:

@@ -14,12 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from slopewise.adapters.kube.events import About, Event, EventRecorder
-from slopewise.adapters.kube.reporting.job_reporters import (
-    DecisionReporter,
-    PromiseReporter,
-    about_pod,
-    event_reason,
-)
+from slopewise.adapters.kube.reporting.job_reporters import DecisionReporter, PromiseReporter, about_pod, event_reason
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.training_policies import PolicyDocument
@@ -118,10 +113,7 @@ class StatusReporter:
             self._promises(view, self._jobs_of, self._keys)
             self._emit_warnings(view)
         self._standing = replace(
-            self._standing,
-            held=report.held,
-            policy_failed=report.policy_failed,
-            seen=view or self._standing.seen,
+            self._standing, held=report.held, policy_failed=report.policy_failed, seen=view or self._standing.seen
         )
         degraded = self._standing.degraded or self._fails_again(report)
         self._show_policy(replace(self._standing, degraded=degraded), report)

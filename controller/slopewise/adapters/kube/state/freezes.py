@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from typing import Literal
 
 from pydantic import ValidationError
@@ -82,11 +83,6 @@ WRITE_TRIES = 4
 def read_freeze(api: Api, name: str) -> Json | None:
     """The object; None: there is none. ApiError when it cannot be read."""
     return get_or_none(api, freeze_path(name))
-
-
-def someone_else_wrote(error: ApiError) -> bool:
-    """Whether a Freeze was made, changed or deleted since it was read."""
-    return error.is_conflict or error.already_exists or error.is_not_found
 
 
 _KEYS = frozenset(field.alias or name for name, field in FreezeSpec.model_fields.items())
@@ -233,7 +229,7 @@ def store(api: Api, wanted: AlertFreeze, now_seconds: float, *, is_new: bool = F
             if not error.already_exists:
                 raise
     write, read = partial(_write, api, wanted, now_seconds), partial(read_freeze, api, wanted.name)
-    return update(write, read, tries=WRITE_TRIES, again=someone_else_wrote)
+    return update(write, read, tries=WRITE_TRIES, again=attrgetter("is_outdated"))
 
 
 def _write(api: Api, wanted: AlertFreeze, now_seconds: float, found: Json | None) -> tuple[Stored, Json | None]:
@@ -278,10 +274,7 @@ def _body(wanted: AlertFreeze, started_at_seconds: float) -> Json:
         "metadata": {
             "name": wanted.name,
             "labels": {MADE_BY_LABEL: ALERT, ENDED_LABEL: None if ends is None else "true"},
-            "annotations": {
-                STARTED: f"{started_at_seconds:.3f}",
-                RESOLVED: None if ends is None else f"{ends:.3f}",
-            },
+            "annotations": {STARTED: f"{started_at_seconds:.3f}", RESOLVED: None if ends is None else f"{ends:.3f}"},
         },
         "spec": wanted.spec.model_dump(mode="json", by_alias=True, exclude_none=True),
     }

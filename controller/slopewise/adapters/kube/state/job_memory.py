@@ -20,14 +20,7 @@ from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.training_policies import NO_RECORDS, NONE_STORED, Intervals, OnNodes, PolicyRecords
 from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.errors import SlopewiseError
-from slopewise.model import (
-    CpuAllocation,
-    JobMemory,
-    MemoryAllocation,
-    MemoryState,
-    NodeMemory,
-    PolicyMemory,
-)
+from slopewise.model import CpuAllocation, JobMemory, MemoryAllocation, MemoryState, NodeMemory, PolicyMemory
 
 ORIGINALS_A_PASS = 100
 """So many workloads at most get their first change in one pass (`PassSettings.first_changes_a_pass`): storing an

@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
+from operator import attrgetter
 
 import structlog
 
@@ -96,7 +97,9 @@ class StatusSender:
             if document.retired:
                 return self._delete(document)
             tries = 1 if document.uid is None else 2
-            return update(self._write, lambda: self._read_again(document), document, tries=tries, again=_is_another)
+            return update(
+                self._write, lambda: self._read_again(document), document, tries=tries, again=attrgetter("is_outdated")
+            )
 
     def _write(self, document: StatusDocument) -> bool:
         return (document.uid is not None or document.create(self._api)) and self._patch(document)
@@ -131,14 +134,9 @@ class StatusSender:
         try:
             self._api.delete(document.path, {"preconditions": {"uid": document.uid}})
         except ApiError as error:
-            if not _is_another(error):
+            if not error.is_outdated:
                 raise
         return True
-
-
-def _is_another(error: ApiError) -> bool:
-    """The object is deleted, replaced, or was written to since it was read."""
-    return error.is_not_found or error.is_conflict
 
 
 @dataclass(slots=True)

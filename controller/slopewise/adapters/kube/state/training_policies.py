@@ -216,11 +216,7 @@ class _Chooser:
     """One policy's selector, evaluated once for each namespace and node."""
 
     def __init__(
-        self,
-        name: str,
-        document: TrainingPolicy | None,
-        namespaces: Mapping[str, Labels],
-        nodes: Mapping[str, Labels],
+        self, name: str, document: TrainingPolicy | None, namespaces: Mapping[str, Labels], nodes: Mapping[str, Labels]
     ) -> None:
         self.name = name
         selection = (document or TrainingPolicy()).spec.selector

@@ -101,10 +101,7 @@ class Owners:
     """Resolves pods to jobs; safe from several threads. Share one instance, so that owners are read once."""
 
     def __init__(
-        self,
-        jobs: Store[ObjectRecord],
-        api: Api,
-        recorded: Callable[[PodRecord], Identity | None] = lambda _: None,
+        self, jobs: Store[ObjectRecord], api: Api, recorded: Callable[[PodRecord], Identity | None] = lambda _: None
     ) -> None:
         """`recorded`: the stored identity of a pod, after a restart of the controller."""
         self.jobs = jobs

@@ -47,11 +47,7 @@ ActuatorChoice = Literal["auto", "cgroup", "duty-cycle"]
 
 
 def choose_limiter(
-    journal: Journal,
-    choice: str = "auto",
-    *,
-    proc_self: Path = PROC_SELF,
-    files: CgroupFiles | None = None,
+    journal: Journal, choice: str = "auto", *, proc_self: Path = PROC_SELF, files: CgroupFiles | None = None
 ) -> Limiter:
     """The best way that works here: cgroup v2, cgroup v1, stop and continue.
 
