@@ -71,7 +71,6 @@ from slopewise.model.limits import (
     in_canary,
 )
 from slopewise.model.memory import (
-    MEMORY_JSON,
     MOVES_KEPT,
     Anchor,
     Backoff,
@@ -102,6 +101,7 @@ from slopewise.model.objective_status import (
     TargetStatus,
 )
 from slopewise.model.paces import Answering, GpuMemory, LearnedCores, Pace, PaceAnchor, Timing
+from slopewise.model.stored import MEMORY_JSON, read_job_memory, read_memory_state
 
 __all__ = [
     "BUDGET_SECONDS",
@@ -205,5 +205,7 @@ __all__ = [
     "in_canary",
     "only",
     "reaches",
+    "read_job_memory",
+    "read_memory_state",
     "strictest",
 ]

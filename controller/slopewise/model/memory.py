@@ -1,4 +1,4 @@
-"""Memory of earlier passes, for each job and each node; stored as JSON."""
+"""Memory of earlier passes, for each job and each node; stored as JSON (`model/stored.py`)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,6 @@ from slopewise.model.jobs import Usage
 from slopewise.model.learning import ClassFigures, Departed, Ends, Points
 from slopewise.model.objective_status import ObjectiveMemory
 from slopewise.model.paces import GpuMemory, Pace, Timing
-
-MEMORY_JSON = msgspec.json.Encoder(enc_hook=methodcaller("item"))
-"""Encodes memory for storage; values of numpy are converted."""
 
 
 class Anchor(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

@@ -9,7 +9,9 @@ from support.instances import a_sim_job, a_sim_node, an_instance
 from support.recorded_runs import a_document, record_run
 
 from slopewise.decision_record.reader import read
+from slopewise.decision_record.replay import replay
 from slopewise.errors import UsageError
+from slopewise.model import JobMemory, PolicyMemory
 
 
 @pytest.fixture
@@ -50,6 +52,27 @@ def test_another_line_that_cannot_be_read_is_named(record: Path, line: bytes, re
     with pytest.raises(UsageError, match="line 4") as caught:
         list(read(record, lambda _: None))
     assert reason in str(caught.value)
+
+
+def test_what_the_version_before_the_records_of_the_memory_wrote_is_read_and_replayed_and_so_is_what_follows_it(
+    record: Path,
+) -> None:
+    lines = record.read_bytes()
+    former = lines.replace(b'"schema":2', b'"schema":1')
+    remembered = b'"memory":{"whole":true,"jobs":{"x":{"job_class":"NL","moves_total":2}}'
+    record.write_bytes(former.replace(b'"memory":{"whole":true', remembered) + lines)
+    passes = list(read(record, lambda _: None))
+    first = passes[0].recorded
+    assert first.inputs is not None
+    assert first.inputs.memory.jobs == {"x": JobMemory(decided=PolicyMemory("NL"), moves_total=2)}
+    half = len(passes) // 2
+    assert [bool(each.recorded.result.memory) for each in passes] == [False] * half + [True] * half
+
+    record.write_bytes(former + lines)
+    assert [each.differences for each in replay(read(record, lambda _: None))] == [[]] * len(passes)
+    record.write_bytes(former.replace(b'"memory":{"whole":true', b'"memory":5,"x":{"whole":true'))
+    with pytest.raises(UsageError, match="line 2: not a line of a decision record"):
+        list(read(record, lambda _: None))
 
 
 def test_a_record_without_its_begin_is_refused(record: Path) -> None:

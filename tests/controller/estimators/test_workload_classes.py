@@ -10,18 +10,8 @@ import pytest
 from support.worlds import START, a_job, a_snapshot
 
 from slopewise.estimators.workload_classes import CLASSES_KEPT, ENDED_KEPT, JOBS_KEPT, expected, measure
-from slopewise.model import (
-    MEMORY_JSON,
-    Absence,
-    ClassFigures,
-    Job,
-    JobMemory,
-    JobState,
-    MemoryState,
-    Pace,
-    Points,
-    PolicyMemory,
-)
+from slopewise.model import Absence, ClassFigures, Job, JobMemory, JobState, MemoryState, Pace, Points, PolicyMemory
+from slopewise.model.stored import MEMORY_JSON
 
 
 def of_class(name: str, uid: str = "a", *, planned: float | None = 100.0, memory: float | None = None) -> Job:

@@ -47,6 +47,7 @@ from slopewise.model import (
     ResizeMemory,
     Restored,
     Stop,
+    read_memory_state,
 )
 from slopewise.ports import Clock, Memory
 
@@ -293,7 +294,7 @@ class FileMemory:
 
     def _read(self) -> MemoryState:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=MemoryState)
+            return read_memory_state(self._path.read_bytes())
         except FileNotFoundError:
             return MemoryState()
         except (msgspec.DecodeError, RecursionError, UnicodeError) as error:

@@ -108,6 +108,8 @@ def with_outcome(known: JobMemory) -> JobMemory:
     if asked is None:
         return known
     asked_for, _, moves_before = asked.removeprefix(ASKED).rpartition(":")
+    # Stored before a mark named what was asked for: `asked:0`.
+    asked_for = asked_for or (REBALANCED if REBALANCED in known.decided.marks else MIGRATED)
     moved = known.moves_total > int(moves_before)
     return known.with_decided(marks=known.decided.marks - ({asked} if moved else {asked, asked_for}))
 

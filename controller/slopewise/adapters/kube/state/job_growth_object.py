@@ -29,6 +29,7 @@ from slopewise.crds.job_growth import Action, JobGrowthStatus, MoveIntent, Origi
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.raw_points import shortened
 from slopewise.model import MEMORY_JSON, CpuAllocation, JobMemory, JobUid, MemoryAllocation
+from slopewise.model.stored import read_job_memory
 
 _HISTORY: TypeAdapter[tuple[Action, ...]] = TypeAdapter(tuple[Action, ...])
 _KEPT_APART = {"pods", "move", "history"}
@@ -320,9 +321,9 @@ def _learning_part(known: JobMemory, pods: int) -> JobMemory:
 def read_memory(text: str) -> JobMemory:
     """The memory as it was stored; msgspec.DecodeError, ValueError or zlib.error where it is damaged."""
     if not text.startswith(COMPRESSED):
-        return msgspec.json.decode(text or "{}", type=JobMemory)
+        return read_job_memory(text or "{}")
     reader = zlib.decompressobj()
     encoded = reader.decompress(base64.b85decode(text.removeprefix(COMPRESSED)), MAX_JSON_BYTES)
     if reader.unconsumed_tail or not reader.eof:
         raise ValueError("the compressed memory is cut off, or too large")
-    return msgspec.json.decode(encoded, type=JobMemory)
+    return read_job_memory(encoded)
