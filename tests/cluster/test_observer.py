@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -28,6 +31,13 @@ from slopewise.config.training_policy import EvaluationSettings, TrainingPolicyS
 from slopewise.model import CpuAllocation, Job, JobState
 
 SCRAPE_SECONDS = 5.0
+
+_KATIB, _TRAINER = "manifests/v1beta1/components/crd", "manifests/base/crds/trainer.kubeflow.org"
+CRDS = {
+    "github.com/kubeflow/katib@v0.18.0": (f"{_KATIB}/experiment.yaml", f"{_KATIB}/trial.yaml"),
+    "github.com/kubeflow/trainer/v2@94b9802d6a84": (f"{_TRAINER}_optimizationjobs.yaml", f"{_TRAINER}_trainjobs.yaml"),
+}
+"""Of the kinds that run sweeps, by the Go module that has them."""
 
 TRAINER = """
 import http.server, threading, time
@@ -244,3 +254,75 @@ def test_a_pod_that_was_replaced_keeps_its_jobs_uid(
     managed = world.index.find(first.uid)
     assert managed is not None
     assert managed.pod.name == second[0].name
+
+
+@pytest.fixture
+def kubeflow(kubectl: Kubectl, tmp_path: Path) -> Iterator[None]:
+    """The custom resources of Katib and of Kubeflow Trainer without their controllers; skipped where none are had."""
+    if shutil.which("go") is None:
+        pytest.skip("`go` is not on the PATH, which brings the CRDs of Katib and of Kubeflow Trainer")
+    made = []
+    for module, files in CRDS.items():
+        command = ("go", "mod", "download", "-json", module)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
+        found = json.loads(done.stdout or "{}")
+        if "Dir" not in found:
+            pytest.skip(f"{module} cannot be had: {found.get('Error') or done.stderr}")
+        made += [str(Path(found["Dir"], file)) for file in files]
+    listed = [argument for file in made for argument in ("-f", file)]
+    if kubectl.run("get", *listed, "--ignore-not-found", "-o", "name"):
+        pytest.skip("this cluster has some of the CRDs already, and they are left alone")
+    kubectl.run("create", *listed)
+    try:
+        kubectl.run("wait", "--for=condition=established", "--timeout=60s", *listed)
+        yield
+    finally:
+        kubectl.run("delete", "--wait=false", *listed)
+
+
+def owned(owner: dict[str, Any], child: dict[str, Any]) -> dict[str, Any]:
+    """The object as the owner's controller makes it."""
+    reference = {key: owner[key] for key in ("apiVersion", "kind")} | {
+        key: owner["metadata"][key] for key in ("name", "uid")
+    }
+    child["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
+    return child
+
+
+@pytest.mark.usefixtures("kubeflow")
+def test_trials_of_katib_of_an_optimization_job_and_of_an_indexed_job_are_known_with_their_studies(
+    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
+) -> None:
+    def applied(version: str, kind: str, name: str, owner: dict[str, Any] | None = None, **more: Any) -> Any:
+        made = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **more}
+        kubectl.apply(made if owner is None else owned(owner, made), namespace=namespace)
+        return kubectl.get(f"{kind.lower()}.{version.partition('/')[0]}", name, "-n", namespace)
+
+    world, small = watched(), replace(idle, cpu_request="20m", cpu_limit="50m")
+    experiment = applied("kubeflow.org/v1beta1", "Experiment", "tune", spec={})
+    trial = applied("kubeflow.org/v1beta1", "Trial", "tune-1", experiment, spec={})
+    labelled = replace(small, labels={**small.labels, "katib.kubeflow.org/experiment": "tune"})
+
+    template = {"spec": {"runtimeRef": {"name": "torch-distributed"}}}
+    search = {
+        "objectives": [{"metric": "loss", "direction": "minimize"}], "algorithm": {"name": "random"},
+        "parameters": [{"name": "lr", "searchSpace": {"type": "double", "min": "0.001", "max": "0.1"}}],
+        "trialTemplate": template,
+    }  # fmt: skip
+    optimization = applied("trainer.kubeflow.org/v1alpha1", "OptimizationJob", "search", spec=search)
+    train = applied("trainer.kubeflow.org/v1alpha1", "TrainJob", "search-1", optimization, **template)
+
+    indexed = replace(small, labels={**small.labels, "slopewise.dev/study": "grid"}).job("grid")
+    indexed["spec"] |= {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+    kubectl.apply(
+        owned(trial, labelled.job("tune-1")), owned(train, small.job("search-1")), indexed, namespace=namespace
+    )
+    jobs = wait_for("four trials", lambda: list(world.jobs().values()), lambda found: len(found) == 4)
+    uids = {name: kubectl.get("job", name, "-n", namespace)["metadata"]["uid"] for name in ("tune-1", "grid")}
+    assert {job.uid: job.objectives.study for job in jobs} == {
+        f"{uids['tune-1']}:0": "tune",
+        f"{train['metadata']['uid']}:0": "search",
+        f"{uids['grid']}:0": "grid",
+        f"{uids['grid']}:1": "grid",
+    }
+    assert [job.warnings for job in jobs if "owner" in " ".join(job.warnings)] == []

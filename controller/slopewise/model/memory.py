@@ -222,6 +222,7 @@ class Levels(Record, frozen=True, omit_defaults=True, gc=False):
     """Open questions about `first` and `best`; None: none."""
     silent_since_seconds: float | None = None
     """Since when it reports no usable level although it did before; None: it reports, or never did."""
+    finite: bool = True  # what it reported last
 
 
 class Backoff(Record, frozen=True, omit_defaults=True, gc=False):
