@@ -104,10 +104,9 @@ def table(rounds: Sequence[tuple[Sweep, Sweep]]) -> str:
         "*Left*: cores that others, with the controller and Prometheus, left to the trials. Rounds where that differs\n"
         f"by more than {100 * OTHER_CPU_RATIO:.0f} % do not count: {len(rounds) - len(counted)} here."
     )
-    heading = (
-        "| round | best done, `fair` | best first | ratio | all ended, `fair` | best first | ratio | CPU-seconds |"
-    )
-    lines = ["", "## Real trials", "", said, "", f"{heading} left |", f"|{'--:|' * 9}"]
+    figures = "`fair` | best first | ratio"
+    heading = f"| round | best done: {figures} | all ended: {figures} | CPU-seconds | left |"
+    lines = ["", "## Real trials", "", said, "", heading, f"|{'--:|' * 9}"]
     for number, (fair, first) in enumerate(rounds, start=1):
         done, ended = [run.finished_seconds[best] for run in (fair, first)], [fair.ended_seconds, first.ended_seconds]
         lines.append(
@@ -119,7 +118,7 @@ def table(rounds: Sequence[tuple[Sweep, Sweep]]) -> str:
     done_in, ended_in = shown(estimate(of_done)), shown(estimate(of_ended))
     lines += [
         "",
-        f"Means with their 95 % interval: the best was done in {done_in} of the time of `fair`, all in {ended_in}.",
+        f"Means, with 95 % intervals: the best was done in {done_in} of the time of `fair`, all in {ended_in}.",
     ]
     return "\n".join(lines) + "\n"
 

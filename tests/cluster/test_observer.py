@@ -7,14 +7,14 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import BUSY, Kubectl, PodShape
+from support.cluster import BUSY, Kubectl, KubectlError, PodShape
 from support.waiting import eventually, wait_for
 
 from slopewise.adapters.clock import SystemClock
@@ -32,12 +32,8 @@ from slopewise.model import CpuAllocation, Job, JobState
 
 SCRAPE_SECONDS = 5.0
 
-_KATIB, _TRAINER = "manifests/v1beta1/components/crd", "manifests/base/crds/trainer.kubeflow.org"
-CRDS = {
-    "github.com/kubeflow/katib@v0.18.0": (f"{_KATIB}/experiment.yaml", f"{_KATIB}/trial.yaml"),
-    "github.com/kubeflow/trainer/v2@94b9802d6a84": (f"{_TRAINER}_optimizationjobs.yaml", f"{_TRAINER}_trainjobs.yaml"),
-}
-"""Of the kinds that run sweeps, by the Go module that has them."""
+KATIB = "github.com/kubeflow/katib@v0.19.0"
+KUBEFLOW_TRAINER = "github.com/kubeflow/trainer/v2@latest"
 
 TRAINER = """
 import http.server, threading, time
@@ -256,22 +252,21 @@ def test_a_pod_that_was_replaced_keeps_its_jobs_uid(
     assert managed.pod.name == second[0].name
 
 
-@pytest.fixture
-def kubeflow(kubectl: Kubectl, tmp_path: Path) -> Iterator[None]:
-    """The custom resources of Katib and of Kubeflow Trainer without their controllers; skipped where none are had."""
+@contextmanager
+def installed(kubectl: Kubectl, folder: Path, module: str, *files: str) -> Iterator[None]:
+    """Custom resources without their controllers, from the Go module that has them; skips where they cannot be had."""
     if shutil.which("go") is None:
-        pytest.skip("`go` is not on the PATH, which brings the CRDs of Katib and of Kubeflow Trainer")
-    made = []
-    for module, files in CRDS.items():
-        command = ("go", "mod", "download", "-json", module)
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
-        found = json.loads(done.stdout or "{}")
-        if "Dir" not in found:
-            pytest.skip(f"{module} cannot be had: {found.get('Error') or done.stderr}")
-        made += [str(Path(found["Dir"], file)) for file in files]
-    listed = [argument for file in made for argument in ("-f", file)]
+        pytest.skip(f"`go` is not on the PATH, which brings {module}")
+    command = ("go", "mod", "download", "-json", module)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    found = json.loads(done.stdout or "{}")
+    if "Dir" not in found:
+        pytest.skip(f"{module} cannot be had: {found.get('Error') or done.stderr}")
+    if missing := [file for file in files if not Path(found["Dir"], file).exists()]:
+        pytest.skip(f"{found['Version']} of {module} has no {missing[0]}")
+    listed = [argument for file in files for argument in ("-f", str(Path(found["Dir"], file)))]
     if kubectl.run("get", *listed, "--ignore-not-found", "-o", "name"):
-        pytest.skip("this cluster has some of the CRDs already, and they are left alone")
+        pytest.skip("this cluster has some of these CRDs already, and they are left alone")
     kubectl.run("create", *listed)
     try:
         kubectl.run("wait", "--for=condition=established", "--timeout=60s", *listed)
@@ -280,49 +275,72 @@ def kubeflow(kubectl: Kubectl, tmp_path: Path) -> Iterator[None]:
         kubectl.run("delete", "--wait=false", *listed)
 
 
-def owned(owner: dict[str, Any], child: dict[str, Any]) -> dict[str, Any]:
-    """The object as the owner's controller makes it."""
-    reference = {key: owner[key] for key in ("apiVersion", "kind")} | {
-        key: owner["metadata"][key] for key in ("name", "uid")
-    }
-    child["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
-    return child
+@dataclass
+class Controllers:
+    """Makes objects as the controllers of sweeps do, which do not run here."""
+
+    kubectl: Kubectl
+    namespace: str
+
+    def make(self, made: dict[str, Any], owner: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The object as the API server has it, owned by another one."""
+        if owner is not None:
+            of_owner = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
+            names = {key: owner["metadata"][key] for key in ("name", "uid")}
+            made["metadata"]["ownerReferences"] = [of_owner | names]
+        self.kubectl.apply(made, namespace=self.namespace)
+        group = made["apiVersion"].partition("/")[0]
+        found: dict[str, Any] = self.kubectl.get(
+            f"{made['kind'].lower()}.{group}", made["metadata"]["name"], "-n", self.namespace
+        )
+        return found
 
 
-@pytest.mark.usefixtures("kubeflow")
-def test_trials_of_katib_of_an_optimization_job_and_of_an_indexed_job_are_known_with_their_studies(
-    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
+def a_resource(version: str, kind: str, name: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def studies(world: World, trials: int) -> dict[str, str]:
+    """Of all jobs, by uid, once there are so many; none has a warning about its owner."""
+    jobs = wait_for(f"{trials} trials", lambda: list(world.jobs().values()), lambda found: len(found) == trials)
+    assert [warning for job in jobs for warning in job.warnings if "owner" in warning] == []
+    return {job.uid: job.objectives.study for job in jobs}
+
+
+def test_trials_of_katib_and_indexes_of_a_job_are_known_with_their_studies(
+    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape, tmp_path: Path
 ) -> None:
-    def applied(version: str, kind: str, name: str, owner: dict[str, Any] | None = None, **more: Any) -> Any:
-        made = {"apiVersion": version, "kind": kind, "metadata": {"name": name}, **more}
-        kubectl.apply(made if owner is None else owned(owner, made), namespace=namespace)
-        return kubectl.get(f"{kind.lower()}.{version.partition('/')[0]}", name, "-n", namespace)
+    world, controllers = watched(), Controllers(kubectl, namespace)
+    folder, version = "manifests/v1beta1/components/crd", "kubeflow.org/v1beta1"
+    with installed(kubectl, tmp_path, KATIB, f"{folder}/experiment.yaml", f"{folder}/trial.yaml"):
+        experiment = controllers.make(a_resource(version, "Experiment", "tune"))
+        trial = controllers.make(a_resource(version, "Trial", "tune-1"), experiment)
+        small = replace(idle, cpu_request="20m", cpu_limit="50m")
+        labelled = replace(small, labels={**small.labels, "katib.kubeflow.org/experiment": "tune"}).job("tune-1")
+        indexed = replace(small, labels={**small.labels, "slopewise.dev/study": "grid"}).job("grid")
+        indexed["spec"] |= {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+        of_trial, of_grid = (
+            made["metadata"]["uid"] for made in (controllers.make(labelled, trial), controllers.make(indexed))
+        )
+        assert studies(world, 3) == {f"{of_trial}:0": "tune", f"{of_grid}:0": "grid", f"{of_grid}:1": "grid"}
 
-    world, small = watched(), replace(idle, cpu_request="20m", cpu_limit="50m")
-    experiment = applied("kubeflow.org/v1beta1", "Experiment", "tune", spec={})
-    trial = applied("kubeflow.org/v1beta1", "Trial", "tune-1", experiment, spec={})
-    labelled = replace(small, labels={**small.labels, "katib.kubeflow.org/experiment": "tune"})
 
-    template = {"spec": {"runtimeRef": {"name": "torch-distributed"}}}
-    search = {
-        "objectives": [{"metric": "loss", "direction": "minimize"}], "algorithm": {"name": "random"},
-        "parameters": [{"name": "lr", "searchSpace": {"type": "double", "min": "0.001", "max": "0.1"}}],
-        "trialTemplate": template,
-    }  # fmt: skip
-    optimization = applied("trainer.kubeflow.org/v1alpha1", "OptimizationJob", "search", spec=search)
-    train = applied("trainer.kubeflow.org/v1alpha1", "TrainJob", "search-1", optimization, **template)
-
-    indexed = replace(small, labels={**small.labels, "slopewise.dev/study": "grid"}).job("grid")
-    indexed["spec"] |= {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
-    kubectl.apply(
-        owned(trial, labelled.job("tune-1")), owned(train, small.job("search-1")), indexed, namespace=namespace
-    )
-    jobs = wait_for("four trials", lambda: list(world.jobs().values()), lambda found: len(found) == 4)
-    uids = {name: kubectl.get("job", name, "-n", namespace)["metadata"]["uid"] for name in ("tune-1", "grid")}
-    assert {job.uid: job.objectives.study for job in jobs} == {
-        f"{uids['tune-1']}:0": "tune",
-        f"{train['metadata']['uid']}:0": "search",
-        f"{uids['grid']}:0": "grid",
-        f"{uids['grid']}:1": "grid",
-    }
-    assert [job.warnings for job in jobs if "owner" in " ".join(job.warnings)] == []
+def test_train_jobs_of_an_optimization_job_are_the_trials_of_its_study(
+    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape, tmp_path: Path
+) -> None:
+    world, controllers = watched(), Controllers(kubectl, namespace)
+    files = (f"manifests/base/crds/trainer.kubeflow.org_{plural}.yaml" for plural in ("optimizationjobs", "trainjobs"))
+    version, runtime = "trainer.kubeflow.org/v1alpha1", {"runtimeRef": {"name": "torch-distributed"}}
+    with installed(kubectl, tmp_path, KUBEFLOW_TRAINER, *files):
+        space = {"uniform": {"min": "0.001", "max": "0.1", "type": "Float"}}
+        optimization = a_resource(
+            version, "OptimizationJob", "search", objectives=[{"metric": "loss", "direction": "Minimize"}],
+            parameters=[{"name": "lr", "searchSpace": space}], trainJobTemplate={"spec": runtime},
+        )  # fmt: skip
+        try:
+            search = controllers.make(optimization)
+        except KubectlError as error:
+            pytest.skip(f"an alpha version with other fields: {error}")
+        train = controllers.make(a_resource(version, "TrainJob", "search-1", **runtime), search)
+        controllers.make(replace(idle, cpu_request="20m", cpu_limit="50m").job("search-1"), train)
+        assert studies(world, 1) == {f"{train['metadata']['uid']}:0": "search"}
