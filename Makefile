@@ -11,7 +11,7 @@ SEARCH_TIMES ?= 10
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test unit search bench replicate which-policy validate accept lock generate lint format clean cluster cluster-down \
-	record real-runs release install-check test-long test-shares test-cluster test-chart test-faults test-queriers test-frameworks \
+	record real-runs real-sweeps release install-check test-long test-shares test-cluster test-chart test-faults test-queriers test-frameworks \
 	test-pythons bench-cluster docs
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo "make record    train the papers' models under the exporter and keep their losses for the simulator (ONLY=vae-keras"
 	@echo "               for one; Linux; 10 minutes on two quiet cores after the download of make test-frameworks)"
 	@echo "make real-runs rounds of the demo until 5 % can be seen, and their table in replication/real-runs.md (30 to 140 minutes, quiet machine)"
+	@echo "make real-sweeps   real sweeps, and their table in replication/sweeps.md (30 minutes, quiet machine)"
 	@echo "make which-policy   the figures of docs/which-policy.md, which make replicate writes too (2 minutes)"
 	@echo "make validate  the demo really run, for the simulator to be compared with (about 8 minutes, quiet machine)"
 	@echo "make accept    take today's decisions as the ones that the regression gate expects"
@@ -82,6 +83,9 @@ record: $(VENV)/.done $(FRAMEWORKS)/.done
 
 real-runs: $(VENV)/.done
 	$(BIN)/python -m replication.real_runs
+
+real-sweeps: $(VENV)/.done
+	$(BIN)/python -m replication.real_sweeps
 
 which-policy: $(VENV)/.done
 	$(BIN)/python -m replication.which_policy

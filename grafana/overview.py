@@ -45,6 +45,7 @@ def overview() -> Dashboard:
             "Jobs": _jobs(),
             "CPU": _cpu(),
             "Promises": _promises(),
+            "Studies": _studies(),
             "Decisions": _decisions(),
         },
     )
@@ -267,6 +268,39 @@ def _promises() -> list[Builder[Panel]]:
             Query(_jobs_in("target_reached"), "target"),
         ),
     ]
+
+
+def _studies() -> list[Builder[Panel]]:
+    """No data: no job is a trial of a study."""
+    study, by = "{{job_namespace}}/{{study}}", "cluster, job_namespace, study"
+    return [
+        lines(
+            "Best so far of each study",
+            "Which level has the best trial of a study reached in the time shown? The lowest, or the highest "
+            "where larger is better. No data: no job is a trial of a study, or its trials report different metrics.",
+            "none",
+            Query(f"{_best_so_far('min', by)} or {_best_so_far('max', by)}", study),
+        ),
+        lines(
+            "CPU of the best trial and of the others",
+            "Does the CPU of a study go to its best trial? The areas are what was spent on it and on the others.",
+            CORES,
+            Query(namespaces("slopewise_study_cpu_cores", f"{by}, kind"), f"{study} {{{{kind}}}}"),
+            stacked=True,
+        ),
+        lines(
+            "Trials that run",
+            "How many trials of each study run now?",
+            "none",
+            Query(namespaces("slopewise_study_trials", by), study),
+            stacked=True,
+        ),
+    ]
+
+
+def _best_so_far(objective: str, by: str) -> str:
+    of = f'{OF_CLUSTER},policy=~"$policy",job_namespace=~"$namespace",objective="{objective}"'
+    return f"{objective} by ({by}) ({objective}_over_time(slopewise_study_best_evaluation{{{of}}}[$__range]))"
 
 
 def _decisions() -> list[Builder[Panel]]:

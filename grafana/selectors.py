@@ -30,7 +30,7 @@ def per_job(metric: str, matchers: str = "", *more_labels: str) -> str:
 
 
 def namespaces(metric: str, by: str, matchers: str = "") -> str:
-    """The sum of a `slopewise_namespace_…` gauge over the chosen policies and namespaces, by these labels."""
+    """The sum of a gauge of namespaces, or of studies, over the chosen policies and namespaces, by these labels."""
     of = f'{OF_CLUSTER},policy=~"$policy",job_namespace=~"$namespace"{matchers}'
     inner = ", ".join(dict.fromkeys(["cluster", "policy", "job_namespace", *_labels_in(matchers), *by.split(", ")]))
     return f"sum by ({by}) (max by ({inner}) ({metric}{{{of}}}))"

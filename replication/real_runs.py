@@ -128,7 +128,7 @@ def table(recorded: Mapping[str, Any]) -> str:
     for policy in policies:
         for measure, label in MEASURES.items():
             found = ratios(recorded, policy, measure)
-            means = [_shown(estimate(each)) for each in (found, by_cpu_seconds(recorded, policy, measure))]
+            means = [shown(estimate(each)) for each in (found, by_cpu_seconds(recorded, policy, measure))]
             lines.append(f"| `{policy}`: {label} | {min(found):.2f} | {max(found):.2f} | {' | '.join(means)} |")
     return "\n".join(lines) + "\n"
 
@@ -146,24 +146,30 @@ def _short(actuator: str) -> str:
     return actuator.partition(":")[0]
 
 
-def _shown(mean: Estimate) -> str:
+def shown(mean: Estimate) -> str:
+    """With its interval, as `0.86 [0.78, 0.93]`."""
     if mean.mean is None or mean.low is None or mean.high is None:
         return "–"
     return f"{mean.mean:.2f} [{mean.low:.2f}, {mean.high:.2f}]"
 
 
-def block(page: str) -> str:
-    """The part of the page that is written here; ValueError where its marks are missing."""
-    found = re.findall(re.escape(BEGIN) + "(.*?)" + re.escape(END), page, re.DOTALL)
+def block(page: str, begin: str = BEGIN, end: str = END) -> str:
+    """The part of the page between its marks; ValueError where they are missing."""
+    found = re.findall(re.escape(begin) + "(.*?)" + re.escape(end), page, re.DOTALL)
     if len(found) != 1:
-        raise ValueError(f"real-runs.md has {len(found)} blocks of real runs; its marks are {BEGIN!r} and {END!r}")
+        raise ValueError(f"the page has {len(found)} blocks of real runs; its marks are {begin!r} and {end!r}")
     text: str = found[0]
     return text
 
 
+def with_block(page: str, text: str, begin: str = BEGIN, end: str = END) -> str:
+    """The page with this text between its marks."""
+    return page.replace(begin + block(page, begin, end) + end, begin + text + end)
+
+
 def with_table(page: str, recorded: Mapping[str, Any]) -> str:
     """The page with the table of these runs."""
-    return page.replace(BEGIN + block(page) + END, BEGIN + table(recorded) + END)
+    return with_block(page, table(recorded))
 
 
 def run_rounds(folder: Path, console: Console) -> list[Path]:

@@ -1,8 +1,8 @@
 """Simulates hyper-parameter sweeps that others have recorded: `python -m replication.sweeps --data FOLDER`.
 
-It writes `replication/sweeps.md`. FOLDER has a file of trials for each network (`slopewise/simulator/trials.py` has the
-format); TaskSet's, of which the page is, are no part of this project: 400 trials of six recurrent networks, from
-`releaunifreiburg/DPL`, commit de44b740 (Apache-2.0).
+It writes `replication/sweeps.md`, and leaves the table of real sweeps as it is. FOLDER has a file of trials for each
+network (`slopewise/simulator/trials.py` has the format); TaskSet's, of which the page is, are no part of this project:
+400 trials of six recurrent networks, from `releaunifreiburg/DPL`, commit de44b740 (Apache-2.0).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from typing import Annotated
 
 import typer
 
+from replication.real_runs import block
+from replication.real_sweeps import BEGIN, END
 from slopewise.errors import SlopewiseError
 from slopewise.reports.estimates import estimate
 from slopewise.simulator.stopping import reached
@@ -264,7 +266,8 @@ def sweeps(
     except SlopewiseError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from error
-    out.write_text(page(networks), encoding="utf-8")
+    before = out.read_text(encoding="utf-8") if out.exists() else BEGIN + END
+    out.write_text(f"{page(networks)}\n{BEGIN}{block(before, BEGIN, END)}{END}", encoding="utf-8")
     typer.echo(f"wrote {out}")
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import BUSY, Kubectl, PodShape
+from support.cluster import BUSY, Kubectl, KubectlError, PodShape
 from support.waiting import eventually, wait_for
 
 from slopewise.adapters.clock import SystemClock
@@ -28,6 +31,9 @@ from slopewise.config.training_policy import EvaluationSettings, TrainingPolicyS
 from slopewise.model import CpuAllocation, Job, JobState
 
 SCRAPE_SECONDS = 5.0
+
+KATIB = "github.com/kubeflow/katib@v0.19.0"
+KUBEFLOW_TRAINER = "github.com/kubeflow/trainer/v2@latest"
 
 TRAINER = """
 import http.server, threading, time
@@ -244,3 +250,97 @@ def test_a_pod_that_was_replaced_keeps_its_jobs_uid(
     managed = world.index.find(first.uid)
     assert managed is not None
     assert managed.pod.name == second[0].name
+
+
+@contextmanager
+def installed(kubectl: Kubectl, folder: Path, module: str, *files: str) -> Iterator[None]:
+    """Custom resources without their controllers, from the Go module that has them; skips where they cannot be had."""
+    if shutil.which("go") is None:
+        pytest.skip(f"`go` is not on the PATH, which brings {module}")
+    command = ("go", "mod", "download", "-json", module)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    found = json.loads(done.stdout or "{}")
+    if "Dir" not in found:
+        pytest.skip(f"{module} cannot be had: {found.get('Error') or done.stderr}")
+    if missing := [file for file in files if not Path(found["Dir"], file).exists()]:
+        pytest.skip(f"{found['Version']} of {module} has no {missing[0]}")
+    listed = [argument for file in files for argument in ("-f", str(Path(found["Dir"], file)))]
+    if kubectl.run("get", *listed, "--ignore-not-found", "-o", "name"):
+        pytest.skip("this cluster has some of these CRDs already, and they are left alone")
+    kubectl.run("create", *listed)
+    try:
+        kubectl.run("wait", "--for=condition=established", "--timeout=60s", *listed)
+        yield
+    finally:
+        kubectl.run("delete", "--wait=false", *listed)
+
+
+@dataclass
+class Controllers:
+    """Makes objects as the controllers of sweeps do, which do not run here."""
+
+    kubectl: Kubectl
+    namespace: str
+
+    def make(self, made: dict[str, Any], owner: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The object as the API server has it, owned by another one."""
+        if owner is not None:
+            of_owner = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
+            names = {key: owner["metadata"][key] for key in ("name", "uid")}
+            made["metadata"]["ownerReferences"] = [of_owner | names]
+        self.kubectl.apply(made, namespace=self.namespace)
+        group = made["apiVersion"].partition("/")[0]
+        found: dict[str, Any] = self.kubectl.get(
+            f"{made['kind'].lower()}.{group}", made["metadata"]["name"], "-n", self.namespace
+        )
+        return found
+
+
+def a_resource(version: str, kind: str, name: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def studies(world: World, trials: int) -> dict[str, str]:
+    """Of all jobs, by uid, once there are so many; none has a warning about its owner."""
+    jobs = wait_for(f"{trials} trials", lambda: list(world.jobs().values()), lambda found: len(found) == trials)
+    assert [warning for job in jobs for warning in job.warnings if "owner" in warning] == []
+    return {job.uid: job.objectives.study for job in jobs}
+
+
+def test_trials_of_katib_and_indexes_of_a_job_are_known_with_their_studies(
+    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape, tmp_path: Path
+) -> None:
+    world, controllers = watched(), Controllers(kubectl, namespace)
+    folder, version = "manifests/v1beta1/components/crd", "kubeflow.org/v1beta1"
+    with installed(kubectl, tmp_path, KATIB, f"{folder}/experiment.yaml", f"{folder}/trial.yaml"):
+        experiment = controllers.make(a_resource(version, "Experiment", "tune"))
+        trial = controllers.make(a_resource(version, "Trial", "tune-1"), experiment)
+        small = replace(idle, cpu_request="20m", cpu_limit="50m")
+        labelled = replace(small, labels={**small.labels, "katib.kubeflow.org/experiment": "tune"}).job("tune-1")
+        indexed = replace(small, labels={**small.labels, "slopewise.dev/study": "grid"}).job("grid")
+        indexed["spec"] |= {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+        of_trial, of_grid = (
+            made["metadata"]["uid"] for made in (controllers.make(labelled, trial), controllers.make(indexed))
+        )
+        assert studies(world, 3) == {f"{of_trial}:0": "tune", f"{of_grid}:0": "grid", f"{of_grid}:1": "grid"}
+
+
+def test_train_jobs_of_an_optimization_job_are_the_trials_of_its_study(
+    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape, tmp_path: Path
+) -> None:
+    world, controllers = watched(), Controllers(kubectl, namespace)
+    files = (f"manifests/base/crds/trainer.kubeflow.org_{plural}.yaml" for plural in ("optimizationjobs", "trainjobs"))
+    version, runtime = "trainer.kubeflow.org/v1alpha1", {"runtimeRef": {"name": "torch-distributed"}}
+    with installed(kubectl, tmp_path, KUBEFLOW_TRAINER, *files):
+        space = {"uniform": {"min": "0.001", "max": "0.1", "type": "Float"}}
+        optimization = a_resource(
+            version, "OptimizationJob", "search", objectives=[{"metric": "loss", "direction": "Minimize"}],
+            parameters=[{"name": "lr", "searchSpace": space}], trainJobTemplate={"spec": runtime},
+        )  # fmt: skip
+        try:
+            search = controllers.make(optimization)
+        except KubectlError as error:
+            pytest.skip(f"an alpha version with other fields: {error}")
+        train = controllers.make(a_resource(version, "TrainJob", "search-1", **runtime), search)
+        controllers.make(replace(idle, cpu_request="20m", cpu_limit="50m").job("search-1"), train)
+        assert studies(world, 1) == {f"{train['metadata']['uid']}:0": "search"}

@@ -14,7 +14,7 @@ from slopewise.model import CpuControl, Objectives
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left")]
 
-ASKED = Objectives(qoe_seconds=0.05, deliverable_level=0.5, target_level=0.1)
+ASKED = Objectives(qoe_seconds=0.05, deliverable_level=0.5, target_level=0.1, study="s")
 
 
 @pytest.mark.parametrize("control", [None, pytest.param("limits", marks=pytest.mark.long)])

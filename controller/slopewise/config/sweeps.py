@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from itertools import product
 from math import prod
@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
+from slopewise.config.shell_words import shell_mistake, split
 from slopewise.config.validation import Document, validate
 from slopewise.errors import UsageError
 
@@ -129,6 +130,8 @@ def _made(
     """An entry for each trial; `sweep`: None for a matrix."""
     name = entry.get("name")
     left = {key: value for key, value in entry.items() if key not in ("matrix", "sweep")}
+    if isinstance(command := left.get("command"), str):
+        left["command"] = _words(command, trials[0])
     for number, trial in enumerate(trials, start=1):
         made = {key: _filled(value, trial) for key, value in left.items()}
         if isinstance(name, str) and (sweep is not None or made["name"] == name):
@@ -145,6 +148,24 @@ def _name(numbered: str, trial: Trial) -> str:
     """Worked example: `digits-7-width64-lr0-01-relu` of width 64, lr 0.01 and activation relu."""
     said = as_name("-".join(f"{key}{value}" if value[:1].isdigit() else value for key, value in trial.items()))
     return f"{numbered}-{said}"[: max(MAX_NAME, len(numbered))].strip("-")
+
+
+def _words(command: str, names: Iterable[str]) -> list[str] | str:
+    """The words of a command before it is filled, so that a value is one argument, also one with spaces.
+
+    The text as it is where it cannot be split: that is said where the entry is validated.
+    """
+    marks = {f"{{{name}}}": f"\ue000{number}\ue000" for number, name in enumerate(names)}
+    marked = command
+    for placeholder, mark in marks.items():  # a name may have spaces, too
+        marked = marked.replace(placeholder, mark)
+    try:
+        words = split(marked)
+    except ValueError:
+        return command
+    for placeholder, mark in marks.items():
+        words = [word.replace(mark, placeholder) for word in words]
+    return command if shell_mistake(command) else words
 
 
 def _filled(value: object, trial: Trial) -> object:

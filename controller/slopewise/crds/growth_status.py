@@ -110,7 +110,8 @@ def running_status(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatu
     known = view.known(first) or JobMemory()
     cpu = _cpu(jobs, view, previous)
     memory = memory_of(jobs)
-    done = progress_ratio(jobs)
+    kept = previous if first.state.ended else JobGrowthStatus()  # its series are gone a minute after its end
+    done = kept.progress_ratio if (ratio := progress_ratio(jobs)) is None else ratio
     action, acted_at = _last_action(jobs, view, previous)
     return JobGrowthStatus(
         state=_state_label(jobs),
@@ -128,7 +129,7 @@ def running_status(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatu
         memory_limit_bytes=memory.limit_bytes,
         memory_reason=memory_reason(jobs, view.of, view.memory),
         job_class=known.decided.job_class,
-        loss=_rounded(first.evaluation.level) if first.evaluation else None,
+        loss=_rounded(first.evaluation.level) if first.evaluation else kept.loss,
         growth=_rounded(known.growth.cpu_efficiency) if known.growth else None,
         policy=view.policy,
         node=", ".join(dict.fromkeys(job.node for job in jobs)),
@@ -148,8 +149,7 @@ def _promised(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) ->
     status = workload_objective_status(jobs, view)
     if not all(job.state.ended for job in jobs):
         return promise_status.shown(status)
-    succeeded = _state(jobs) is JobState.FINISHED
-    return promise_status.shown_of_ended(status.target, previous, succeeded=succeeded)
+    return promise_status.shown_of_ended(status.target, previous, succeeded=_state(jobs) is JobState.FINISHED)
 
 
 Key = tuple[object, ...]
@@ -385,8 +385,7 @@ def _finished(jobs: Sequence[Job]) -> Wanted:
     """Whether all pods of the workload have ended, and how."""
     if not all(job.state.ended for job in jobs):
         return Wanted(type="Finished", status="False", reason="Running")
-    failed = [job.name for job in jobs if job.state is JobState.FAILED]
-    if failed:
+    if failed := [job.name for job in jobs if job.state is JobState.FAILED]:
         return Wanted(type="Finished", status="True", reason="Failed", message=f"{failed[0]} has failed")
     return Wanted(type="Finished", status="True", reason="Succeeded", message="the training has ended")
 

@@ -158,8 +158,9 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> M
         known = memory_use.follow(job, known)
         usable = not job.restarted and job.evaluation is not None and is_usable(job, snapshot)
         since = None if usable else _silent_since_seconds(job, known, snapshot)
-        if since != known.levels.silent_since_seconds:
-            known = known.altered(levels=known.levels.altered(silent_since_seconds=since))
+        finite = known.levels.finite if job.evaluation is None else job.evaluation.finite
+        if (since, finite) != (known.levels.silent_since_seconds, known.levels.finite):
+            known = known.altered(levels=known.levels.altered(silent_since_seconds=since, finite=finite))
         if usable and job.evaluation is not None:
             known = _follow(job, job.evaluation, known, snapshot)
             if not level_range.is_held_back(known.levels) and (
@@ -366,11 +367,9 @@ def _average_use(
     memory_bytes = memory_use.average_bytes(anchor, now, known.memory_use)
     if memory_bytes:
         used["memory"] = memory_bytes / node.memory_bytes
-    block = _rate(before.block_io_bytes_total, now.block_io_bytes_total, before, now)
-    if block:
+    if block := _rate(before.block_io_bytes_total, now.block_io_bytes_total, before, now):
         used["block_io"] = block / MEBIBYTE
-    network = _rate(before.network_io_bytes_total, now.network_io_bytes_total, before, now)
-    if network:
+    if network := _rate(before.network_io_bytes_total, now.network_io_bytes_total, before, now):
         used["network_io"] = network / MEBIBYTE
     return cores, used
 

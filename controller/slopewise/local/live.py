@@ -100,8 +100,7 @@ def live_header(progress: Progress) -> LiveHeader:
 def _note(session: Session, newest: PassReport | None) -> str:
     if newest is not None and newest.held is not None:
         return f"held, nothing is changed: {newest.held}"
-    failed = [name for name, record in session.supervisor.records.items() if record.state == "failed"]
-    if failed:
+    if failed := [name for name, record in session.supervisor.records.items() if record.state == "failed"]:
         return f"failed: {', '.join(failed)}"
     jobs = newest.snapshot.jobs if newest is not None and newest.snapshot is not None else ()
     silent = [f"{_unheard(job)} {job.name}: {job.missing_evaluation.message}" for job in jobs if job.missing_evaluation]

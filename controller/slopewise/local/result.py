@@ -21,7 +21,7 @@ from slopewise.reports.columns import Column, csv_text, named, sized
 from slopewise.reports.live_table import STATE_STYLES
 from slopewise.reports.ranking import Ranking
 from slopewise.reports.report import Report, Section, Table, Text
-from slopewise.reports.trials import Trial
+from slopewise.reports.trials import NOT_FINITE, Trial
 from slopewise.reports.wording import UNKNOWN, counted, loss_change, of_bound, plain, steps_done
 from slopewise.text import duration, equal_messages
 
@@ -125,8 +125,8 @@ def trial_of(record: JobRecord, tally: JobTally, state: str, cpu_seconds: float 
     """One job as a trial of its study; one that has diverged has no loss."""
     spec, loss, why = record.spec, tally.last_level, reason
     if not tally.finite:
-        loss, why = None, reason or "its loss is not finite"
-    return Trial(spec.name, state, loss, cpu_seconds, tally.objective, spec.arguments, tally.rungs, why)
+        loss, why = None, reason or NOT_FINITE
+    return Trial(spec.name, state, loss, cpu_seconds, tally.objective, spec.arguments, tally.rungs, why, tally.metric)
 
 
 def result_of(record: JobRecord, tally: JobTally, start_seconds: float, *, was_stopped: bool = False) -> LocalJobResult:

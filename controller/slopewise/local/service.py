@@ -79,12 +79,11 @@ class Service:
             if self._stored[name].end is not None:
                 ended[name] = self._stored[name].record(spec)
             if (had := self._stored[name].losses) is not None:
-                kept = JobTally(had.objective, had.first, had.last, had.finite, rungs=had.rungs)
+                kept = JobTally(had.objective, had.first, had.last, had.finite, rungs=had.rungs, metric=had.metric)
                 self._session.tally.jobs[name] = kept
         self._session.supervisor.recall(ended)
         file.save(self._stored.values())
-        written = file.mode_after(None if self._policy_file is None else self._policy_file.path)
-        if written is not None:
+        if (written := file.mode_after(None if self._policy_file is None else self._policy_file.path)) is not None:
             self._set_mode(written)
 
     def _taken_over(self, name: str) -> JobSpec:
@@ -315,7 +314,7 @@ def _followed(job: StoredJob, record: JobRecord, tally: JobTally) -> StoredJob:
     first, last = tally.first_level, tally.last_level
     if job.end is None or first is None or last is None:
         return job
-    return altered(job, losses=StoredLosses(first, last, tally.objective, tally.finite, tally.rungs))
+    return altered(job, losses=StoredLosses(first, last, tally.objective, tally.finite, tally.rungs, tally.metric))
 
 
 def _cut_off(job: StoredJob, spec: JobSpec, now_seconds: float) -> StoredJob:

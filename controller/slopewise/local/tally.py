@@ -13,7 +13,7 @@ from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
 from slopewise.estimators.raw_points import unpacked
 from slopewise.model import JobState, Migrate, Objective, PassReport, Place, Resize
 from slopewise.reports.ranking import at_rungs
-from slopewise.reports.trials import Rungs
+from slopewise.reports.trials import Rungs, metric_of
 
 MAX_HISTORY = 240
 """Evaluations of a job, evenly spread over its run: twenty for each block of the curve in the live table."""
@@ -44,6 +44,8 @@ class JobTally:
     """Why it has reported no loss, if that is known."""
     rungs: Rungs = field(default_factory=dict)
     """Its losses at the rungs of ASHA, under policies that read raw points."""
+    metric: str = ""
+    """Of its losses; empty: not seen yet."""
     _stride: int = 1
     _skipped: int = 0
 
@@ -54,7 +56,7 @@ class JobTally:
         self.reported_state = series.state or self.reported_state
         if series.evaluation is None:
             return
-        level = series.evaluation.level
+        level, self.metric = series.evaluation.level, metric_of(series.evaluation)
         self.objective, self.finite = series.evaluation.objective, series.evaluation.finite
         self._remember(level)
         if math.isfinite(level):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -223,6 +222,7 @@ class Levels(Record, frozen=True, omit_defaults=True, gc=False):
     """Open questions about `first` and `best`; None: none."""
     silent_since_seconds: float | None = None
     """Since when it reports no usable level although it did before; None: it reports, or never did."""
+    finite: bool = True  # what it reported last
 
 
 class Backoff(Record, frozen=True, omit_defaults=True, gc=False):

@@ -40,8 +40,7 @@ def regrouped(stored: dict[str, Any]) -> dict[str, Any]:
     """The fields of a stored `JobMemory` in the records that have them now; what is so already stays."""
     grouped = dict(stored)
     for record, names in _GROUPED.items():
-        moved = {name: grouped.pop(former) for former, name in names.items() if former in grouped}
-        if moved:
+        if moved := {name: grouped.pop(former) for former, name in names.items() if former in grouped}:
             grouped.setdefault(record, moved)
     return grouped
 

@@ -28,7 +28,7 @@ from slopewise.estimators.level_range import SETTLED_BY
 from slopewise.estimators.raw_points import unpacked
 from slopewise.model import JobMemory, Objective
 from slopewise.reports.ranking import Ranking, at_rungs
-from slopewise.reports.trials import Rungs, Trial
+from slopewise.reports.trials import NOT_FINITE, Rungs, Trial
 
 _NO_POINTS = np.empty((0, 2), np.float32)
 
@@ -94,20 +94,23 @@ def read_studies(connection: Connection, study: str) -> list[Ranking]:
 def _trials(growth: ReadGrowth) -> Iterator[Trial]:
     """Its pods: of an Indexed Job each index is a trial."""
     status, pods = growth.status, growth.status.pods or (PodGrowth(slot="0"),)
+    plan: float | None = None
     for pod in pods:
         name = growth.workload if len(pods) == 1 else f"{growth.workload}:{pod.slot}"
         known, pairs = _memory(pod)
         points, levels = known.points, known.levels
         rungs: Rungs = {}
         if points is not None and points.unit == "steps" and points.steps and status.progress_ratio:
-            rungs = at_rungs(pairs, points.steps / status.progress_ratio)
+            plan = plan or points.steps / status.progress_ratio  # the ratio is that of the first pod
+            rungs = at_rungs(pairs, plan)
         loss = status.loss if len(pods) == 1 else float(pairs[-1, 1]) if len(pairs) else None
         used = None if points is None else points.cpu_seconds
+        loss, reason = (loss, status.reason or "") if levels.finite else (None, NOT_FINITE)
         # The best of three levels that are not settled yet may be the worst, of a loss that rises.
         is_settling = levels.doubts is not None and len(levels.doubts.early) == SETTLED_BY
         rises = not is_settling and (levels.best or 0.0) > (levels.first or 0.0)
         direction: Objective = "max" if rises else "min"
-        yield Trial(name, status.state or "Unknown", loss, used, direction, {}, rungs, status.reason or "")
+        yield Trial(name, status.state or "Unknown", loss, used, direction, {}, rungs, reason, levels.series or "")
 
 
 def _memory(pod: PodGrowth) -> tuple[JobMemory, NDArray[np.float32]]:

@@ -175,8 +175,7 @@ class Sweeper:
         if not self._seen_for(pod.uid, "stranded", STRANDED_SECONDS):
             self._swept.note(what, young="finds no room where it is pinned")
             return
-        refused = evict(self._api, pod)
-        if refused is None:
+        if (refused := evict(self._api, pod)) is None:
             self._swept.note(what, freed="evicted, as there is no room where it was pinned; its next pod runs anywhere")
         elif not refused.gone:
             self._swept.note(what, failed=refused.detail)
@@ -203,8 +202,7 @@ class Sweeper:
         live = read_live(self._api, seen.namespace, meta["uid"])
         # A pod that is ending may be on a silent node: the controller waits for it, and so does this.
         lost = gone or (lacks_room and not any(pod.deleting for pod in live))
-        body = freed(job, live_pods=len(live), lost=lost, now_seconds=self._now())
-        if body is None:
+        if (body := freed(job, live_pods=len(live), lost=lost, now_seconds=self._now())) is None:
             if meta["uid"] in self._let_go:
                 self._swept.note(what, young="its pods end, and then it may run anywhere")
             elif is_held(job):

@@ -16,13 +16,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 from slopewise import policies
+from slopewise.composition import parts_of
 from slopewise.errors import UsageError
+from slopewise.model import Objectives
 from slopewise.own_policies.loading import is_policy_name, load_file, load_package, policy_name
 from slopewise.policies import PolicyFile, PolicyParameters, PolicyProtocol, Setting
 from slopewise.text import unknown_name
@@ -195,6 +198,19 @@ def _files_in(folder: Path) -> list[Path]:
 def announced() -> tuple[EntryPoint, ...]:
     """Read once: it takes milliseconds, and nothing is installed while the process runs."""
     return tuple(entry_points(group=ENTRY_POINTS))
+
+
+def favour_warnings(asked: Objectives, policy: str) -> tuple[str, ...]:
+    """Why `favour: best` of a job has no effect under this policy; empty: it has, or its owner does not say it."""
+    if not asked.favours_best:
+        return ()
+    if not asked.study:
+        return ("favour: best has no effect: the job is in no study; name one",)
+    name = parts_of(policy)[0]
+    with suppress(UsageError):  # the user's file may have gone since it was loaded
+        if not find(name).studies:
+            return (f"favour: best has no effect: policy {name} favours no trial of a study; use marginal",)
+    return ()
 
 
 def _there_is_none(name: str) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from slopewise.reports.columns import Column, named, sized
 from slopewise.reports.live_table import STATE_STYLES
-from slopewise.reports.trials import ETA, RUNGS, Rungs, Trial, best_third
+from slopewise.reports.trials import ETA, RUNGS, Rungs, Trial, best_third, differing
 from slopewise.reports.wording import UNKNOWN, counted, finite, listed, plain
 
 MAX_GAP_RATIO = 0.5
@@ -39,23 +39,41 @@ def at_rungs(points: NDArray[np.float32], plan: float) -> Rungs:
 
 
 class Ranking:
-    """The trials of one study, the best first; those without a loss come last."""
+    """The trials of one study, the best first; those without a loss come last, and those of another metric than most.
+
+    Where most report no one metric, none is ranked.
+    """
 
     def __init__(self, study: str, trials: Collection[Trial]) -> None:
         self.study = study
-        self._sign = -1.0 if any(each.objective == "max" for each in trials) else 1.0
-        self.trials = sorted(trials, key=lambda each: (self._worth(each.loss), each.name))
+        self.differ = differing((each.name, each.metric) for each in trials)
+        """That their metrics differ, as half a sentence; empty: they do not."""
+        said = sorted(each.metric for each in trials if each.metric)
+        most = max(said, key=said.count, default="")
+        self._metrics = {"", most} if 2 * said.count(most) > len(said) or not said else set[str]()
+        ranked = [each for each in trials if each.metric in self._metrics]
+        self._sign = -1.0 if any(each.objective == "max" for each in ranked) else 1.0
+        self.trials = sorted(trials, key=lambda each: (self._worth(each), each.name))
         self.stopped = self._stopped()
         """By name, the part of the plan at which ASHA would have stopped a trial."""
 
-    def _worth(self, loss: float | None) -> float:
-        return math.inf if loss is None or not finite(loss) else self._sign * loss
+    @property
+    def best(self) -> Trial | None:
+        """None: none has a loss, or none is ranked."""
+        return None if math.isinf(self._worth(self.trials[0])) else self.trials[0]
+
+    def _worth(self, trial: Trial, rung: int | None = None) -> float:
+        """Of its loss, or of that at a rung: less is better."""
+        loss = trial.loss if rung is None else trial.rungs.get(rung)
+        if loss is None or not finite(loss) or trial.metric not in self._metrics:
+            return math.inf
+        return self._sign * loss
 
     def _stopped(self) -> dict[str, float]:
         stopped: dict[str, float] = {}
         for rung, part in enumerate(RUNGS):
-            there = (each for each in self.trials if rung in each.rungs and each.name not in stopped)
-            seen = {each.name: self._worth(each.rungs[rung]) for each in there}
+            going_on = (each for each in self.trials if each.metric in self._metrics and each.name not in stopped)
+            seen = {each.name: self._worth(each, rung) for each in going_on if rung in each.rungs}
             if len(seen) >= ETA:  # of fewer none is the best third
                 stopped |= dict.fromkeys(seen.keys() - set(best_third(seen)), part)
         return stopped
@@ -70,7 +88,7 @@ class Ranking:
         return [
             {
                 "study": self.study,
-                "place": place if math.isfinite(self._worth(each.loss)) else None,
+                "place": place if math.isfinite(self._worth(each)) else None,
                 "trial": each.name,
                 **{shown: each.arguments.get(name) for name, shown in names.items()},
                 "loss": each.loss if each.loss is not None and finite(each.loss) else None,
@@ -87,6 +105,7 @@ class Ranking:
         best, rest = self._spent()
         return {
             "study": self.study,
+            "metrics_differ": self.differ or None,
             "cpu_seconds_of_best": None if best is None else round(best, 3),
             "cpu_seconds_of_rest": None if rest is None else round(rest, 3),
             "asha_would_have_stopped": sorted(self.stopped),
@@ -95,21 +114,22 @@ class Ranking:
 
     def _spent(self) -> tuple[float | None, float | None]:
         """Core-seconds of the best trial, if there is one, and of all others that are known; None: none is known."""
-        has_best = math.isfinite(self._worth(self.trials[0].loss))
-        others = self.trials[1:] if has_best else self.trials
-        known = [each.cpu_seconds for each in others if each.cpu_seconds is not None]
-        return self.trials[0].cpu_seconds if has_best else None, math.fsum(known) if known else None
+        best = self.best
+        known = [each.cpu_seconds for each in self.trials if each is not best and each.cpu_seconds is not None]
+        return best.cpu_seconds if best else None, math.fsum(known) if known else None
 
     def sentences(self) -> Iterator[str]:
         """The study in a few lines."""
-        first, (best, rest) = self.trials[0], self._spent()
-        if not math.isfinite(self._worth(first.loss)):
-            yield f"study {self.study}: {counted(len(self.trials), 'trial')}, none with a loss"
+        best, (on_best, rest), trials = self.best, self._spent(), counted(len(self.trials), "trial")
+        if best is None:
+            why = f"not ranked, because {self.differ}" if self.differ else "none with a loss"
+            yield f"study {self.study}: {trials}, {why}"
             return
-        of_all = f"the best so far of {counted(len(self.trials), 'trial')}"
-        yield f"study {self.study}: {of_all} is {first.name}, loss {first.loss:.4g}, {first.state}"
-        if best is not None:
-            yield f"CPU: {best:.0f} core-s on it" + ("" if rest is None else f", {rest:.0f} on the others")
+        yield f"study {self.study}: the best so far of {trials} is {best.name}, loss {best.loss:.4g}, {best.state}"
+        if on_best is not None:
+            yield f"CPU: {on_best:.0f} core-s on it" + ("" if rest is None else f", {rest:.0f} on the others")
+        if self.differ:
+            yield f"not ranked with most trials are those of another metric: {self.differ}"
         if self.stopped:
             names = [each.name for each in self.trials if each.name in self.stopped]
             yield f"ASHA (η = 3) would have stopped {len(names)}: {listed(names, at_most=3)}"

@@ -7,16 +7,19 @@ nothing slow to import belongs here: `slopewise submit` would wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from slopewise.model import Objective
+from slopewise.model import Evaluation, Objective
 
 K = TypeVar("K", int, str)
 
 ETA = 3
 """Of ASHA: one trial of three goes on from a rung to the next, which is three times as far."""
+
+NOT_FINITE = "its loss is not finite"
+"""Why a trial that has diverged has none."""
 
 RUNGS = (1 / 27, 1 / 9, 1 / 3)
 """Parts of the plan at which ASHA compares."""
@@ -25,6 +28,20 @@ RUNGS = (1 / 27, 1 / 9, 1 / 3)
 def best_third(seen: Mapping[K, float]) -> list[K]:
     """The trials of a rung that go on, the lowest loss first."""
     return sorted(seen, key=lambda each: (seen[each], each))[: len(seen) // ETA]
+
+
+def metric_of(evaluation: Evaluation) -> str:
+    """Its series and direction: only losses of one metric can be compared."""
+    return f"{evaluation.series} ({evaluation.objective})"
+
+
+def differing(metrics: Iterable[tuple[str, str]]) -> str:
+    """Of trials and the metric of each (empty: not known): two that differ, as half a sentence; empty: none do."""
+    by_metric = {metric: trial for trial, metric in metrics if metric}
+    if len(by_metric) < 2:
+        return ""
+    (first, trial), (second, other) = sorted(by_metric.items())[:2]
+    return f"{trial} reports {first}, and {other} {second}"
 
 
 Rungs = Mapping[int, float]
@@ -44,3 +61,5 @@ class Trial:
     arguments: Mapping[str, str] = field(default_factory=dict)
     rungs: Rungs = field(default_factory=dict)
     reason: str = ""
+    metric: str = ""
+    """What its loss is a value of; empty: not known. Different ones are not ranked together."""

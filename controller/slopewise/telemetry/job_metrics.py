@@ -31,6 +31,7 @@ from slopewise.model import (
 )
 from slopewise.telemetry.benefit import EndFamilies
 from slopewise.telemetry.gpu_metrics import GpuFamilies, add_known
+from slopewise.telemetry.study_metrics import StudyFamilies
 from slopewise.telemetry.totals import totals
 
 _JOB_LABELS = ("job_namespace", "job_name", "job_node")
@@ -274,7 +275,7 @@ class _PromiseFamilies:
 
 def _job_families(passes: Sequence[_Seen]) -> Iterator[Metric]:
     families, promises = _JobFamilies(), _PromiseFamilies()
-    ends, gpus = EndFamilies(_JOB_LABELS), GpuFamilies(_JOB_LABELS)
+    ends, gpus, studies = EndFamilies(_JOB_LABELS), GpuFamilies(_JOB_LABELS), StudyFamilies()
     policy_of: dict[tuple[str, str, str], str] = {}
     policies = _family("info", "Always 1; policy: the TrainingPolicy of the job.", "policy", "control")
     for seen in passes:
@@ -287,11 +288,12 @@ def _job_families(passes: Sequence[_Seen]) -> Iterator[Metric]:
             families.add(job, known, seen.snapshot, cpu)
             ends.add(labels, job, known)
             gpus.add(labels, job, known)
+            studies.add(seen.document, job, known)
             policies.add_metric([*labels, seen.document, seen.control], 1.0)
             policy_of[job.namespace, job.name, job.node] = seen.document
             if (status := seen.objective_statuses.get(job.uid)) is not None:
                 promises.add(job, status)
     of_jobs: list[Metric] = [*vars(families).values(), *vars(promises).values(), *ends, *gpus]
     yield from of_jobs
-    yield policies
+    yield from (policies, *studies)
     yield from totals(of_jobs, policy_of)

@@ -23,6 +23,7 @@ from slopewise.model import (
     Place,
     Stop,
 )
+from slopewise.own_policies.catalogue import favour_warnings
 from slopewise.telemetry.benefit import MovedCpu
 from slopewise.telemetry.job_metrics import LastPasses
 from slopewise.telemetry.log_line import PassLines, kind_of, withheld_by_guard
@@ -240,7 +241,12 @@ class Telemetry:
         jobs = report.snapshot.jobs if report.snapshot else ()
         here = {job.uid for job in jobs}
         self._warned = {(uid, warning) for uid, warning in self._warned if uid in here}
-        raised = [(job, each) for job in jobs for each in job.warnings if (job.uid, each) not in self._warned]
+        raised = [
+            (job, each)
+            for job in jobs
+            for each in dict.fromkeys((*job.warnings, *favour_warnings(job.objectives, report.policy)))
+            if (job.uid, each) not in self._warned
+        ]
         self._warned.update((job.uid, warning) for job, warning in raised)
         for warning, names in equal_messages((f"{job.namespace}/{job.name}", each) for job, each in raised).items():
             others = {"others": names[1:]} if names[1:] else {}

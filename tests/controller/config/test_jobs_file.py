@@ -292,6 +292,14 @@ class TestSweep:
         (job,) = load_jobs(_jobs_file(tmp_path, text))
         assert job.command == ["x", "0.1", "a\u2028b", "{}", "{other}"]
 
+    def test_a_value_is_one_argument_and_one_part_of_a_word_whatever_is_in_it(self, tmp_path: Path) -> None:
+        (tmp_path / "t.csv").write_text("the tag,note\na b; 'c,\n", encoding="utf-8")
+        text = """- {name: a, command: 'x --tag={the tag} "{the tag}" {note} {other}', sweep: {csv: t.csv}}"""
+        (job,) = load_jobs(_jobs_file(tmp_path, text))
+        assert job.command == ["x", "--tag=a b; 'c", "a b; 'c", "", "{other}"]
+        message = _mistake(tmp_path, "[{name: a, command: 'x {y} > z', sweep: {grid: {y: [1]}}}]")
+        assert "'>' is for a shell" in message
+
     def test_long_arguments_are_cut_and_names_stay_apart(self, tmp_path: Path) -> None:
         long = json.dumps(["x" * 80, "x" * 81])
         first, second = load_jobs(_jobs_file(tmp_path, f"[{{name: a, command: x, sweep: {{grid: {{y: {long}}}}}}}]"))

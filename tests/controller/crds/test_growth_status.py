@@ -99,6 +99,15 @@ def test_a_running_job_in_its_columns() -> None:
     assert (status.policy, status.node, status.reason) == ("training", "n1", "cooldown: resized 5 s ago")
 
 
+def test_what_a_job_reported_last_stays_once_its_series_are_gone() -> None:
+    running = replace(a_job(UID, limit=2000, level=0.25), steps_total=423.0, steps_planned=1000.0)
+    silent = a_job(UID, limit=2000, level=None)
+    before = status_of(running)
+    ended = status_of(replace(silent, state=JobState.FINISHED), before)
+    assert (ended.loss, ended.progress, ended.progress_ratio) == (0.25, "42%", 0.423)
+    assert (status_of(silent, before).loss, status_of(silent, before).progress) == (None, "-")
+
+
 def test_a_job_that_has_ended_has_no_cpu() -> None:
     running, ended = a_job(UID, limit=2000), a_job(UID, limit=2000, state=JobState.FINISHED)
     before = status_of(running, withheld=(Withheld(a_resize(), "paused", "paused"),))

@@ -135,6 +135,19 @@ class TestStudies:
         (ranking,) = read_studies(connection, "lr")
         assert [each.name for each in ranking.trials] == ["b", "a"]
 
+    def test_one_that_has_diverged_is_last_and_different_metrics_are_not_ranked(
+        self, server: ApiServer, connection: Connection
+    ) -> None:
+        put_trial(server, "team-a", "nan", 0.1, 1.0, Levels(series="loss", first=0.2, best=0.1, finite=False))
+        put_trial(server, "team-a", "good", 0.3, 1.0, Levels(series="loss", first=0.6, best=0.3))
+        (ranking,) = read_studies(connection, "lr")
+        assert [(each.name, each.loss) for each in ranking.trials] == [("good", 0.3), ("nan", None)]
+        assert ranking.trials[1].reason == "its loss is not finite"
+        put_trial(server, "team-a", "other", 0.2, 1.0, Levels(series="accuracy", first=0.6, best=0.3))
+        (ranking,) = read_studies(connection, "lr")
+        assert [each.name for each in ranking.trials] == ["good", "nan", "other"]
+        assert ranking.differ == "other reports accuracy, and nan loss"
+
     def test_each_namespace_has_studies_of_its_own(self, server: ApiServer, connection: Connection) -> None:
         put_trial(server, "team-a", "a", 0.1, 1.0)
         put_trial(server, "team-b", "b", 0.1, 1.0)
@@ -146,13 +159,18 @@ class TestStudies:
         put_trial(server, "team-a", "sweep", 0.1, 1.0)
         stored = server.get(growth_path("team-a", "sweep"))
         (pod,) = stored["status"]["pods"]
-        stored["status"]["pods"] = [pod, {**pod, "slot": "1", "memory": "zlib:nonsense"}]
+        pairs = np.array([[3.0, 2.0], [4.0, 1.5], [25.0, 1.0]], "<f4").tobytes()
+        behind = memory_text(JobMemory(points=Points("steps", "loss", packed=pairs, steps=25.0)), 1)
+        more = {"1": "zlib:nonsense", "2": behind}
+        stored["status"]["pods"] = [pod, *({**pod, "slot": slot, "memory": memory} for slot, memory in more.items())]
         server.put(growth_path("team-a"), stored)
         (ranking,) = read_studies(connection, "lr")
         assert [(each.name, each.loss) for each in ranking.trials] == [
             ("sweep:0", pytest.approx(0.1)),
+            ("sweep:2", 1.0),
             ("sweep:1", None),
         ]
+        assert ranking.trials[1].rungs == {0: pytest.approx(1.65, abs=0.01)}, "of the plan of 100 steps, at 3.7"
 
     def test_one_that_there_is_not_is_a_mistake_of_the_users(self, connection: Connection) -> None:
         with pytest.raises(UsageError, match=r"there is no study 'lr'; `kubectl get growth -A -L slopewise.dev/study`"):

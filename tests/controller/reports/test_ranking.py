@@ -37,6 +37,20 @@ class TestOrder:
             "a",
         ]
 
+    def test_different_metrics_are_not_ranked_together(self) -> None:
+        said = {"b": "loss (min)", "a": "accuracy (max)", "new": "", "c": "loss (min)", "d": "accuracy (max)"}
+        trials = [replace(a_trial(name, 0.5, rungs={0: 0.5}), metric=metric) for name, metric in said.items()]
+        none = Ranking("s", trials)
+        assert list(none.sentences()) == [
+            "study s: 5 trials, not ranked, because d reports accuracy (max), and c loss (min)"
+        ]
+        assert ([row["place"] for row in none.rows()], none.stopped) == ([None] * 5, {})
+        assert (none.as_json()["cpu_seconds_of_best"], none.as_json()["cpu_seconds_of_rest"]) == (None, 50.0)
+        most = Ranking("s", trials[:-1])
+        assert [(row["trial"], row["place"]) for row in most.rows()] == [("b", 1), ("c", 2), ("new", 3), ("a", None)]
+        assert "a" not in most.stopped
+        assert list(most.sentences())[2].endswith("of another metric: a reports accuracy (max), and c loss (min)")
+
 
 class TestRows:
     def test_arguments_are_columns_and_one_that_is_called_as_a_column_gets_a_name_of_its_own(self) -> None:

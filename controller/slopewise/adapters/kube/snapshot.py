@@ -1,7 +1,7 @@
 """Builds the jobs of a snapshot from pod facts and Prometheus readings, which `Reader` queries.
 
-The pods of one workload are one training: a rank that reports no evaluation gets that of the rank that does. Where none
-reports, one pod of the workload carries the cause as a warning (`explained`).
+The pods of one workload are one training: a rank that reports no evaluation gets that of the rank that does, except in
+a Job of a study. Where none reports, one pod of the workload carries the cause as a warning (`explained`).
 """
 
 from __future__ import annotations
@@ -122,12 +122,12 @@ def _series_by_uid(job_facts: Iterable[JobFacts], reading: PrometheusReading) ->
     for facts in job_facts:
         managed = facts.managed
         own[managed.job_uid] = reading.jobs.get(JobKey(managed.pod.namespace, managed.pod.name), _NO_SERIES)
-        workloads[managed.workload.uid].append(managed.job_uid)
+        if not (managed.study and managed.workload.kind == "Job"):  # each index of such a Job is a trial of its own
+            workloads[managed.workload.uid].append(managed.job_uid)
     for uids in workloads.values():
         if len(uids) == 1:
             continue
-        reporting = [uid for uid in uids if own[uid].evaluation is not None]
-        if reporting:
+        if reporting := [uid for uid in uids if own[uid].evaluation is not None]:
             first = min(reporting, key=lambda uid: (len(uid), uid))  # ranks as numbers: 2 comes before 10
             own.update({uid: own[first] for uid in uids if _is_silent(own[uid])})
     return own

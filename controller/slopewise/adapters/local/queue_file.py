@@ -63,6 +63,7 @@ class StoredLosses(msgspec.Struct, frozen=True, omit_defaults=True):
     objective: Objective = "min"
     finite: bool = True
     rungs: Rungs = {}
+    metric: str = ""
 
 
 class StoredJob(msgspec.Struct, frozen=True, omit_defaults=True):

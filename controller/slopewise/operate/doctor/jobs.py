@@ -135,8 +135,7 @@ def _series(
     causes = missing.of(known.values(), now_seconds)
     caused = {name: causes[one.key].message for name, one in known.items() if one.key in causes}
     yield from grouped("series", "failed", caused.items())
-    starting = len(silent) - len(caused)
-    if starting:
+    if starting := len(silent) - len(caused):
         yield Finding("series", "ok", f"{counted(starting, 'workload')} may still be starting")
 
 

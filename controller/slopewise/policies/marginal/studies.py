@@ -22,7 +22,7 @@ Worked example: trials are 0, 0.1 and 0.2 behind, and a curve may still fall by 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,6 +31,7 @@ from slopewise.estimators import raw_points
 from slopewise.model import ClusterSnapshot, Job, JobMemory, MemoryState
 from slopewise.policies.marginal.curve import LEAST_NOISE, Floats
 from slopewise.policies.marginal.forecast import Forecast
+from slopewise.reports.trials import differing, metric_of
 
 HARDLY_BEGUN = 0.02
 """Of its plan: until then a trial's loss says nothing. With 0.1 the best is found 1 to 3 % later, with 0.2 by 9 %."""
@@ -93,8 +94,9 @@ def exchanged(
     on_node = snapshot.jobs_by_node()
     for jobs in favoured.values():
         claims = [found[job.uid] for job in jobs if job.uid in found]
-        if because := incomparable(each.job for each in claims):
-            shared |= {each.job.uid: because for each in claims}
+        said = [(each.job.uid, metric_of(now)) for each in claims if (now := each.job.evaluation) is not None]
+        if because := differing(said):
+            shared |= {each.job.uid: f"its study is shared fairly, because {because}" for each in claims}
         elif len(claims) > 1:
             ranks, of_study = _ranked(claims, memory)
             trials |= of_study
@@ -103,17 +105,6 @@ def exchanged(
                 alone = {job.uid for job in on_node[node]} <= {job.uid for job in jobs}
                 _exchange(here, found, due, alone=alone)
     return Studies(found, due, fair, trials, shared)
-
-
-def incomparable(trials: Iterable[Job]) -> str:
-    """Why the losses of these trials cannot be compared; empty: they can."""
-    metrics = {
-        f"{job.evaluation.series} ({job.evaluation.objective})": job.uid for job in trials if job.evaluation is not None
-    }
-    if len(metrics) < 2:
-        return ""
-    (first, uid), (second, other) = sorted(metrics.items())[:2]
-    return f"its study is shared fairly, because {uid} reports {first}, and {other} {second}"
 
 
 def _exchange(ranks: Sequence[Forecast], found: dict[str, Forecast], due: dict[str, float], *, alone: bool) -> None:

@@ -221,6 +221,14 @@ def test_a_rank_that_reports_nothing_is_judged_by_the_rank_that_does_and_a_pod_o
     assert jobs["bare"].evaluation is None
 
 
+def test_an_index_of_a_job_of_a_study_is_a_trial_and_has_no_loss_of_another_one() -> None:
+    labels = {"slopewise.dev/study": "s"}
+    here = world(*(a_pod(f"r{index}", owner=JOB, labels={INDEX: f"{index}", **labels}) for index in (0, 1)), r0=REPORTS)
+    jobs = {job.name: job for job in here.observe().jobs}
+    assert (jobs["r0"].evaluation, jobs["r1"].evaluation) == (LEVEL, None)
+    assert {job.objectives.study for job in jobs.values()} == {"s"}
+
+
 @pytest.mark.parametrize(
     ("pod", "series", "state"),
     [

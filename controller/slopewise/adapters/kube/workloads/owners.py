@@ -37,8 +37,8 @@ _PLURALS: Mapping[tuple[str, str], str] = {
 }
 """The kinds that our account may read; the manifests grant exactly these."""
 
-_EACH_RUN_COUNTS = ("batch", "CronJob")
-"""Every run of a CronJob is a training of its own, with a loss that starts again."""
+_EACH_RUN_COUNTS = {("batch", "CronJob"), ("kubeflow.org", "Trial")}
+"""Every run of a CronJob, and that of each of Katib's trials, is a training of its own: its loss starts again."""
 
 _STUDY = ("trainer.kubeflow.org", "OptimizationJob")
 """Its trials are the workloads: each has a loss that starts again."""
@@ -89,8 +89,7 @@ class Resolution:
 
 def owner_path(namespace: str, link: OwnerRef) -> str | None:
     """The path of an owner; None for a kind that is not read."""
-    plural = _PLURALS.get((_group(link), link.kind))
-    if plural is None:
+    if (plural := _PLURALS.get((_group(link), link.kind))) is None:
         return None
     group, _, version = link.api_version.rpartition("/")
     # The version and the name are a tenant's text: quoted, they cannot lead the request elsewhere.
@@ -202,9 +201,8 @@ class Owners:
             job = self.jobs.get(namespace, link.name)
             if job is not None and job.uid == link.uid:
                 return _Owner(job.owner)
-        path = owner_path(namespace, link)
-        if path is None:
-            return _Owner(missing="" if kind == _EACH_RUN_COUNTS else _message(link, "is of a kind that is not read"))
+        if (path := owner_path(namespace, link)) is None:
+            return _Owner(missing="" if kind in _EACH_RUN_COUNTS else _message(link, "is of a kind that is not read"))
         known = self._owners.get((namespace, link.uid))
         if known is None:
             if silent is not None:

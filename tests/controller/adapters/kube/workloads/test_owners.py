@@ -85,8 +85,9 @@ def test_other_controllers_number_their_pods_too(owner: OwnerRef, path: str, lab
     assert uids(resolve(a_pod("p", owner=owner, labels=labels), owners=owners)) == {uid: "p"}
 
 
-def test_each_run_of_a_cron_job_is_a_workload_of_its_own() -> None:
-    owners = resolver(None, an_object("train", "job-1", owner=owned_by("CronJob", "nightly", "cron-1")))
+@pytest.mark.parametrize(("kind", "version"), [("CronJob", "batch/v1"), ("Trial", "kubeflow.org/v1beta1")])
+def test_each_run_of_a_cron_job_and_of_a_trial_of_katib_is_a_workload_of_its_own(kind: str, version: str) -> None:
+    owners = resolver(None, an_object("train", "job-1", owner=owned_by(kind, "nightly", "owner-1", version)))
     ((identity, _),) = resolve(a_pod("p", owner=JOB), owners=owners).pods.values()
     assert (identity.job_uid, identity.warnings) == ("job-1:0", ())
 
@@ -223,6 +224,12 @@ def test_after_a_restart_a_pod_goes_by_the_name_that_was_recorded() -> None:
 def test_a_trial_is_known_by_its_labels(labels: dict[str, str], study: str) -> None:
     ((identity, _),) = resolve(a_pod("p", labels=labels)).pods.values()
     assert identity.study == study
+
+
+def test_each_index_of_an_indexed_job_is_a_trial() -> None:
+    pods = [a_pod(f"p{index}", owner=JOB, labels={"slopewise.dev/study": "s", INDEX: str(index)}) for index in (0, 1)]
+    found = resolve(*pods).pods
+    assert {uid: identity.study for uid, (identity, _) in found.items()} == {"job-1:0": "s", "job-1:1": "s"}
 
 
 def test_a_pod_that_is_labelled_while_it_runs_becomes_a_trial_and_keeps_its_workload() -> None:

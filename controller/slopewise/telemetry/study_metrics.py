@@ -1,0 +1,60 @@
+"""Metrics of studies: the best level of their trials, the CPU of the best trial and of the others, how many run.
+
+One series a study: a dashboard that joined those of 5,000 jobs would be slow. A trial counts as long as a pass sees it,
+so the best so far is that over time, in the direction of the label `objective`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from slopewise.model import Job, JobMemory, Objective
+from slopewise.reports.trials import differing, metric_of
+
+_LABELS = ("policy", "job_namespace", "study")
+
+
+class StudyFamilies:
+    """The trials of all studies; `add` takes one job, and a job of no study adds nothing."""
+
+    def __init__(self) -> None:
+        self._trials: dict[tuple[str, str, str], list[tuple[Job, JobMemory]]] = {}
+
+    def add(self, policy: str, job: Job, known: JobMemory) -> None:
+        """`policy`: the TrainingPolicy that the job is under."""
+        if job.objectives.study:
+            self._trials.setdefault((policy, job.namespace, job.objectives.study), []).append((job, known))
+
+    def __iter__(self) -> Iterator[Metric]:
+        running = GaugeMetricFamily("slopewise_study_trials", "Its trials that run.", labels=_LABELS)
+        evaluation = GaugeMetricFamily(
+            "slopewise_study_best_evaluation", "Best level of its trials.", labels=[*_LABELS, "objective"]
+        )
+        cores = GaugeMetricFamily(
+            "slopewise_study_cpu_cores", "CPU that its best trial uses, and the others.", labels=[*_LABELS, "kind"]
+        )
+        for labels, trials in self._trials.items():
+            going_on = {job.uid: known for job, known in trials if not job.state.ended}
+            running.add_metric(labels, len(going_on))
+            best, level, objective = _best(trials)
+            if level is not None:
+                evaluation.add_metric([*labels, objective], level)
+            used = {uid: known.growth.cpu_cores or 0.0 for uid, known in going_on.items() if known.growth is not None}
+            cores.add_metric([*labels, "best"], used.pop(best, 0.0))
+            cores.add_metric([*labels, "others"], math.fsum(used.values()))
+        yield from (running, evaluation, cores)
+
+
+def _best(trials: Sequence[tuple[Job, JobMemory]]) -> tuple[str, float | None, Objective]:
+    """The trial with the best level so far, and that; empty and None: none has one, or their metrics differ."""
+    now = [(job.uid, job.evaluation) for job, _ in trials if job.evaluation is not None]
+    objective: Objective = "max" if any(each.objective == "max" for _, each in now) else "min"
+    levels = {job.uid: known.levels.best for job, known in trials if known.levels.finite}
+    found = {uid: level for uid, level in levels.items() if level is not None}
+    if not found or differing((uid, metric_of(each)) for uid, each in now):
+        return "", None, objective
+    best = (max if objective == "max" else min)(found, key=found.__getitem__)
+    return best, found[best], objective

@@ -1,0 +1,50 @@
+"""The table of real sweeps: which trial is the best, which rounds count, and the ratios to fair sharing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from replication.real_runs import block
+from replication.real_sweeps import BEGIN, END, PAGE, read_rounds, table
+from slopewise.errors import UsageError
+
+
+def a_run(folder: Path, number: int, name: str, done: float, *, others: float = 0.2, state: str = "finished") -> None:
+    """Two trials on two cores for 100 s: `b`, with the lower loss, ends after `done` seconds."""
+    jobs = [
+        {"name": name, "state": state, "loss_last": loss, "finished_seconds": at, "cpu_seconds": 80.0}
+        for name, loss, at in (("a", 0.3, 90.0), ("b", 0.1, done))
+    ]
+    used = 16_000 + round(100 * 100 * others)
+    (folder / f"{number}-{name}.json").write_text(json.dumps({"jobs": jobs}))
+    (folder / f"{number}-{name}.before").write_text("cpu  0 0 0 0 0 0 0 0 0 0\n1000.0\n")
+    (folder / f"{number}-{name}.after").write_text(f"cpu  {used} 0 0 {20_000 - used} 0 0 0 0 0 0\n1100.0\n")
+
+
+def test_the_best_is_done_earlier_in_the_rounds_in_which_others_left_as_much_of_the_cpu(tmp_path: Path) -> None:
+    for number, done, others in ((1, 40.0, 0.2), (3, 32.0, 0.25), (5, 8.0, 0.35)):
+        a_run(tmp_path, number, "fair", 80.0)
+        a_run(tmp_path, number + 1, "best", done, others=others)
+    a_run(tmp_path, 10, "fair", 1.0)  # has no run beside it yet
+    text = table(read_rounds(tmp_path))
+    assert "`b` is the best; the final losses of a trial differ by 0 % at most." in text
+    assert "| 1 | 80 s | 40 s | 0.50 | 90 s | 90 s | 1.00 | 160, 160 | 1.80, 1.80 |" in text
+    assert "| 2 | 80 s | 32 s | 0.40 | 90 s | 90 s | 1.00 | 160, 160 | 1.80, 1.75 |" in text
+    assert "| 3 (does not count) | 80 s | 8 s | 0.10 |" in text
+    assert "do not count: 1 here." in text
+    assert "the best was done in 0.45 [-0.19, 1.09] of the time" in text
+
+
+def test_a_trial_that_failed_and_a_folder_without_a_pair_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"has no pair of N-fair\.json and N-best\.json"):
+        read_rounds(tmp_path)
+    a_run(tmp_path, 1, "fair", 80.0, state="failed")
+    with pytest.raises(UsageError, match=r"1-fair\.json: a did not finish with a loss"):
+        read_rounds(tmp_path)
+
+
+def test_the_page_has_one_place_for_the_table() -> None:
+    assert block(PAGE.read_text(encoding="utf-8"), BEGIN, END).startswith("\n## Real trials\n")
