@@ -10,7 +10,7 @@ import pytest
 from slopewise.adapters.prometheus import history, history_queries
 from slopewise.advise import findings, flatness, proposal
 from slopewise.advise.advice import TOTALS
-from slopewise.advise.scenarios import recorded_jobs
+from slopewise.advise.scenarios import groups, recorded_jobs
 from slopewise.reports.estimates import SAME_RATIO
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ def test_words_for_bounds() -> None:
     assert (flatness.TAIL_PART, flatness.EARLY_PART, findings.GAP_RATIO) == (0.5, 0.1, 0.1)
     assert proposal.WORST_JOB == 1.1
     assert f"within {100 * recorded_jobs.WORK_RATIO:.0f} %" in PAGE
-    assert f"at most {recorded_jobs.MAX_GROUP_JOBS} jobs" in PAGE
+    assert f"at most {groups.MAX_GROUP_JOBS} jobs" in PAGE
     assert f"groups of {history.JOBS_PER_GROUP} that ran" in PAGE
     assert f"at most {history.POINTS_PER_JOB} points" in PAGE
     assert f"more than {history.MAX_SERIES:,} series" in PAGE

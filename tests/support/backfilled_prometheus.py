@@ -100,7 +100,8 @@ class PastJob:
         )
         for kind, resource, amount in amounts:
             if amount is not None:
-                labels = {**about, self._name("container"): "trainer", "resource": resource, **STATE}
+                where = {self._name("container"): "trainer", self._name("node"): self.node}
+                labels = {**about, **where, "resource": resource, **STATE}
                 yield of(f"kube_pod_container_resource_{kind}", labels, lambda _, amount=amount: float(amount))  # type: ignore[misc]
         for gpu in range(self.gpus):
             labels = {**self._about({"namespace": "monitoring", "pod": "dcgm-0"}), "gpu": str(gpu), **DCGM}

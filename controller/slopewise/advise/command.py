@@ -15,13 +15,14 @@ from pathlib import Path
 
 from rich.console import Console
 
-from slopewise.adapters.prometheus.history import JobHistory
+from slopewise.adapters.prometheus.history import JobHistory, Points
 from slopewise.advise.advice import Advice
 from slopewise.advise.findings import JobFinding, finding
 from slopewise.advise.proposal import proposal
 from slopewise.advise.replay import Replayer, default_policies
+from slopewise.advise.scenarios.groups import groups_of
 from slopewise.advise.scenarios.reading import HistoryOptions, find_jobs, open_history, read_jobs
-from slopewise.advise.scenarios.recorded_jobs import RecordedJob, groups_of, recorded_job
+from slopewise.advise.scenarios.recorded_jobs import RecordedJob, recorded_job
 from slopewise.own_policies import catalogue
 from slopewise.signals import Interrupted
 from slopewise.simulator.command import ProgressBar
@@ -66,6 +67,7 @@ def run_advise(options: AdviseOptions, console: Console) -> Advice:
     with closing(open_history(options.history)) as history:
         loss_names: Sequence[str] = ()
         node_cores: dict[str, float] = {}
+        requested: dict[str, Points] = {}
         try:
             lifetimes = find_jobs(history, options.history)
             gathered.known = len(lifetimes)
@@ -73,6 +75,8 @@ def run_advise(options: AdviseOptions, console: Console) -> Advice:
             loss_names = [] if all(each.reports_loss for each in lifetimes) else history.loss_names()
             for job in read_jobs(history, lifetimes, console):
                 gathered.add(job)
+            if any(job.waits_for_cpu for job in gathered.jobs):
+                requested = history.requested_cores()
         except Interrupted as stop:
             if not gathered.findings:
                 raise
@@ -81,7 +85,7 @@ def run_advise(options: AdviseOptions, console: Console) -> Advice:
     if stopped is None:
         stopped = _replay(replayer, options.workers or _cores(), console)
     by_need = Replayer(
-        groups_of(gathered.jobs, node_cores, by_need=True),
+        groups_of(gathered.jobs, node_cores, requested),
         (),
         at_most=options.groups,
         seeds=options.seeds,

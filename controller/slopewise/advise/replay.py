@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
-from slopewise.advise.scenarios.recorded_jobs import Group, RecordedJob, write_scenario
+from slopewise.advise.scenarios.groups import Group
+from slopewise.advise.scenarios.recorded_jobs import RecordedJob, write_scenario
 from slopewise.own_policies import catalogue
 from slopewise.reports.estimates import SAME_RATIO, Estimate, Verdict, estimate, verdict
 from slopewise.simulator.results.sweep_result import SweepResult

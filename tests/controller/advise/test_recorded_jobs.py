@@ -13,15 +13,14 @@ from hypothesis import strategies as st
 from support.past_jobs import START, constant, fast, past, points, straight
 from support.searching import examples
 
-from slopewise.adapters.prometheus.history import LARGEST, JobHistory, Points
+from slopewise.adapters.prometheus.history import LARGEST, JobHistory, Points, Resources
 from slopewise.advise.findings import finding
 from slopewise.advise.flatness import MIN_POINTS
+from slopewise.advise.scenarios.groups import MAX_GROUP_JOBS, groups_of
 from slopewise.advise.scenarios.recorded_jobs import (
     CURVE_POINTS,
-    MAX_GROUP_JOBS,
     WORK_RATIO,
     RecordedJob,
-    groups_of,
     recorded_job,
     write_scenario,
 )
@@ -87,6 +86,20 @@ def test_cpu_was_short_where_the_jobs_could_have_used_more_than_the_node_has() -
     jobs = [at(0, 2, 1), at(1, 2, 2)]
     assert groups_of(jobs, {"node-a": 1.9})[0].contended
     assert not groups_of(jobs, {"node-a": 2.1})[0].contended
+
+
+@pytest.mark.parametrize(("others", "left"), [(10.0, 14.0), (22.0, 6.0), (None, 24.0)])
+def test_by_need_a_node_is_as_large_as_other_pods_leave_it_and_holds_what_its_jobs_came_with(
+    others: float | None, left: float
+) -> None:
+    """Two jobs of 3 cores, from the second hour to the fourth; before that others have requested all of it."""
+    jobs = [at(1.5, 2, number, limits=Resources(3.0), request=3.0, gpus=1.0, wait_ratio=0.5) for number in (1, 2)]
+    requested: dict[str, Points] = {}
+    if others is not None:
+        totals = enumerate((24.0, 24.0, 6 + others, 6 + others))
+        requested["node-a"] = np.array([(START + hour * HOUR, total) for hour, total in totals])
+    (found,) = groups_of(jobs, {"node-a": 24.0}, requested)
+    assert found.cores == pytest.approx(left)
 
 
 def test_a_chain_that_never_ends_is_cut() -> None:

@@ -10,7 +10,8 @@ from slopewise.adapters.prometheus.history import Resources
 from slopewise.advise.findings import finding
 from slopewise.advise.proposal import proposal, proposed_policy
 from slopewise.advise.replay import PolicyReplay, Replayer, Replays, chosen, default_policies
-from slopewise.advise.scenarios.recorded_jobs import Group, RecordedJob, groups_of, recorded_job
+from slopewise.advise.scenarios.groups import Group, groups_of
+from slopewise.advise.scenarios.recorded_jobs import RecordedJob, recorded_job
 from slopewise.crds.schema.definitions import training_policies
 from slopewise.own_policies import catalogue
 from slopewise.reports.estimates import Estimate
@@ -84,7 +85,7 @@ def by_need(tmp_path_factory: pytest.TempPathFactory) -> Replays:
         with_gpu("alone", 5 / 9, 3.0, 3.0, 4, node="node-c"),
         with_gpu("who-knows", 5 / 9, 3.0, 3.0, 5, node="node-d"),  # whose CPU is not known: it may have some idle
     ]
-    groups = groups_of(jobs, {"node-a": 6.0, "node-b": 24.0, "node-c": 24.0}, by_need=True)
+    groups = groups_of(jobs, {"node-a": 6.0, "node-b": 24.0, "node-c": 24.0}, requested={})
     replayer = Replayer(groups, (), at_most=10, seeds=1, by_need=True)
     replayer.run(tmp_path_factory.mktemp("by_need"), 1, Quiet())
     return replayer.replays

@@ -69,8 +69,10 @@ class ContainerRow(msgspec.Struct, frozen=True, gc=False):
     sample: tuple[float, float] = msgspec.field(name="value")
 
 
-def use_by_container(rows: Iterable[ContainerRow]) -> dict[ContainerKey, ContainerUse]:
+def use_by_container(rows: Iterable[ContainerRow], tenants: Container[str] = ()) -> dict[ContainerKey, ContainerUse]:
     """One entry for each container whose CPU time is known; network is reported per pod, for all its containers.
+
+    `tenants`: namespaces of jobs; what a pod there exports of devices in another namespace is left out.
 
     Plain dicts: the same join by pandas took 78 ms for 5,000 containers instead of 45, and pandas itself 42 MiB.
     """
@@ -81,6 +83,8 @@ def use_by_container(rows: Iterable[ContainerRow]) -> dict[ContainerKey, Contain
             continue
         labels = row.labels
         key = (labels.exported_namespace or labels.namespace, labels.pod, labels.container)
+        if labels.kind == "gpu_use" and labels.namespace in tenants and labels.namespace != key[0]:
+            continue
         values = found.get(key)
         if values is None:
             values = found[key] = {}

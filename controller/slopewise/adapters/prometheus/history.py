@@ -206,6 +206,14 @@ class PrometheusHistory:
         found = {name: machine.cpu_cores for name, machine in machines.items()}
         return found | {row.labels.get("node", ""): row.value for row in offered if row.value > 0}
 
+    def requested_cores(self) -> dict[str, Points]:
+        """The CPU that the running pods of each node requested together, at the ends of windows, by the node's name."""
+        found: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for start, end in self._parts():
+            for row in self._range(history_queries.requested(), start, end, self._window_seconds):
+                found[row.labels.get("node", "")] += row.points
+        return {node: _points(pairs) for node, pairs in found.items()}
+
     def loss_names(self) -> list[str]:
         """Names of metrics, reported within the last hour, that look like an evaluation."""
         rows = self._ask(history_queries.loss_names(self._matchers), self.period.until_seconds)
@@ -275,7 +283,7 @@ class PrometheusHistory:
                     uses[key, row.labels.get(VALUE_LABEL, "")] += row.points
         facts = _facts(self._ask(history_queries.facts(pods, end - start), end))
         for each in group:
-            curves = {kind: _points(uses.pop((each.key, kind), ())) for kind in _USES}
+            curves = {kind: _points(uses.pop((each.key, kind), ())) for kind in history_queries.USES}
             history = self._history(each, losses, curves, facts.get(each.key, _Facts({}, {})))
             if history is not None:
                 yield history
@@ -314,15 +322,6 @@ class PrometheusHistory:
             limits=Resources(numbers.get(history_queries.CPU_LIMIT), numbers.get(history_queries.MEMORY_LIMIT)),
             gpus=numbers.get(history_queries.GPUS, 0.0),
         )
-
-
-_USES = (
-    history_queries.CPU,
-    history_queries.THROTTLED,
-    history_queries.THREADS,
-    history_queries.MEMORY,
-    history_queries.GPU_USE,
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ MIN_RATE_SECONDS = 180.0
 """A rate needs two samples, and kubelets are scraped up to once a minute."""
 
 OBJECTIVE, NODE = "objective", "node"
-CPU, THROTTLED, THREADS, MEMORY, GPU_USE = "cpu", "throttled", "threads", "memory", "gpu_use"
+CPU, THROTTLED, THREADS, MEMORY, GPU_USE = USES = ("cpu", "throttled", "threads", "memory", "gpu_use")
 STEPS, PLANNED, WAITED = "steps", "planned", "waited"
 CPU_REQUEST, CPU_LIMIT = "cpu_request", "cpu_limit"
 MEMORY_REQUEST, MEMORY_LIMIT, GPUS = "memory_request", "memory_limit", "gpus"
@@ -111,10 +111,9 @@ def gpu_present(window_seconds: float) -> str:
     requests = _state_metrics(
         "max_over_time", "kube_pod_container_resource_requests", f'resource=~"{GPU_RESOURCE}"', ".+", window_seconds
     )
-    running = _state_metrics("max_over_time", "kube_pod_status_phase", 'phase="Running"', ".+", window_seconds)
     return GPU_PRESENT.substitute(
         requests=f"max by (namespace, pod) ({requests})",
-        running=f"max by (namespace, pod) ({running})",
+        running=_running("max_over_time", window_seconds),
         busy=_dcgm("last_over_time", "DCGM_FI_DEV_GPU_UTIL", ".+", window_seconds),
     )
 
@@ -180,6 +179,14 @@ def facts(pods: Collection[str], window_seconds: float) -> str:
     )
 
 
+def requested() -> str:
+    """The query for the CPU that the running pods of each node request together."""
+    cpu, recent = 'resource="cpu"', MIN_RATE_SECONDS
+    rows = _state_metrics("last_over_time", "kube_pod_container_resource_requests", cpu, ".+", recent)
+    of_nodes = f'label_replace({rows}, "node", "$1", "exported_node", "(.+)")'
+    return f"sum by (node) ({of_nodes} and on (namespace, pod) {_running('last_over_time', recent)} > 0)"
+
+
 def allocatable(window_seconds: float) -> str:
     """The query for the CPU that each node offers to pods."""
     return ALLOCATABLE.substitute(window=duration(window_seconds))
@@ -209,6 +216,11 @@ def _state_metrics(function: str, metric: str, matchers: str, pattern: str, seco
         function=function, metric=metric, matchers=matchers, pods=pattern, window=duration(seconds)
     )
     return _OTHERS.substitute(rows=_NAMESPACE.substitute(rows=rows))
+
+
+def _running(function: str, seconds: float) -> str:
+    rows = _state_metrics(function, "kube_pod_status_phase", 'phase="Running"', ".+", seconds)
+    return f"max by (namespace, pod) ({rows})"
 
 
 def _dcgm(function: str, metric: str, pattern: str, seconds: float) -> str:

@@ -52,8 +52,8 @@ USE = Template("""(rate(container_cpu_usage_seconds_total{
 
 # The use of devices by pod, over two minutes, as DCGM's exporter reports it; scraped with honor_labels: false it has
 # the pod as exported_pod. Averaged before that is renamed: series of two pods of the exporter would else become one,
-# which is an error of the whole query. A tenant who forges it decides on a raise of a job that reports no waits, and
-# on no cut.
+# which is an error of the whole query. What a pod beside jobs exports of other namespaces is left out
+# (`use_by_container`): a tenant who forges it decides on a raise of their own jobs that report no waits, and on no cut.
 GPU_USE = """\
 or
   label_replace(label_replace(avg by (namespace, exported_namespace, exported_pod) (

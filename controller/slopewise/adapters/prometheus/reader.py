@@ -184,8 +184,7 @@ class PrometheusReader:
         self._http.begin()
         left_out = self._count(scope, at_seconds, max(self.window_seconds, at_seconds - since_seconds))
         # No rows are kept for longer than they are read: those about 5,000 jobs are 30 MB an answer.
-        of_kubelets = self._resources(scope)
-        resources = use_by_container(self._http.ask_for(ContainerRow, of_kubelets, at_seconds)) if of_kubelets else {}
+        resources = self._resources(scope, at_seconds)
         asked = [self._render((*self._forced, *part)) for part in series_bound.parts(scope.namespaces, left_out)]
         # Levels before facts: samples that are stored between the two then show as a restart too much, never too few.
         levels = [
@@ -349,10 +348,11 @@ class PrometheusReader:
     def _matchers(self, source: Source[EvaluationMapping], forced: queries.Matchers) -> queries.Matchers:
         return (*source.matchers(forced), *source.mapping.labels.items())
 
-    def _resources(self, scope: Scope) -> str | None:
+    def _resources(self, scope: Scope, at_seconds: float) -> dict[ContainerKey, ContainerUse]:
         if self._of_kubelets is None:
-            return None
-        return queries.resources(self._of_kubelets, AnyOf(scope.containers)) + node_queries.GPU_USE
+            return {}
+        query = queries.resources(self._of_kubelets, AnyOf(scope.containers)) + node_queries.GPU_USE
+        return use_by_container(self._http.ask_for(ContainerRow, query, at_seconds), scope.namespaces)
 
     def _render(self, forced: queries.Matchers) -> _Queries:
         window = self.window_seconds

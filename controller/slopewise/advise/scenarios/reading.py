@@ -15,7 +15,8 @@ from rich.console import Console
 from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.prometheus.history import JobHistory, Lifetime, Period, PrometheusHistory
-from slopewise.advise.scenarios.recorded_jobs import most_used_cores, recorded_job, write_scenario
+from slopewise.advise.scenarios.groups import most_used_cores
+from slopewise.advise.scenarios.recorded_jobs import recorded_job, write_scenario
 from slopewise.errors import UsageError
 from slopewise.model import Objective
 from slopewise.simulator.command import ProgressBar

@@ -6,15 +6,12 @@ its limit held back gains nothing from more: that is on the safe side. Works are
 since a scrape a minute and the load of other pods blur them; that is a replay's uncertainty. A curve is the trend of
 the recorded points, with their noise: between two points it goes on falling, where a gauge that is read once in three
 minutes would stand still for two measurements of three.
-
-Jobs that ran on the same node at the same time form a group, which is a scenario of one node. A job that ran alone
-shares no CPU, and is in none.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -38,9 +35,6 @@ LEAST_WORK_CPU_SECONDS = 1.0
 LEAST_CORES = 0.05
 MOST_CORES = 1024.0
 """That a scenario takes."""
-
-MAX_GROUP_JOBS = 30
-"""A chain of jobs that overlap never ends on a busy node: it is cut after so many."""
 
 DROP_RATIO = 0.05
 """Of the range of a loss: noise makes no such step between two levels of a trend."""
@@ -118,27 +112,15 @@ class RecordedJob:
         """How long it ran."""
         return self.until_seconds - self.from_seconds
 
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Jobs of one node, each of which ran at the same time as another of them."""
-
-    node: str
-    cores: float
-    jobs: tuple[RecordedJob, ...]
-
-    @property
-    def contended(self) -> bool:
-        """Whether the jobs could have used more CPU at some moment than the node has."""
-        changes = sorted(
-            change for job in self.jobs for change in ((job.from_seconds, job.cores), (job.until_seconds, -job.cores))
-        )
-        return bool(np.cumsum([cores for _, cores in changes]).max() > self.cores * (1 + 1e-9))
-
     @property
     def waits_for_cpu(self) -> bool:
-        """Whether GPUs of one of the jobs did."""
-        return any(job.devices is not None and job.devices.waits_for_cpu for job in self.jobs)
+        """Whether its GPUs did."""
+        return self.devices is not None and self.devices.waits_for_cpu
+
+    def came_with_cores(self, devices: RecordedDevices | None) -> float:
+        """What it requested; by its limit, which is what is changed, where its devices are simulated."""
+        came_with = self.request_cores if devices is None else devices.limit_cores
+        return self.cores if came_with is None else came_with
 
 
 def recorded_job(job: JobHistory, number: int) -> RecordedJob | None:
@@ -173,34 +155,6 @@ def _devices(job: JobHistory) -> RecordedDevices | None:
         return None
     throttled = float(job.throttled_ratio[:, 1].mean()) if len(job.throttled_ratio) else None
     return RecordedDevices(used, limit, job.wait_ratio, cpu_is_full(job, throttled))
-
-
-def groups_of(jobs: Iterable[RecordedJob], node_cores: Mapping[str, float], *, by_need: bool = False) -> list[Group]:
-    """The groups of jobs that shared a node; `node_cores` of the nodes that are known.
-
-    `by_need`: jobs alone as well, and known nodes alone: what lies idle on another is not known.
-    """
-    by_node: dict[str, list[RecordedJob]] = {}
-    for job in jobs:
-        if job.node in node_cores or not by_need:
-            by_node.setdefault(job.node, []).append(job)
-    found = []
-    for node, of_node in sorted(by_node.items()):
-        of_node.sort(key=lambda job: (job.from_seconds, job.name))
-        cores = node_cores.get(node) or most_used_cores(of_node)
-        found += [Group(node, cores, tuple(chain)) for chain in _chains(of_node) if by_need or len(chain) > 1]
-    return found
-
-
-def most_used_cores(jobs: Sequence[RecordedJob]) -> float:
-    """A node's cores where nothing says them: the most that its jobs used at once, on average over each one's time."""
-    changes = sorted(
-        change
-        for job in jobs
-        for rate in (job.work_cpu_seconds / max(1.0, job.seconds),)
-        for change in ((job.from_seconds, rate), (job.until_seconds, -rate))
-    )
-    return max(LEAST_CORES, float(np.cumsum([rate for _, rate in changes]).max(initial=0.0)))
 
 
 def write_scenario(
@@ -238,19 +192,6 @@ def write_scenario(
     path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
     return path
-
-
-def _chains(jobs: Sequence[RecordedJob]) -> list[list[RecordedJob]]:
-    """Jobs in order of their start, cut where all have ended, or there are enough."""
-    chains: list[list[RecordedJob]] = []
-    busy_until = 0.0
-    for job in jobs:
-        if not chains or job.from_seconds >= busy_until or len(chains[-1]) >= MAX_GROUP_JOBS:
-            chains.append([])
-            busy_until = 0.0
-        chains[-1].append(job)
-        busy_until = max(busy_until, job.until_seconds)
-    return chains
 
 
 def _curve(job: JobHistory, cpu_at: Points, done: Points) -> RecordedCurve | None:
@@ -298,8 +239,7 @@ def _job(
     job: RecordedJob, first_seconds: float, largest_cores: float, devices: RecordedDevices | None
 ) -> dict[str, object]:
     low, high = job.work_cpu_seconds * (1 - WORK_RATIO), job.work_cpu_seconds * (1 + WORK_RATIO)
-    came_with = job.request_cores if devices is None else devices.limit_cores
-    request = min(job.cores if came_with is None else came_with, largest_cores)
+    request = min(job.came_with_cores(devices), largest_cores)
     return {
         "name": job.name,
         "model": job.name,

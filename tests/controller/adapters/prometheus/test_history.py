@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
-from support.backfilled_prometheus import GIB, PastJob, Series, backfilled, node, targets
+from support.backfilled_prometheus import GIB, STATE, PastJob, Series, backfilled, node, targets
 from support.fake_prometheus import FakePrometheus, answer, send
 from support.past_jobs import fast, straight
 
@@ -78,6 +78,8 @@ def url(
         Series("training_loss", LOCAL, start, 2 * HOUR, lambda at: fast(at / (2 * HOUR)), 30),
         Series("process_cpu_seconds_total", LOCAL, start, 2 * HOUR, lambda at: 0.5 * at, 30),
         Series("process_resident_memory_bytes", LOCAL, start, 2 * HOUR, lambda _: 3 * GIB, 30),
+        Series("kube_pod_container_resource_requests", {"namespace": "team", "pod": "over-0", "container": "c",
+               "node": "node-a", "resource": "cpu", **STATE}, start, 4 * HOUR, lambda _: 64.0),
         Series("val_loss", {**own}, time.time() - 1800, 1700, lambda _: 1.0),
     ]  # fmt: skip
     liar, below = {**own, "pod": "gpu-0"}, {**own, "pod": "silent-0"}
@@ -173,6 +175,12 @@ class TestARealPrometheus:
 
     def test_nodes_and_names_of_other_losses(self, url: str) -> None:
         assert history(url).node_cores() == {"node-a": 8}
+
+    def test_what_running_pods_request_of_a_node_at_a_moment(self, url: str, start: float) -> None:
+        """`plain-0` and `gap-0` on one node, `gpu-0` on the other; a pod that has ended requests nothing."""
+        found = history(url).requested_cores()
+        newest = {name: points[points[:, 0] < start + 3.5 * HOUR][-1, 1] for name, points in found.items()}
+        assert newest == {"node-a": 4, "node-b": 2}
         assert history(url).loss_names() == ["val_loss"]
 
 

@@ -203,6 +203,16 @@ _MEANINGS: tuple[tuple[Container[Verb], Callable[[ApiError], bool], Callable[[Ap
     ),
     (
         ("resize",),
+        _forbidden_by("requires features .* not available on node"),
+        _quoted(
+            "infeasible",
+            "its kubelet does not declare that it resizes such pods; "
+            "make the limit of a Guaranteed one larger than its request, or update its kubelet",
+            refused_for_seconds=A_WHILE_SECONDS,
+        ),
+    ),
+    (
+        ("resize",),
         _forbidden_by("not yet ready to handle request"),
         _quoted("failed", "the API server is still starting; tried again in the next pass"),
     ),

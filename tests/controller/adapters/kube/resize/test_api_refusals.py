@@ -24,6 +24,7 @@ NO_QUOTA = "exceeded quota: q, requested: limits.cpu=2500m, used: limits.cpu=1, 
 NO_ROOM = "node didn't have enough allocatable resources: cpu, requested: 5000, allocatable: 1000"
 BY_POLICY = "ValidatingAdmissionPolicy 'cpu' with binding 'cpu' denied request: CPU only"
 RATIO = "cpu max limit to request ratio per Container is 2, but provided ratio is 4.0"
+NOT_DECLARED = 'pod update requires features GuaranteedQoSPodCPUResize which are not available on node "n"'
 QOS = 'spec: Invalid value: "Burstable": Pod QOS Class may not change as a result of resizing'
 
 
@@ -36,6 +37,7 @@ QOS = 'spec: Invalid value: "Burstable": Pod QOS Class may not change as a resul
         (403, FORBIDDEN + RATIO, "infeasible", "change the range", 300),
         (403, FORBIDDEN + NO_ROOM, "infeasible", "run it on a larger node", math.inf),
         (403, FORBIDDEN + "not yet ready to handle request", "failed", "tried again in the next pass", 0),
+        (403, FORBIDDEN + NOT_DECLARED, "infeasible", "make the limit of a Guaranteed one larger", 300),
         (422, FORBIDDEN + BY_POLICY, "infeasible", "allow it there for our account", 300),
         (400, 'admission webhook "w" denied the request: no', "infeasible", "an admission webhook denies it", 300),
         (
