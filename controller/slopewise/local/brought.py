@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry, Gauge
 
 from slopewise.adapters.local.job_record import SUCCEEDED, JobRecord
 from slopewise.allocation import capacity_cores
@@ -107,6 +109,13 @@ def brought(record: JobRecord, tally: JobTally) -> Brought | None:
         return None
     expected, earliest, latest = (max(0.0, at - arrived) for at in fair)
     return Brought(finished - arrived, expected, min(earliest, expected), max(latest, expected))
+
+
+def export(found: Callable[[], Iterable[Brought]], registry: CollectorRegistry) -> None:
+    """The metric of a session: what its jobs took less, summed."""
+    what = "Time that ended jobs took less than under fair sharing."
+    saved = Gauge("slopewise_saved_seconds", what, registry=registry)
+    saved.set_function(lambda: math.fsum(each.fair - each.took for each in found()))
 
 
 def sentence_of_all(found: Iterable[Brought]) -> str:

@@ -37,7 +37,7 @@ class World:
     def job(self, name: str) -> Job:
         has = self.has[name]
         cpu = {"limit": has} if self.control == "limits" else {"request": has or 1000}
-        return a_job(name, started_at=self.started, **cpu)  # type: ignore[arg-type]
+        return a_job(name, started_at=self.started, **cpu)
 
     def targets(self) -> list[Target]:
         self.asked += 1
