@@ -41,7 +41,8 @@ from slopewise.config.training_policy import TrainingPolicy, TrainingPolicySpec
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.feedback.restore import Outage, due, restore_originals
-from slopewise.local.brought import Brought, brought, export, fair_end_of
+from slopewise.local.brought import Brought, brought, export
+from slopewise.local.fair_replay import compare
 from slopewise.local.plan import REMEDIES, PrometheusInUse, SessionPlan, deciding
 from slopewise.local.tally import RunTally
 from slopewise.local.workshop import ClosesStack, Workshop
@@ -162,9 +163,8 @@ class Session(ClosesStack):
     def _note_end(self, record: JobRecord) -> None:
         """Record an end in the journal, so that no later controller starts the job again, and what was brought."""
         if acts(self.spec.mode) and not self.plan.dry_run:
-            tally = self.tally.of(record.spec.name)
-            tally.fair_seconds = fair_end_of(record, self.newest_report(observed=True))
-            if (gained := brought(record, tally)) is not None:
+            compare(record.spec.name, self.supervisor, self.tally)
+            if (gained := brought(record, self.tally.of(record.spec.name))) is not None:
                 self._log.info("job compared", name=record.spec.name, reason=gained.sentence)
         if self.workshop.jobs_identity is None or record.finished_at_seconds is None:
             return

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from support.worlds import START, a_job, a_snapshot, known
+from support.worlds import START, a_job, a_node, a_snapshot, known
 
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.prometheus.evaluations import JobKey
@@ -54,6 +54,7 @@ def test_counts_and_the_first_and_last_evaluation_outlive_the_passes() -> None:
     job = tally.of("a")
     assert (tally.resizes_applied, tally.withheld, job.resizes, job.pace_seconds) == (1, 1, 1, 0.2)
     assert (job.first_level, job.last_level, job.history[:2]) == (2.0, 1.0, (2.0, 1.0))
+    assert (tally.capacity_cores, job.most_cores) == (a_node().cpu_cores, 1.0)
 
 
 def test_a_trial_that_has_diverged_has_no_loss_by_which_it_could_be_the_best() -> None:
