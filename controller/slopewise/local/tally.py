@@ -7,12 +7,13 @@ thread, and each value is replaced atomically.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
 from slopewise.allocation import capacity_cores
 from slopewise.estimators.raw_points import unpacked
-from slopewise.model import JobState, Migrate, Objective, PassReport, Place, Resize
+from slopewise.model import JobState, Migrate, Node, Objective, PassReport, Place, Resize
 from slopewise.reports.ranking import at_rungs
 from slopewise.reports.trials import Rungs
 
@@ -102,9 +103,7 @@ class RunTally:
                 self.of(outcome.decision.job_uid).resizes += 1
         plans = {job.uid: job.steps_planned for job in report.snapshot.jobs} if report.snapshot else {}
         if report.snapshot is not None and report.snapshot.jobs:
-            self._passes = min(self._passes + 1, KEPT_PASSES)
-            capacity = math.fsum(map(capacity_cores, report.snapshot.nodes))
-            self.capacity_cores += (capacity - self.capacity_cores) / self._passes
+            self._count_capacity(report.snapshot.nodes)
         for job in report.snapshot.jobs if report.snapshot else ():
             if job.usage is not None and job.usage.cpu_seconds_total is not None:
                 self.of(job.name).cpu_seconds = job.usage.cpu_seconds_total
@@ -117,6 +116,13 @@ class RunTally:
             points, planned = known.points, self.of(uid).steps_planned or plans.get(uid)
             if points is not None and points.unit == "steps" and planned:
                 self.of(uid).rungs = {**self.of(uid).rungs, **at_rungs(unpacked(points), planned)}
+
+    def _count_capacity(self, nodes: Sequence[Node]) -> None:
+        """What others use is not known in the first seconds: such a pass counts only until there is another one."""
+        known, capacity = all(node.available_cores is not None for node in nodes), math.fsum(map(capacity_cores, nodes))
+        if known or not self._passes:
+            self._passes = min(self._passes + known, KEPT_PASSES)
+            self.capacity_cores += (capacity - self.capacity_cores) / max(1, self._passes)
 
     def see(self, reading: PrometheusReading) -> None:
         """Add one reading, also of jobs that have ended in the last seconds."""
