@@ -57,6 +57,9 @@ SECONDS_OF_SEVERAL = 3.0
 IDLE_PERCENT, IDLE_WAIT_SECONDS = 15.0, 15.0
 """A training alone waits for so long until others use less than that of the CPU: else no window has a core a thread."""
 
+BAR = 0.15
+"""How far the simulated CPU-seconds of windows may be from the real ones."""
+
 AROUND = (1, 2, 4, 8, 16)
 """Threads a core of the table's rows: each stands for windows with up to 1.41 times as many or as few."""
 
@@ -171,7 +174,8 @@ def table(kept: Kept) -> str:
 
 
 def section(kept: Kept) -> str:
-    """The penalties, and the CPU-seconds of windows that are not in them beside the simulator's."""
+    """The penalties, the CPU-seconds of windows that are not in them beside the simulator's, and how many are near."""
+    off = []
     lines = [
         "| library | threads | a core | CPU-seconds a step | speed | windows | CPU-seconds of others | simulated |",
         "|---|---|---|---|---|---|---|---|",
@@ -183,12 +187,17 @@ def section(kept: Kept) -> str:
                 others_together = [together(others[around])] if around in others else []
                 real = sum(window.cpu_seconds for window in others_together)
                 simulated = sum(simulated_cpu_seconds(rows, each, found) for each in others_together)
-                compared = f"{real:.1f} | {simulated:.1f} ({simulated / real - 1:+.0%})" if real else "– | –"
+                compared = "– | –"
+                if real:
+                    off.append(abs(simulated / real - 1))
+                    compared = f"{real:.1f} | {simulated:.1f} ({simulated / real - 1:+.0%})"
                 lines.append(
                     f"| {library} | {behaviour} | {row.threads_per_core:.1f} | ×{row.cpu_ratio:.2f} "
                     f"| ×{row.speed_ratio:.3f} | {len(windows)} | {compared} |"
                 )
-    return "\n".join(lines) + "\n"
+    within = sum(each <= BAR for each in off)
+    verdict = f"{'Passed' if within == len(off) else 'Missed'}: {within} of {len(off)} are within {100 * BAR:.0f} %."
+    return "\n".join((*lines, "", verdict)) + "\n"
 
 
 # --- measuring -------------------------------------------------------------------------------------------------

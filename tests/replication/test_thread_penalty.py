@@ -78,6 +78,7 @@ def test_what_is_kept_is_read_again_and_makes_the_table(tmp_path: Path, monkeypa
     assert spin == {"library": "lib", "behaviour": "spin", "threads_per_core": 2, "cpu_ratio": 5, "speed_ratio": 0.2}
     assert wait == {**spin, "behaviour": "wait"}
     assert "| lib | spin | 2.0 | ×5.00 | ×0.200 | 1 | 2.0 | 2.5 (+25%) |" in section(load())
+    assert section(load()).endswith("\n\nMissed: 0 of 3 are within 15 %.\n")
 
 
 def test_a_library_that_is_not_installed_is_left_out_with_a_sentence(

@@ -34,17 +34,21 @@ OVERSUBSCRIBES_RATIO = 1.5
 """A step of one thread cost the same to within 3 % under quotas from 0.02 to 1 core, beside a load of 23 on two cores;
 threads that spin made a step 4 to 40 times dearer (docs/exporters-threads.md). Rollbacks call 1.4 times waste."""
 
+UNTIL_RATIO = 1.25
+"""A job that oversubscribes does so until it is below this: about 1.5 it would be reported anew at each crossing."""
+
 _FROM_THE_START_RATIO = 0.5
 """Of the steps before: a process that resumes from its checkpoint has more, a training that begins has few."""
 
 
 class StepCost(NamedTuple):
-    """CPU-seconds a step of one training."""
+    """CPU-seconds a step of one training. `did`: it oversubscribed at the last pass."""
 
     now_seconds: float
     least_seconds: float
     cores: float
     """CPU that it uses now."""
+    did: bool = False
 
     @property
     def ratio(self) -> float:
@@ -54,7 +58,7 @@ class StepCost(NamedTuple):
     @property
     def oversubscribes(self) -> bool:
         """Whether it has more threads than CPU, as far as the cost of its steps shows it."""
-        return self.ratio > OVERSUBSCRIBES_RATIO
+        return self.ratio > (UNTIL_RATIO if self.did else OVERSUBSCRIBES_RATIO)
 
 
 def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemoryState) -> MemoryState:
@@ -66,8 +70,11 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemorySt
             continue
         before = remembered.jobs.get(job.uid)
         least = _least(known, None if before is None else before.timing.anchor)
-        if least != known.timing.least_step_cpu_seconds:
-            changed[job.uid] = known.altered(timing=known.timing.altered(least_step_cpu_seconds=least))
+        timing = known.timing.altered(least_step_cpu_seconds=least)
+        cost = step_cost(known.altered(timing=timing))
+        timing = timing.altered(oversubscribes=cost is not None and cost.oversubscribes)
+        if timing != known.timing:
+            changed[job.uid] = known.altered(timing=timing)
     return memory.with_jobs(changed)
 
 
@@ -75,7 +82,7 @@ def step_cost(known: JobMemory) -> StepCost | None:
     """What a step costs now and at best; None: not known yet, not of this node, or no training."""
     least, costs = known.timing.least_step_cpu_seconds, _newest(known)
     cores = known.paces[-1].cores if costs else None
-    return None if least is None or cores is None else StepCost(min(costs), least, cores)
+    return None if least is None or cores is None else StepCost(min(costs), least, cores, known.timing.oversubscribes)
 
 
 def oversubscribed(job: Job, known: JobMemory | None) -> str | None:

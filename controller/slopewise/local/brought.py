@@ -1,23 +1,23 @@
 """Jobs beside fair sharing, in everyday words: when one that runs will end, and what one that has ended has taken.
 
-The estimates are from the virtual sharing that the policy `marginal` keeps; that of a job that has ended is as of the
-pass before. Its error is how much it could change with the work that the other jobs have left, which is not known. A
-job that reports no loss has none: what it waits for, beside CPU, is not known.
+The end of one that runs is from the virtual sharing that the policy `marginal` keeps, of one that has ended from a
+replay (`fair_replay.py`). Its error is how much it could change with the work that the other jobs have left, which is
+not known. A job that reports no loss has none: what it waits for, beside CPU, is not known.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from prometheus_client import CollectorRegistry, Gauge
+
 from slopewise.adapters.local.job_record import SUCCEEDED, JobRecord
-from slopewise.allocation import capacity_cores
 from slopewise.local.tally import JobTally
 from slopewise.model import Job, PassReport
 from slopewise.policies.marginal import DUE, FIRST, OBJECTIVE, WAITS
-from slopewise.policies.marginal.fair_ends import fair_end
 from slopewise.reports.wording import counted
 from slopewise.text import duration
 
@@ -87,17 +87,6 @@ class Brought(NamedTuple):
         return f"took {duration(self.took)}; under fair sharing about {duration(self.fair)}{between}"
 
 
-def fair_end_of(record: JobRecord, report: PassReport | None) -> tuple[float, float, float] | None:
-    """When fair sharing would have ended a job that has just ended; None: not known."""
-    if report is None or report.snapshot is None or report.decisions is None or record.finished_at_seconds is None:
-        return None
-    capacity = math.fsum(map(capacity_cores, report.snapshot.nodes))
-    ended = fair_end(
-        record.spec.name, record.finished_at_seconds, record.cpu_seconds, report.decisions.memory, capacity
-    )
-    return None if ended is None or not all(map(math.isfinite, ended)) else ended
-
-
 def brought(record: JobRecord, tally: JobTally) -> Brought | None:
     """Of a job that has succeeded; None: of another one, or not known."""
     arrived, finished, fair = record.arrived_at_seconds, record.finished_at_seconds, tally.fair_seconds
@@ -107,6 +96,13 @@ def brought(record: JobRecord, tally: JobTally) -> Brought | None:
         return None
     expected, earliest, latest = (max(0.0, at - arrived) for at in fair)
     return Brought(finished - arrived, expected, min(earliest, expected), max(latest, expected))
+
+
+def export(found: Callable[[], Iterable[Brought]], registry: CollectorRegistry) -> None:
+    """The metric of a session: what its jobs took less, summed."""
+    what = "Time that ended jobs took less than under fair sharing."
+    saved = Gauge("slopewise_saved_seconds", what, registry=registry)
+    saved.set_function(lambda: math.fsum(each.fair - each.took for each in found()))
 
 
 def sentence_of_all(found: Iterable[Brought]) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -280,13 +281,12 @@ class Service:
             raise UsageError(f"there is no mode {written!r}; use one of {', '.join(modes.values())}.")
         policy = self._session.document
         spec = policy.spec.model_copy(update={"mode": modes[written.lower()]})
-        self._use(policy.model_copy(update={"spec": spec}))
-        if self._file is not None:
-            self._file.save_mode(spec.mode)
+        store = (lambda: None) if self._file is None else partial(self._file.save_mode, spec.mode)
+        self._use(policy.model_copy(update={"spec": spec}), store)
 
-    def _use(self, policy: TrainingPolicy) -> None:
+    def _use(self, policy: TrainingPolicy, store: Callable[[], None] = lambda: None) -> None:
         policy = self._session.workshop.controlled(policy)
-        self._session.use(policy)
+        self._session.use(policy, store)
         _log.info("policy changed", policy=policy.spec.policy_name, mode=policy.spec.mode)
 
     # --- what the commands show --------------------------------------------------------------------------------

@@ -6,17 +6,15 @@ one. The exit of a session restores limits and ends what it started, whatever ha
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 import structlog
-from prometheus_client import Gauge
 
 from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.grafana.annotations import DecisionAnnotations
@@ -43,7 +41,8 @@ from slopewise.config.training_policy import TrainingPolicy, TrainingPolicySpec
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.feedback.restore import Outage, due, restore_originals
-from slopewise.local.brought import Brought, brought, fair_end_of
+from slopewise.local.brought import Brought, brought, export
+from slopewise.local.fair_replay import compare
 from slopewise.local.plan import REMEDIES, PrometheusInUse, SessionPlan, deciding
 from slopewise.local.tally import RunTally
 from slopewise.local.workshop import ClosesStack, Workshop
@@ -56,7 +55,7 @@ from slopewise.telemetry.metrics import Telemetry
 POLL_SECONDS = 0.1
 
 REVIVE_SECONDS = 10.0
-"""Seconds between two attempts to restart a Prometheus that has died."""
+"""Seconds between two attempts to restart a Prometheus that has died, or to name it other targets."""
 
 
 class Session(ClosesStack):
@@ -118,11 +117,7 @@ class Session(ClosesStack):
                 stack.callback(self._recorder.close)
             if not self.plan.serves:
                 stack.callback(self.supervisor.stop)
-            Gauge(
-                "slopewise_saved_seconds",
-                "Time that ended jobs took less than under fair sharing.",
-                registry=self.telemetry.registry,
-            ).set_function(lambda: math.fsum(each.fair - each.took for each in self.brought()))
+            export(self.brought, self.telemetry.registry)
             stack.callback(self.restore_originals)
             stack.callback(self.loop.stop)
             self._stack = stack.pop_all()
@@ -131,17 +126,17 @@ class Session(ClosesStack):
     def _annotation_sinks(self, stack: ExitStack) -> tuple[Sink, ...]:
         if self.plan.annotated is None:
             return ()
-        annotations = DecisionAnnotations(self.plan.annotated)
-        stack.callback(annotations.close)
+        annotations = stack.enter_context(closing(DecisionAnnotations(self.plan.annotated)))
         return (annotations.sink(self._deciding.document.metadata.name),)
 
     def run(self, on_tick: Callable[[], None] = lambda: None) -> None:
-        """Start the jobs as they arrive, run passes until all have ended; `on_tick` is called every `POLL_SECONDS`.
+        """Start the jobs as they arrive, run passes until all have ended, or until it is stopped where it serves.
 
-        A session that serves runs until it is stopped.
+        `on_tick` is called every `POLL_SECONDS`.
         """
         if self.plan.prometheus is not None:
             self.reader.read(self.clock.now())  # an unreachable one is reported before anything starts
+        self._tend_prometheus()
         self.prometheus.wait_for_targets()
         self._begin()
         self.supervisor.poll()
@@ -149,7 +144,7 @@ class Session(ClosesStack):
         while (self.plan.serves or not self.supervisor.all_ended()) and not self._stopping.wait(POLL_SECONDS):
             on_tick()
             self.supervisor.poll()
-            self._revive_prometheus()
+            self._tend_prometheus()
         self.loop.stop()
         with suppress(SlopewiseError):  # how the last jobs ended; without it their figures are those of the last pass
             self.tally.see(self.reader.read(self.clock.now()))
@@ -168,9 +163,8 @@ class Session(ClosesStack):
     def _note_end(self, record: JobRecord) -> None:
         """Record an end in the journal, so that no later controller starts the job again, and what was brought."""
         if acts(self.spec.mode) and not self.plan.dry_run:
-            tally = self.tally.of(record.spec.name)
-            tally.fair_seconds = fair_end_of(record, self.newest_report(observed=True))
-            if (gained := brought(record, tally)) is not None:
+            compare(record.spec.name, self.supervisor, self.tally)
+            if (gained := brought(record, self.tally.of(record.spec.name))) is not None:
                 self._log.info("job compared", name=record.spec.name, reason=gained.sentence)
         if self.workshop.jobs_identity is None or record.finished_at_seconds is None:
             return
@@ -191,8 +185,7 @@ class Session(ClosesStack):
     def add(self, specs: Sequence[JobSpec], *, fresh: bool = True) -> None:
         """Take in further jobs, in place of those of the same names that have ended.
 
-        UsageError when one of them cannot be started, and then none is taken in. Not `fresh`: an earlier session had
-        them, whose measurements go on.
+        UsageError when one cannot be started, and none is taken in. Not `fresh`: an earlier session has measured them.
         """
         self.supervisor.add(specs)
         self._taken(specs, fresh=fresh)
@@ -202,7 +195,6 @@ class Session(ClosesStack):
             self._forgotten.extend(spec.name for spec in specs)
         for spec in specs:
             self.tally.jobs.pop(spec.name, None)
-        self.prometheus.set_targets(self._targets())
 
     def attach(self, spec: JobSpec, identity: ProcessIdentity, *, fresh: bool = True) -> None:
         """Take in a process that runs already, as `add` takes a job; UsageError when it cannot be managed here."""
@@ -216,9 +208,11 @@ class Session(ClosesStack):
         for name in names:
             self.tally.jobs.pop(name, None)
 
-    def use(self, policy: TrainingPolicy) -> None:
-        """Decide by another document from the next pass on; UsageError when it cannot be used here."""
-        self._next = deciding(policy, self.workshop.limiter, self.plan.scrape_interval_seconds)
+    def use(self, policy: TrainingPolicy, store: Callable[[], None]) -> None:
+        """Decide by another document from the next pass on, after `store`; UsageError when it cannot be used here."""
+        new = deciding(policy, self.workshop.limiter, self.plan.scrape_interval_seconds)
+        store()
+        self._next = new
         self.loop.trigger()
 
     def brought(self) -> list[Brought]:
@@ -236,15 +230,21 @@ class Session(ClosesStack):
         with suppress(SlopewiseError):  # a full disk: only the memory of a run that ends here could not be written
             restore_originals(self.ports.memory, self.ports.actuator)  # the release that follows lifts what fails here
 
-    def _revive_prometheus(self) -> None:
-        """Restart the session's Prometheus when it died (e.g. out of memory): without it every pass is held."""
-        if not self.prometheus.needs_restart or self.clock.monotonic() < self.revive_at_seconds:
+    def _tend_prometheus(self) -> None:
+        """Have Prometheus scrape the jobs that there are, and restart one that died: without it every pass is held."""
+        targets, prometheus, now = self._targets(), self.prometheus, self.clock.monotonic()
+        if (targets == prometheus.targets and not prometheus.needs_restart) or now < self.revive_at_seconds:
             return
-        self.revive_at_seconds = self.clock.monotonic() + REVIVE_SECONDS
-        self._log.warning("prometheus restarted")
-        with suppress(SlopewiseError):  # tried again after a while
-            self.prometheus.restart()
+        try:
+            prometheus.set_targets(targets)
+            if not prometheus.needs_restart:
+                return
+            self._log.warning("prometheus restarted")
+            prometheus.restart()
             self.loop.trigger()
+        except (SlopewiseError, OSError) as error:  # tried again after a while
+            self._log.warning("prometheus failed", reason=str(error))
+        self.revive_at_seconds = now + REVIVE_SECONDS
 
     @property
     def node_cores(self) -> dict[str, float]:

@@ -7,16 +7,21 @@ thread, and each value is replaced atomically.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
+from slopewise.allocation import capacity_cores
 from slopewise.estimators.raw_points import unpacked
-from slopewise.model import JobState, Migrate, Objective, PassReport, Place, Resize
+from slopewise.model import JobState, Migrate, Node, Objective, PassReport, Place, Resize
 from slopewise.reports.ranking import at_rungs
 from slopewise.reports.trials import Rungs, metric_of
 
 MAX_HISTORY = 240
 """Evaluations of a job, evenly spread over its run: twenty for each block of the curve in the live table."""
+
+KEPT_PASSES = 1000
+"""Of which the CPU is averaged: hours."""
 
 
 @dataclass(slots=True)
@@ -36,6 +41,10 @@ class JobTally:
     """Its last reported state."""
     pace_seconds: float | None = None
     """The last measured time of a response or a step."""
+    cpu_seconds: float = 0.0
+    """Used so far, as of the last pass."""
+    most_cores: float = 0.0
+    """Used in any interval; 0: not measured."""
     resizes: int = 0
     """Resizes that were applied."""
     fair_seconds: tuple[float, float, float] | None = None
@@ -79,6 +88,9 @@ class RunTally:
 
     def __init__(self) -> None:
         self.jobs: dict[str, JobTally] = {}
+        self.capacity_cores = 0.0
+        """Mean over the last passes with jobs."""
+        self._passes = 0
         self.resizes_applied = 0
         self.withheld = 0
         self.moves_applied = 0
@@ -92,15 +104,27 @@ class RunTally:
             if outcome.result == "applied":
                 self.of(outcome.decision.job_uid).resizes += 1
         plans = {job.uid: job.steps_planned for job in report.snapshot.jobs} if report.snapshot else {}
+        if report.snapshot is not None and report.snapshot.jobs:
+            self._count_capacity(report.snapshot.nodes)
         for job in report.snapshot.jobs if report.snapshot else ():
+            if job.usage is not None and job.usage.cpu_seconds_total is not None:
+                self.of(job.name).cpu_seconds = job.usage.cpu_seconds_total
             if job.missing_evaluation is not None:
                 self.of(job.name).missing = job.missing_evaluation.message
         for uid, known in report.decisions.memory.jobs.items() if report.decisions else ():
             if known.paces:
                 self.of(uid).pace_seconds = known.paces[-1].seconds
+                self.of(uid).most_cores = max(self.of(uid).most_cores, known.paces[-1].cores or 0.0)
             points, planned = known.points, self.of(uid).steps_planned or plans.get(uid)
             if points is not None and points.unit == "steps" and planned:
                 self.of(uid).rungs = {**self.of(uid).rungs, **at_rungs(unpacked(points), planned)}
+
+    def _count_capacity(self, nodes: Sequence[Node]) -> None:
+        """What others use is not known in the first seconds: such a pass counts only until there is another one."""
+        known, capacity = all(node.available_cores is not None for node in nodes), math.fsum(map(capacity_cores, nodes))
+        if known or not self._passes:
+            self._passes = min(self._passes + known, KEPT_PASSES)
+            self.capacity_cores += (capacity - self.capacity_cores) / max(1, self._passes)
 
     def see(self, reading: PrometheusReading) -> None:
         """Add one reading, also of jobs that have ended in the last seconds."""

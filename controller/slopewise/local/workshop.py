@@ -17,8 +17,8 @@ from slopewise.adapters.local.launcher import Launcher
 from slopewise.adapters.local.limiters.base import Limiter
 from slopewise.adapters.local.limiters.choose import choose_limiter
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, find_prometheus
+from slopewise.adapters.local.stored_files import made_folder
 from slopewise.config.training_policy import TrainingPolicy
-from slopewise.errors import SlopewiseError
 from slopewise.model import CpuControl
 
 Announce = Callable[[str], None]
@@ -105,11 +105,7 @@ class Workshop(ClosesStack):
 
     def users_logs(self, namespace: str) -> Path:
         """A new folder for the output of the user's commands; no exit removes it, but a later run its oldest files."""
-        folder = self._state_dir / "logs" / self.journal.run_id / namespace
-        try:
-            folder.mkdir(parents=True)
-        except OSError as error:
-            raise SlopewiseError(f"{folder} cannot be made for the commands' output ({error.strerror}).") from error
+        folder = made_folder(self._state_dir / "logs" / self.journal.run_id / namespace)
         self._announce(f"Output of the commands: {folder}")
         return folder
 

@@ -79,6 +79,8 @@ class Timing(Record, frozen=True, omit_defaults=True, gc=False):
     """Of a served model, over its last interval; None: none has ended yet, or it is a training."""
     least_step_cpu_seconds: float | None = None
     """The least CPU-seconds a step that it has had (`estimators/step_cost.py`); None: not known yet, or no training."""
+    oversubscribes: bool = False
+    """Whether its steps cost more than that by so much, as of the last pass (`estimators/step_cost.py`)."""
 
 
 class GpuMemory(Record, frozen=True, omit_defaults=True, gc=False):

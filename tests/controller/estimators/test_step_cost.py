@@ -34,7 +34,7 @@ def ratio(*costs: float | None, moved_after: int | None = None) -> float | None:
 def test_steps_that_cost_more_for_three_intervals_than_they_did_for_three() -> None:
     cost = step_cost(after(2, 2, 2, 3.2, 3.6, 3.4))
     assert cost is not None
-    assert tuple(cost) == pytest.approx((3.2, 2.0, 0.5))
+    assert tuple(cost) == pytest.approx((3.2, 2.0, 0.5, True))
     assert cost.ratio == pytest.approx(1.6)
     assert cost.oversubscribes
 
@@ -68,6 +68,24 @@ def test_too_few_intervals_or_cpu_that_is_not_known_say_nothing(costs: tuple[flo
 
 def test_a_job_that_waits_without_cpu_has_no_least_of_noise() -> None:
     assert after(2.0, 2.0, 2.0, cores=0.001).timing.least_step_cpu_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("costs", "oversubscribes"),
+    [
+        ((2.9,), False),
+        ((3.1,), True),
+        ((3.1, 2.9), True),
+        ((3.1, 2.9, 3.1), True),
+        ((3.1, 2.4), False),
+        ((3.1, 2.4, 2.9), False),
+    ],
+)
+def test_a_ratio_about_the_bound_is_no_end_until_steps_cost_clearly_less(
+    costs: tuple[float, ...], oversubscribes: bool
+) -> None:
+    known = after(2, 2, 2, *(cost for cost in costs for _ in range(3)))
+    assert (oversubscribed(a_job("a"), known) is not None) is oversubscribes
 
 
 def test_another_node_begins_again() -> None:
@@ -105,7 +123,7 @@ class TestARestart:
         assert step_cost(self.after(resumed[:1], 150, dear)) is None
         cost = step_cost(self.after(resumed, 150, dear))
         assert cost is not None
-        assert tuple(cost) == pytest.approx((1.0, 1.0, 1.0))
+        assert tuple(cost) == pytest.approx((1.0, 1.0, 1.0, False))
 
     @pytest.mark.parametrize("life", [START + 140, START - 20])
     def test_one_that_counts_its_steps_from_the_start_is_another_training_with_a_least_of_its_own(
@@ -115,7 +133,7 @@ class TestARestart:
         other = [replace(a_job("a", life=life), steps_total=2.0 * number) for number in range(6)]
         cost = step_cost(self.after(other, 150, known))
         assert cost is not None
-        assert tuple(cost) == pytest.approx((10.0, 10.0, 1.0))
+        assert tuple(cost) == pytest.approx((10.0, 10.0, 1.0, False))
         resumed = [replace(a_job("a", life=START + 140), steps_total=30.0 + 2 * number) for number in range(6)]
         assert oversubscribed(a_job("a"), self.after(resumed, 150, known)) is not None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,9 +20,9 @@ from slopewise.adapters.local.crashed_runs import NOTHING_EARLIER
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.limiters.identity import ProcessIdentity, identify
 from slopewise.adapters.local.queue_file import QueueFile, StoredEnd, StoredJob, StoredProcess
-from slopewise.adapters.local.session_requests import Answer, Attach, Cancel, Request, Submit
+from slopewise.adapters.local.session_requests import Answer, Attach, Cancel, Request, SetMode, Submit
 from slopewise.config.jobs_file import JobSpec
-from slopewise.config.training_policy import TrainingPolicySpec
+from slopewise.config.training_policy import TrainingPolicy, TrainingPolicySpec
 from slopewise.errors import SlopewiseError, UsageError
 from slopewise.local.passes import FollowedPasses
 from slopewise.local.result import result_of
@@ -43,6 +43,12 @@ class FakeSession:
     fresh: list[str] = field(default_factory=list)
     refuses: str = ""
     tally: RunTally = field(default_factory=RunTally)
+    document: TrainingPolicy = field(default_factory=lambda: TrainingPolicy(spec=TrainingPolicySpec()))
+    workshop: Any = field(default_factory=lambda: SimpleNamespace(controlled=lambda policy: policy))
+
+    def use(self, policy: TrainingPolicy, store: Callable[[], None]) -> None:
+        store()
+        self.document = policy
 
     @property
     def supervisor(self) -> FakeSession:
@@ -200,6 +206,20 @@ class TestSubmit:
         assert b"The request cannot be read" in world.service.answer(b'{"type": "Nonsense"}')
         broken = world.ask(Submit([{"command": "x"}], "w", "/", {}, renames=True))
         assert broken.error == "The request failed (KeyError); the session's log has more."
+
+
+class TestMode:
+    def test_it_holds_from_the_next_session_on_too(self, world: World) -> None:
+        world.service._set_mode("auto")
+        assert (world.session.document.spec.mode, world.again().session.document.spec.mode) == ("Auto", "Auto")
+
+    def test_where_it_cannot_be_stored_it_stays_as_it_was_in_one_sentence(self, world: World, tmp_path: Path) -> None:
+        (tmp_path / "mode.new").mkdir()
+        answer = world.ask(SetMode("Auto"))
+        assert (answer.exit_code, answer.error.partition(";")[0]) == (
+            1, f"{tmp_path / 'mode'}: cannot be written (Is a directory)",
+        )  # fmt: skip
+        assert (world.session.document.spec.mode, world.file.mode_after(None)) == (TrainingPolicySpec().mode, None)
 
 
 class TestCancel:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from support.worlds import START, a_job, a_snapshot, known
+from support.worlds import START, a_job, a_node, a_snapshot, known
 
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.prometheus.evaluations import JobKey
@@ -54,6 +54,16 @@ def test_counts_and_the_first_and_last_evaluation_outlive_the_passes() -> None:
     job = tally.of("a")
     assert (tally.resizes_applied, tally.withheld, job.resizes, job.pace_seconds) == (1, 1, 1, 0.2)
     assert (job.first_level, job.last_level, job.history[:2]) == (2.0, 1.0, (2.0, 1.0))
+    assert (tally.capacity_cores, job.most_cores) == (a_node().cpu_cores, 1.0)
+
+
+def test_capacity_is_the_mean_of_the_passes_that_know_what_others_use() -> None:
+    tally, seen = RunTally(), []
+    for left in (None, None, 0.5, None, 0.9):
+        snapshot = a_snapshot([a_job("a")], [a_node(cpu_cores=2.0, available_cores=left)])
+        tally.count(PassReport(START, "flowcon", {}, START, snapshot=snapshot))
+        seen.append(round(tally.capacity_cores, 3))
+    assert seen == [2.0, 2.0, 0.5, 0.5, 0.7]
 
 
 def test_a_trial_that_has_diverged_has_no_loss_by_which_it_could_be_the_best() -> None:

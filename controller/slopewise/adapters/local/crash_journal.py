@@ -42,6 +42,7 @@ from slopewise.adapters.local.cleanup import (
 )
 from slopewise.adapters.local.limiters.cgroup_files import RUN_PREFIX
 from slopewise.adapters.local.limiters.identity import identify
+from slopewise.adapters.local.stored_files import made_folder
 from slopewise.errors import SlopewiseError
 
 JOURNAL_SUFFIX = ".journal"
@@ -136,8 +137,7 @@ class Journal:
         name = f"{RUN_PREFIX}{purpose}-{self.run_id}-{secrets.token_hex(4)}"
         path = Path(tempfile.gettempdir()) / name
         self._append(MadeFolder(path=path))
-        path.mkdir(mode=0o700)
-        return path
+        return made_folder(path, 0o700, anew=True)
 
     def record_file(self, path: Path) -> None:
         """Record a file that names this run before it is written outside the run's folders."""

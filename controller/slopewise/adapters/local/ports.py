@@ -16,6 +16,7 @@ import msgspec
 
 from slopewise.adapters.local.limiters.base import UNLIMITED, Limiter
 from slopewise.adapters.local.nodes import ONLY_NODE
+from slopewise.adapters.local.stored_files import replace_file
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations, unreachable, with_missing
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReader, PrometheusReading
@@ -281,15 +282,7 @@ class FileMemory:
         """Replace the file atomically: a crash leaves the former state."""
         if state == self._state:
             return
-        new = self._path.with_name(f"{self._path.name}.new")
-        try:
-            new.write_bytes(MEMORY_JSON.encode(state))
-            new.replace(self._path)
-        except OSError as error:
-            raise SlopewiseError(
-                f"{self._path}: the controller's memory cannot be written ({error.strerror}); "
-                "make room or choose another folder."
-            ) from error
+        replace_file(self._path, MEMORY_JSON.encode(state))
         self._state = state
 
     def _read(self) -> MemoryState:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Self
 
 from slopewise.adapters.local.prometheus_server import TargetGroup
+from slopewise.adapters.local.stored_files import made_folder, replace_file
 from slopewise.adapters.prometheus.client import Target
-from slopewise.errors import ObservationError, UsageError
+from slopewise.errors import ObservationError, SlopewiseError, UsageError
 
 RUN_LABEL = "slopewise_run"
 """The label on every target of a run, and in every query about it."""
@@ -49,33 +50,28 @@ class GivenPrometheus:
         self.url = url
         self._run_id = run_id
         self._file = file
-        self._groups = groups
+        self.targets = groups
         self._ask_targets = ask_targets
         self._announce = announce
 
     def __enter__(self) -> Self:
         """UsageError for a file that no run has written."""
         check_owner(self._file)
-        self.set_targets(self._groups)
+        self.set_targets(self.targets)
         return self
 
     def set_targets(self, groups: Sequence[TargetGroup]) -> None:
         """Replace what is scraped."""
-        self._groups = groups
         labelled = [
             TargetGroup(targets=group["targets"], labels={**group["labels"], RUN_LABEL: self._run_id})
             for group in groups
         ]
-        draft = self._file.with_name(f".{self._file.name}.new")
         try:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(json.dumps(labelled, indent=1), encoding="utf-8")
-            draft.chmod(0o644)  # Prometheus is another user
-            draft.replace(self._file)
-        except OSError as error:
-            raise UsageError(
-                f"--targets-file {self._file}: cannot be written ({error.strerror}); name another place."
-            ) from error
+            made_folder(self._file.parent)
+            replace_file(self._file, json.dumps(labelled, indent=1).encode(), 0o644)  # Prometheus is another user
+        except SlopewiseError as error:
+            raise UsageError(f"--targets-file {error}") from error
+        self.targets = groups
 
     def __exit__(self, *_: object) -> None:
         self._file.unlink(missing_ok=True)
@@ -97,7 +93,7 @@ class GivenPrometheus:
         """Nothing: the user runs it."""
 
     def _is_known(self) -> bool:
-        expected = sum(len(group["targets"]) for group in self._groups)
+        expected = sum(len(group["targets"]) for group in self.targets)
         try:
             targets = self._ask_targets()
         except ObservationError:  # one that only stores what others scrape has no such API

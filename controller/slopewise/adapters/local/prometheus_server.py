@@ -19,6 +19,7 @@ import yaml
 
 from slopewise.adapters.local.launcher import Command, ManagedProcess, start_unrecorded
 from slopewise.adapters.local.prometheus_install import PrometheusBinaries, find_prometheus
+from slopewise.adapters.local.stored_files import replace_file
 from slopewise.errors import DataSourceError, UsageError
 
 __all__ = ["PrometheusBinaries", "PrometheusServer", "TargetGroup", "find_prometheus", "free_loopback_port"]
@@ -73,7 +74,7 @@ class PrometheusServer:
         self._binaries = binaries
         self._data_dir = data_dir
         self._scrape_interval_seconds = scrape_interval_seconds
-        self._first_targets = targets
+        self.targets = targets
         self._start_process = start_process
         self._ready_timeout_seconds = ready_timeout_seconds
         self._free_port = free_port
@@ -149,16 +150,15 @@ class PrometheusServer:
         New targets are scraped within about 6 s: Prometheus takes over changed targets every 5 s, and its hidden
         flag for that cannot lower it. Targets that are named before their process starts lose no time.
         """
-        draft = self._data_dir / "targets.json.draft"
-        draft.write_text(json.dumps(list(groups)), encoding="utf-8")
-        draft.replace(self._data_dir / "targets.json")
+        replace_file(self._data_dir / "targets.json", json.dumps(list(groups)).encode())
+        self.targets = groups
 
     def wait_for_targets(self, timeout_seconds: float = 15.0) -> None:
-        """Wait until it scrapes the targets of the start, which takes about 5 s.
+        """Wait until it scrapes its targets, which takes about 5 s.
 
         Without this the first seconds of a run would have no samples. DataSourceError when it never does.
         """
-        expected = sum(len(group["targets"]) for group in self._first_targets)
+        expected = sum(len(group["targets"]) for group in self.targets)
         deadline = time.monotonic() + timeout_seconds
         while self._active_targets() < expected:
             if time.monotonic() >= deadline:
@@ -179,7 +179,7 @@ class PrometheusServer:
 
     def _write_configuration(self) -> None:
         self._data_dir.mkdir(parents=True, exist_ok=True)
-        self.set_targets(self._first_targets)
+        self.set_targets(self.targets)
         config = self._data_dir / "prometheus.yml"
         settings = _configuration(self._scrape_interval_seconds, honor_labels=self._honor_labels)
         config.write_text(yaml.safe_dump(settings), encoding="utf-8")

@@ -6,7 +6,6 @@ by. It is replaced as a whole, and is on the disk before a job counts as taken.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, get_args
@@ -16,6 +15,7 @@ import msgspec
 from slopewise.adapters.local.cleanup import current_boot_id
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.limiters.identity import ProcessIdentity
+from slopewise.adapters.local.stored_files import replace_file
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import Mode
 from slopewise.errors import SlopewiseError
@@ -104,8 +104,8 @@ class QueueFile:
         self._mode = path.with_name("mode")
 
     def save_mode(self, mode: str) -> None:
-        """Remember a mode that was set by hand."""
-        self._mode.write_text(mode, encoding="utf-8")
+        """Remember a mode that was set by hand; SlopewiseError where it cannot be written."""
+        replace_file(self._mode, mode.encode(), durable=True)
 
     def mode_after(self, policy_file: Path | None) -> str | None:
         """The mode that was set since this file was written; None: there is none."""
@@ -115,7 +115,7 @@ class QueueFile:
             written = self._mode.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
             return None
-        return written if written in get_args(Mode) else None  # a power cut leaves an empty file
+        return written if written in get_args(Mode) else None
 
     def load(self) -> dict[str, StoredJob]:
         """By name, in the order of their submission; SlopewiseError when the file cannot be read."""
@@ -132,13 +132,4 @@ class QueueFile:
 
     def save(self, jobs: Iterable[StoredJob]) -> None:
         """Replace the file; on the disk when it returns. SlopewiseError where it cannot be written."""
-        new = self._path.with_name(f"{self._path.name}.new")
-        try:
-            descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.encode(list(jobs)))
-                file.flush()
-                os.fsync(descriptor)
-            new.replace(self._path)
-        except OSError as error:
-            raise SlopewiseError(f"{self._path}: cannot be written ({error.strerror}); make room there.") from error
+        replace_file(self._path, msgspec.json.encode(list(jobs)), durable=True)

@@ -35,6 +35,8 @@ class ScrapeFloors:
         self._targets = targets
         self._timeout_seconds = timeout_seconds
         self._control = control
+        self._runs: dict[str, float] = {}
+        """When the process of each job was started: another one of the same name needs other scrapes."""
         self._had: dict[str, tuple[int, float]] = {}
         self._floors: dict[str, AcceptedRange] = {}
 
@@ -42,8 +44,10 @@ class ScrapeFloors:
         """As the observer has it, with the floors; ObservationError from it alone."""
         seen = self._observer.observe()
         snapshot = seen.snapshot
-        names = {job.name for job in snapshot.jobs}
-        self._floors = {name: floor for name, floor in self._floors.items() if name in names}
+        former, self._runs = self._runs, {job.name: job.started_at_seconds for job in snapshot.jobs}
+        same = {name for name, started in self._runs.items() if former.get(name) == started}
+        self._floors = {name: floor for name, floor in self._floors.items() if name in same}
+        self._had = {name: had for name, had in self._had.items() if name in same}
         self._learn(self._settled(snapshot.jobs, snapshot.taken_at_seconds))
         jobs = tuple(replace(job, accepts=self._floors.get(job.name)) for job in snapshot.jobs)
         return replace(seen, snapshot=replace(snapshot, jobs=jobs))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from slopewise.adapters.local.crash_journal import default_state_dir, machine_mark
+from slopewise.adapters.local.stored_files import made_folder
 from slopewise.errors import DataSourceError, SlopewiseError
 
 MAX_LINE_BYTES = 16 * 2**20
@@ -38,8 +39,7 @@ class NoServiceError(DataSourceError):
 
 def service_folder() -> Path:
     """The folder of the socket and the queue of this user and machine, which no other user can enter."""
-    folder = default_state_dir() / f"service@{machine_mark()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder = made_folder(default_state_dir() / f"service@{machine_mark()}", 0o700)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
         raise SlopewiseError(f"{folder}: belongs to another user; remove it, or set XDG_STATE_HOME to another folder.")
     folder.chmod(0o700)
@@ -52,7 +52,10 @@ class ServiceSocket:
     def __init__(self, folder: Path, holder: str) -> None:
         """`holder`: what runs, such as `slopewise up`; SlopewiseError, with its process, where another one does."""
         self._folder = folder
-        self._lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            self._lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise _unusable(folder, error) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -69,9 +72,7 @@ class ServiceSocket:
             (folder / _SOCKET).chmod(0o600)
         except OSError as error:
             self._close()
-            raise SlopewiseError(
-                f"{folder}: cannot have a socket ({error.strerror}); set XDG_STATE_HOME to a folder on a local disk."
-            ) from error
+            raise _unusable(folder, error) from error
         self._socket.listen()
         self._socket.settimeout(0.0)
 
@@ -114,6 +115,11 @@ def ask(folder: Path, request: bytes) -> bytes:
             return _line_of(connection, ANSWER_SECONDS)
         except OSError as error:
             raise NoServiceError("the session does not answer; see what it has written, or start it again.") from error
+
+
+def _unusable(folder: Path, error: OSError) -> SlopewiseError:
+    remedy = "make room, or set XDG_STATE_HOME to a folder on a local disk"
+    return SlopewiseError(f"{folder}: cannot have a socket ({error.strerror}); {remedy}.")
 
 
 @contextmanager

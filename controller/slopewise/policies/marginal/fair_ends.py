@@ -124,42 +124,6 @@ def fair_ends(
     return replace(memory, jobs=jobs, departed=tuple(kept[-DEPARTED_KEPT:])), due
 
 
-def fair_end(
-    job_uid: str, ended_at_seconds: float, cpu_seconds: float | None, memory: MemoryState, capacity: float
-) -> tuple[float, float, float] | None:
-    """When fair sharing would have ended a job that has just ended, as of the last pass that saw it; Unix seconds.
-
-    Expected; at the earliest, if all others had no more to do than they have done; at the latest, if none of those that
-    run would end before. None: the policy has not seen the job. `cpu_seconds`: all that it has used, which is its work
-    where it had no plan; `capacity`: cores of all nodes.
-
-    Worked example: on one core a job of 10 core-seconds and one of 30 began together at 0, and the first was served
-    first. Fair sharing would have ended it at 20 s, at the earliest at 10 s and at the latest at 20 s.
-    """
-    texts = {each.job_uid: each.state for each in memory.departed}
-    texts |= {uid: known.decided.state for uid, known in memory.jobs.items() if known.decided.state}
-    states = {uid: state for uid, text in texts.items() if (state := state_of(text)) is not None}
-    mine = states.pop(job_uid, None)
-    if mine is None:
-        return None
-    could = mine.done + mine.cores * max(0.0, ended_at_seconds - mine.at_seconds)
-    left = min(mine.work or cpu_seconds or could, could) - mine.served
-    if left <= 0:  # there it has ended before, and has gone on with what it could use
-        at = mine.at_seconds + left / mine.cores
-        return at, at, at
-    others = list(states.values())
-    cores = [mine.cores, *(each.cores for each in others)]
-
-    def end(works: Sequence[float]) -> float:
-        lefts = [work - each.served for each, work in zip(others, works, strict=True)]
-        return mine.at_seconds + fair_share([left, *lefts], cores, capacity)[1][0]
-
-    expected = end([each.work or math.inf for each in others])
-    earliest = end([each.done for each in others])
-    latest = end([each.work if each.over else math.inf for each in others])
-    return expected, earliest, latest
-
-
 def _over(state: State, served: float, now_seconds: float) -> State:
     """A job that has ended, with what it has done: what it had at the last pass, and what it could use since."""
     if state.over:

@@ -160,9 +160,10 @@ class TestAttachedJob:
     def test_it_is_let_go_when_it_is_cancelled_and_runs_on(self, tmp_path: Path, training: psutil.Process) -> None:
         limiter = FakeLimiter()
         supervisor = a_supervisor(tmp_path, limiter)
-        supervisor.attach(JobSpec("train", ["python"], 0.0), identify(training.pid))
-        assert list(limiter.allocations) == ["train"]
+        supervisor.attach(JobSpec("train", ["python"], 0.0, port=9464), identify(training.pid))
+        assert (list(limiter.allocations), len(supervisor.targets())) == (["train"], 1)
         supervisor.cancel("train")
+        assert supervisor.targets() == []
         record = supervisor.records["train"]
         assert (record.state, record.last_output_lines, list(limiter.allocations)) == (CANCELLED, RUNS_ON, [])
         assert training.status() != psutil.STATUS_ZOMBIE

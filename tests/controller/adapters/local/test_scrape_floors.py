@@ -26,6 +26,7 @@ class World:
     asked: int = 0
     unreachable: bool = False
     at: float = START
+    started: float = START
 
     def __post_init__(self) -> None:
         self.floors = ScrapeFloors(self, self.targets, TIMEOUT, self.control)
@@ -35,7 +36,8 @@ class World:
 
     def job(self, name: str) -> Job:
         has = self.has[name]
-        return a_job(name, limit=has) if self.control == "limits" else a_job(name, request=has or 1000)
+        cpu = {"limit": has} if self.control == "limits" else {"request": has or 1000}
+        return a_job(name, started_at=self.started, **cpu)
 
     def targets(self) -> list[Target]:
         self.asked += 1
@@ -86,12 +88,16 @@ def test_nothing_is_read_where_no_job_is_squeezed_or_prometheus_does_not_answer(
     assert (world.a_pass(), world.asked) == ({"free": None, "whole": None}, 1)
 
 
-def test_the_floor_of_a_job_that_has_ended_is_not_that_of_the_next_of_its_name() -> None:
+@pytest.mark.parametrize("seen", [True, False])
+def test_the_floor_of_a_job_that_has_ended_is_not_that_of_the_next_of_its_name(seen: bool) -> None:
+    """`seen`: a pass comes between its end and the next one's start."""
     world = World("requests", {"a": 50}, {"a": 4.0})
     world.a_pass()
     world.a_pass()
-    del world.has["a"]
-    world.a_pass()
-    world.has["a"] = 50
+    if seen:
+        del world.has["a"]
+        world.a_pass()
+        world.has["a"] = 50
+    world.started += 60.0
     assert world.a_pass() == {"a": None}
     assert world.floors.observe().notes == "notes"

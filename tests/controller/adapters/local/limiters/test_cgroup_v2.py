@@ -1,16 +1,19 @@
-"""cgroup v2, on a file tree that keeps the kernel's rules (`conftest.UnifiedTree`); no real kernel here."""
+"""cgroup v2, on a file tree that keeps the kernel's rules (`conftest.UnifiedTree`); the kernel moves processes."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from support.cgroup_trees import ReadOnlyTree, StartPython, UnifiedTree
+from support.waiting import eventually
 
 from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.base import UNLIMITED
-from slopewise.adapters.local.limiters.cgroup_files import CgroupFiles
+from slopewise.adapters.local.limiters.cgroup_files import UNIFIED, CgroupFiles, own_cgroups
 from slopewise.adapters.local.limiters.cgroup_v2 import CgroupV2Limiter
 from slopewise.errors import MissingToolError
 from slopewise.model import CpuAllocation
@@ -281,3 +284,50 @@ def test_an_attached_process_goes_back_to_where_it_stood_and_with_the_session_to
     assert unified_tree.of_process(pid) == {"": run / "0-controller"}
     limiter.close()
     assert unified_tree.of_process(pid) == {"": own}
+
+
+class WithoutCpu(CgroupFiles):
+    """The kernel's own hierarchy where its CPU controller is on v1: processes are moved, and no CPU is given."""
+
+    def read(self, file: Path) -> str:
+        return "cpu" if file.name in ("cgroup.controllers", "cgroup.subtree_control") else super().read(file)
+
+    def write(self, file: Path, value: str) -> None:
+        if file.name == "cgroup.procs":
+            super().write(file, value)
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Iterator[Path]:
+    """A real cgroup below our own; the test is skipped where there is none."""
+    own = own_cgroups().get(UNIFIED, tmp_path)
+    made = own / f"before-{os.getpid()}-{tmp_path.name}"
+    try:
+        made.mkdir()
+        (made / "cgroup.procs").read_text()
+    except OSError as error:
+        pytest.skip(f"needs cgroup v2 and the right to create cgroups in it: {error!r}")
+    yield made
+    CgroupFiles().empty_and_remove(made, own)
+
+
+@pytest.mark.cgroups
+def test_the_kernel_moves_an_attached_process_and_its_child_and_back(
+    journal: Journal, before: Path, start_python: StartPython
+) -> None:
+    limiter, files = CgroupV2Limiter(before.parent, journal, WithoutCpu()), CgroupFiles()
+    process = start_python("import subprocess as s, time; s.Popen(['sleep', '600']); time.sleep(600)")
+    assert eventually(lambda: psutil.Process(process.pid).children())
+    pids = [process.pid, *(child.pid for child in psutil.Process(process.pid).children())]
+    for pid in pids:
+        files.move(pid, before)
+    limiter.prepare()
+    try:
+        limiter.attach("train", process.pid)
+        (inside,) = {files.of_process(pid)[UNIFIED] for pid in pids}
+        assert inside.parent == before.parent / f"slopewise-{journal.run_id}"
+        limiter.release("train")
+        assert {files.of_process(pid)[UNIFIED] for pid in pids} == {before}
+    finally:
+        limiter.close()
+    assert not inside.parent.exists()
