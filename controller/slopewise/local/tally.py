@@ -43,7 +43,7 @@ class JobTally:
     missing: str | None = None
     """Why it has reported no loss, if that is known."""
     rungs: Rungs = field(default_factory=dict)
-    """Its losses at the rungs of ASHA, under policies that read raw points."""
+    """Of a trial of a study: its losses at the rungs of ASHA, under policies that read raw points."""
     _stride: int = 1
     _skipped: int = 0
 
@@ -89,16 +89,16 @@ class RunTally:
         for outcome in report.results.of(Resize):
             if outcome.result == "applied":
                 self.of(outcome.decision.job_uid).resizes += 1
-        plans = {job.uid: job.steps_planned for job in report.snapshot.jobs} if report.snapshot else {}
+        trials = {job.uid: job for job in report.snapshot.jobs if job.objectives.study} if report.snapshot else {}
         for job in report.snapshot.jobs if report.snapshot else ():
             if job.missing_evaluation is not None:
                 self.of(job.name).missing = job.missing_evaluation.message
         for uid, known in report.decisions.memory.jobs.items() if report.decisions else ():
             if known.paces:
                 self.of(uid).pace_seconds = known.paces[-1].seconds
-            points, planned = known.points, self.of(uid).steps_planned or plans.get(uid)
-            if points is not None and points.unit == "steps" and planned:
-                self.of(uid).rungs = {**self.of(uid).rungs, **at_rungs(unpacked(points), planned)}
+            points = known.points if uid in trials else None
+            if points and points.unit == "steps" and (plan := self.of(uid).steps_planned or trials[uid].steps_planned):
+                self.of(uid).rungs = {**self.of(uid).rungs, **at_rungs(unpacked(points), plan)}
 
     def see(self, reading: PrometheusReading) -> None:
         """Add one reading, also of jobs that have ended in the last seconds."""
