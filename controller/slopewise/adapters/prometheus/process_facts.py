@@ -132,10 +132,12 @@ def facts_by_job(rows: Iterable[Row], mapped: MappedRows = OF_THE_CONTRACT) -> d
     for row in rows:
         labels = row.labels
         kind = labels.get(VALUE_LABEL)
-        if mapped.is_mapped(labels):
+        if kind is not None and mapped.is_mapped(labels):
             found += mapped.read(row)
         elif (key := job_key(labels)) is None:
             continue
+        elif kind is None:  # as nearly all
+            _add(jobs[key].processes[labels.get("instance", "")], labels, row.sample[1])
         elif kind == "up":
             _report_target(jobs[key], row)
         elif kind == "nonfinite":

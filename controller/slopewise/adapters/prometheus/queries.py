@@ -163,9 +163,9 @@ or
   }[$window]))
 """)
 
-# What happened within the window; rows only where something did. stdvar_over_time(), which is exactly 0 of equal values,
-# and not increase(): an extrapolated 0.4 of one NaN would still be one NaN. Nor changes(): VictoriaMetrics counts the
-# first sample of a series as one.
+# What happened within the window; rows only where something did. stdvar_over_time() is exactly 0 of equal values. Not
+# increase(): an extrapolated 0.4 of one NaN would still be one NaN. Nor changes(): VictoriaMetrics counts the first
+# sample of a series as one.
 EVENTS = Template("""\
   label_replace(stdvar_over_time(process_start_time_seconds{
     $matchers
