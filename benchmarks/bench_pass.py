@@ -12,7 +12,8 @@ with a stored JobGrowth of each pod.
 Profile at 1,000 pods, in ms of CPU: query 129, decide 99, report 36, join 28, act 25, guard 14, claim 11. An eighth of
 the query is decoding; the rest makes entries of 18 rows and 15 samples a job. What was mended: each wish for a resize
 listed the Freezes, also one without a turn (37 % of a pass over 600 pods); raw points were unpacked number by number,
-and classes were fitted for jobs that no record keeps (88 us a job together).
+and classes were fitted for jobs that no record keeps (88 us a job together). Since then the query takes a seventh less,
+by fewer comparisons a row; for 10,000 pods query and decide alone would be 1.6 s.
 
 The API server and the Prometheus are simulated, in a process of their own (`simulated_cluster.py`): what a real one
 adds is the time that it takes to answer. `benchmarks/cluster/bench_scale.py` has real ones, and kwok's nodes.

@@ -24,7 +24,7 @@ from slopewise.model.decisions import D, Results
 @routine()
 def stopping(context: PassContext, decision: Decided) -> Decided | Veto:
     """A job that is being stopped is neither resized nor moved in the same pass."""
-    ends = JobUid.of(decision.job_uid).workload in context.ending
+    ends = bool(context.ending) and JobUid.of(decision.job_uid).workload in context.ending
     return Veto("it is being stopped at its target") if ends else decision
 
 
@@ -104,6 +104,8 @@ def _judge(
             verdict = guard(inputs, decision)
             if said is not None:
                 said.append((f"{prefix}{guard.__name__}", verdict))
+            if verdict is decision:  # as nearly always
+                continue
             if isinstance(verdict, Veto):
                 return Refusal(f"{prefix}{guard.__name__}", verdict.reason)
             decision = verdict

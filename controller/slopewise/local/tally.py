@@ -52,7 +52,7 @@ class JobTally:
     missing: str | None = None
     """Why it has reported no loss, if that is known."""
     rungs: Rungs = field(default_factory=dict)
-    """Its losses at the rungs of ASHA, under policies that read raw points."""
+    """Of a trial of a study: its losses at the rungs of ASHA, under policies that read raw points."""
     metric: str = ""
     """Of its losses; empty: not seen yet."""
     _stride: int = 1
@@ -103,7 +103,7 @@ class RunTally:
         for outcome in report.results.of(Resize):
             if outcome.result == "applied":
                 self.of(outcome.decision.job_uid).resizes += 1
-        plans = {job.uid: job.steps_planned for job in report.snapshot.jobs} if report.snapshot else {}
+        trials = {job.uid: job for job in report.snapshot.jobs if job.objectives.study} if report.snapshot else {}
         if report.snapshot is not None and report.snapshot.jobs:
             self._count_capacity(report.snapshot.nodes)
         for job in report.snapshot.jobs if report.snapshot else ():
@@ -115,9 +115,9 @@ class RunTally:
             if known.paces:
                 self.of(uid).pace_seconds = known.paces[-1].seconds
                 self.of(uid).most_cores = max(self.of(uid).most_cores, known.paces[-1].cores or 0.0)
-            points, planned = known.points, self.of(uid).steps_planned or plans.get(uid)
-            if points is not None and points.unit == "steps" and planned:
-                self.of(uid).rungs = {**self.of(uid).rungs, **at_rungs(unpacked(points), planned)}
+            points = known.points if uid in trials else None
+            if points and points.unit == "steps" and (plan := self.of(uid).steps_planned or trials[uid].steps_planned):
+                self.of(uid).rungs = {**self.of(uid).rungs, **at_rungs(unpacked(points), plan)}
 
     def _count_capacity(self, nodes: Sequence[Node]) -> None:
         """What others use is not known in the first seconds: such a pass counts only until there is another one."""

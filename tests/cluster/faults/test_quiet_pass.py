@@ -52,7 +52,7 @@ def test_a_pass_that_changes_nothing_writes_to_no_pod_and_asks_for_no_list(stage
 
 def test_a_pass_sends_six_queries_at_most_however_many_jobs_there_are(stage: Stage) -> None:
     stage.pods("a", "b", "c")
-    stage.policy()
+    stage.policy(policy={"name": "marginal"}, resources={"control": "requests"})
     prometheus = stage.prometheus_gateway()
     controller = stage.controller(prometheus_url=prometheus.url)
 

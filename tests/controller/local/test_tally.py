@@ -20,6 +20,7 @@ from slopewise.model import (
     Evaluation,
     JobState,
     MemoryState,
+    Objectives,
     Outcome,
     Pace,
     PassReport,
@@ -33,7 +34,8 @@ RESIZE = Resize("a", "n1", "limits", 1000, 500, "why")
 
 
 def a_report(**more: object) -> PassReport:
-    return PassReport(START, "flowcon", {}, START, snapshot=a_snapshot([a_job("a")]), **more)  # type: ignore[arg-type]
+    trial = replace(a_job("a"), objectives=Objectives(study="s"))
+    return PassReport(START, "flowcon", {}, START, snapshot=a_snapshot([trial]), **more)  # type: ignore[arg-type]
 
 
 def a_reading(level: float | None = None, **more: object) -> PrometheusReading:
@@ -81,9 +83,10 @@ def test_the_rungs_are_those_of_the_plan_that_the_jobs_file_states_where_the_job
     tally = RunTally()
     points = Points("steps", "training_loss", np.array([[9.0, 0.9], [11.0, 0.7]], "<f4").tobytes())
     memory = MemoryState({"a": known().altered(points=points)})
-    planned = a_snapshot([replace(a_job("a"), steps_planned=90.0)])
-    tally.count(replace(a_report(decisions=Decisions("x", (), {}, memory)), snapshot=planned))
-    assert tally.of("a").rungs == {1: pytest.approx(0.8)}
+    trial = replace(a_job("a"), steps_planned=90.0, objectives=Objectives(study="s"))
+    for job, rungs in ((replace(trial, objectives=Objectives()), {}), (trial, {1: pytest.approx(0.8)})):
+        tally.count(replace(a_report(decisions=Decisions("x", (), {}, memory)), snapshot=a_snapshot([job])))
+        assert tally.of("a").rungs == rungs, "only trials are compared"
 
 
 def test_the_losses_at_the_rungs_of_asha_are_kept_when_the_points_are_gone() -> None:

@@ -81,7 +81,7 @@ class AccessAdapter(HTTPAdapter):
 
     def get_connection_with_tls_context(self, request: requests.PreparedRequest, *_: Any, **__: Any) -> Any:
         """Without what requests would add: Mozilla's authorities to a context that trusts others."""
-        return self.poolmanager.connection_from_url(request.url)
+        return self.poolmanager.connection_from_url((request.url or "").partition("?")[0])  # it checks each letter
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
         """Nothing: the context does it."""

@@ -120,8 +120,9 @@ def candidates_by_job(
     """
     series: dict[frozenset[tuple[str, str]], SeriesRows] = {}
     warnings: dict[JobKey, set[str]] = defaultdict(set)
+    names = scrape_labels_if_equal(mapping.pod_labels)
     for row in rows:
-        labels = dict(with_scrape_labels(row.labels, mapping.pod_labels))
+        labels = dict(with_scrape_labels(row.labels, names))
         kind = labels.pop(VALUE_LABEL, "")
         labels.pop("__name__", None)
         if kind in STEP_LABELS:
@@ -152,9 +153,14 @@ def candidates_by_job(
     }
 
 
+def scrape_labels_if_equal(names: PodLabels) -> PodLabels:
+    """`SCRAPE_LABELS` itself where these are equal: to compare two by their fields takes longer than to read a row."""
+    return SCRAPE_LABELS if names == SCRAPE_LABELS else names
+
+
 def with_scrape_labels(labels: Mapping[str, str], names: PodLabels) -> Mapping[str, str]:
-    """The labels of a series, with its pod under the names that a scrape uses."""
-    if names is SCRAPE_LABELS or names == SCRAPE_LABELS:
+    """The labels of a series, with its pod under the names that a scrape uses (`scrape_labels_if_equal`)."""
+    if names is SCRAPE_LABELS:
         return labels
     named = {"namespace": labels.get(names.namespace, ""), "pod": labels.get(names.pod, "")}
     return {name: each for name, each in labels.items() if name not in (names.namespace, names.pod)} | named

@@ -9,7 +9,6 @@ with `honor_labels: false` these are in `exported_namespace` and `exported_pod`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from string import Template
 
@@ -21,6 +20,7 @@ from slopewise.adapters.prometheus.queries import (
     duration,
     escaped,
     loss_series,
+    pattern,
     render_matchers,
 )
 
@@ -198,8 +198,8 @@ def loss_names(matchers: Matchers) -> str:
 
 
 def _pattern(pods: Collection[str]) -> str:
-    """A regular expression for these pods inside PromQL double quotes; a hyphen needs no escape in it."""
-    return escaped("|".join(re.escape(pod).replace(r"\-", "-") for pod in sorted(pods)))
+    """A regular expression for these pods inside PromQL double quotes."""
+    return escaped(pattern(sorted(pods)))
 
 
 def _containers(function: str, metric: str, pattern: str, seconds: float) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
 from typing import Generic, NamedTuple, TypeVar
+from urllib.parse import quote_plus
 
 from slopewise.adapters.prometheus.client import Row
 from slopewise.adapters.prometheus.evaluations import JobKey, job_key
@@ -33,6 +34,9 @@ from slopewise.adapters.prometheus.queries import (
 from slopewise.config.metric_mappings import EvaluationMapping, PodLabels, ResponseMapping, SeriesName
 
 M = TypeVar("M", bound=EvaluationMapping | ResponseMapping)
+
+MAX_QUERY = 8_000
+"""Characters of a query in a URL that proxies let through."""
 
 RESPONSES, FAILED, FAILED_ALONE = "responses", "failed_responses", "failed_count"
 STEPS, PLANNED, STEP_RESETS = "mapped_steps", "mapped_planned", "mapped_resets"
@@ -234,8 +238,14 @@ class MappedRows:
             yield MappedFact(key, labels.get("instance", ""), name[0], row.sample[1] * name[1], failed)
 
 
+def joined(*queries: str) -> tuple[str, ...]:
+    """These queries as one if a URL can hold it; the first have the fewest rows, because each `or` hashes them."""
+    whole = "or\n".join(queries)
+    return (whole,) if len(quote_plus(whole)) <= MAX_QUERY else queries
+
+
 def without_step_labels(rows: Iterable[Row], mappings: int) -> tuple[list[Row], list[list[Row]]]:
-    """The rows of EVENTS, and apart from them those about losses with a step label, by mapping, as LEVELS has kinds."""
+    """All rows but those of EVENTS about losses with a step label, and these by mapping, as LEVELS has kinds."""
     kinds = {kind(label, number): (label, number) for label in STEP_LABELS for number in range(mappings)}
     others: list[Row] = []
     labelled: list[list[Row]] = [[] for _ in range(mappings)]

@@ -5,7 +5,6 @@ As in `queries.py`, whose matchers and escapes they use, their number does not g
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from string import Template
 
@@ -16,6 +15,7 @@ from slopewise.adapters.prometheus.queries import (
     Matchers,
     duration,
     escaped,
+    pattern,
     render_matchers,
 )
 
@@ -81,8 +81,8 @@ FRESH_SECONDS = 90.0
 
 def use_by_node(matchers: Matchers, namespaces: Sequence[str]) -> str:
     """The query for the CPU that containers use on each node; per pod in these namespaces."""
-    pattern = "|".join(map(re.escape, namespaces)) or _NO_NAMESPACE
-    within = escaped(pattern if len(pattern) <= MAX_PATTERN else ".*")
+    listed = pattern(namespaces) or _NO_NAMESPACE
+    within = escaped(listed if len(listed) <= MAX_PATTERN else ".*")
     # The sandbox of a pod is a container without a name to cAdvisor, and "POD" to an older one.
     common = render_matchers((*matchers, ("pod", AnyOf()), ("container", AnyOf()))) + '\n    container!="POD",'
 

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from operator import itemgetter
 from string import Template
 
@@ -15,6 +14,7 @@ from slopewise.adapters.prometheus.evaluations import (
     TARGET_LABELS,
     JobKey,
     job_key,
+    scrape_labels_if_equal,
     series_text,
     with_scrape_labels,
 )
@@ -99,13 +99,13 @@ def points_by_job(
 
     Those of two processes are joined. `chosen`: the canonical name of the series; half of all rows are of others.
     """
-    named = _steps_of(mappings)
+    names, named = scrape_labels_if_equal(mappings[0].pod_labels), _steps_of(mappings)
     step_metrics = {each.metric for each in named}
     ranked: dict[tuple[JobKey, str], int] = {}
     steps: dict[tuple[JobKey, str], dict[float, float]] = {}
     losses: dict[JobKey, list[tuple[str, RangeRow]]] = defaultdict(list)
     for row in rows:
-        labels = with_scrape_labels(row.labels, mappings[0].pod_labels)
+        labels = with_scrape_labels(row.labels, names)
         if (key := job_key(labels)) is None or key not in chosen:
             continue
         instance, metric = labels.get("instance", ""), labels.get("__name__", "")
@@ -118,13 +118,14 @@ def points_by_job(
     nothing: dict[float, float] = {}
     found = {}
     for key, series in losses.items():
-        points = [
-            RawPoint(at, level, _steps(steps.get((key, instance), nothing).get(at)))
-            for instance, row in series
-            for at, level in islice(row.points, max(0, len(row.points) - MAX_POINTS), None)
-            if is_level(level)
-        ]
-        found[key] = tuple(sorted(points, key=itemgetter(0, 1))[-MAX_POINTS:])  # steps may be None
+        points: list[RawPoint] = []
+        for instance, row in series:
+            steps_at = steps.get((key, instance), nothing).get
+            newest = row.points[-MAX_POINTS:]
+            points += [RawPoint(at, level, _steps(steps_at(at))) for at, level in newest if is_level(level)]
+        if len(series) > 1:  # one alone is in order
+            points = sorted(points, key=itemgetter(0, 1))[-MAX_POINTS:]  # steps may be None
+        found[key] = tuple(points)
     return found
 
 

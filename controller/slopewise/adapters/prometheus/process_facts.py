@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from slopewise.adapters.prometheus.client import Row
 from slopewise.adapters.prometheus.evaluations import JobKey, job_key
-from slopewise.adapters.prometheus.mapped_queries import OF_THE_CONTRACT, MappedFact, MappedRows
+from slopewise.adapters.prometheus.mapped_queries import OF_THE_CONTRACT, STEP_RESET, MappedFact, MappedRows
 from slopewise.adapters.prometheus.queries import (
     CHECKPOINT_DURATION,
     CHECKPOINT_ON_SIGTERM,
@@ -29,6 +29,9 @@ from slopewise.model import Checkpoint, JobState, Objective, Responses
 from slopewise.model.reported import is_figure
 
 _STATES = frozenset(JobState)
+
+_RESTARTS = frozenset({"starts", "resets"})
+"""What the rows of EVENTS are called that say that a process began again."""
 
 _OBJECTIVES: Mapping[str, Objective] = {"min": "min", "max": "max"}
 
@@ -122,33 +125,28 @@ def latest_process(processes: Processes) -> tuple[str | None, ProcessFacts]:
     return (latest if process.started_at_seconds > -math.inf else None), process
 
 
-def facts_by_job(
-    facts_rows: Iterable[Row], events_rows: Iterable[Row], mapped: MappedRows = OF_THE_CONTRACT
-) -> dict[JobKey, Facts]:
-    """Everything but the evaluations, for each job that is named in either answer."""
+def facts_by_job(rows: Iterable[Row], mapped: MappedRows = OF_THE_CONTRACT) -> dict[JobKey, Facts]:
+    """Everything but the evaluations, for each job that is named in the rows."""
     jobs: dict[JobKey, Facts] = defaultdict(Facts)
     found: list[MappedFact] = []
-    for row in facts_rows:
+    for row in rows:
         labels = row.labels
-        if mapped.is_mapped(labels):
+        kind = labels.get(VALUE_LABEL)
+        if kind is not None and mapped.is_mapped(labels):
             found += mapped.read(row)
         elif (key := job_key(labels)) is None:
             continue
-        elif labels.get(VALUE_LABEL) == "up":
+        elif kind is None:  # as nearly all
+            _add(jobs[key].processes[labels.get("instance", "")], labels, row.sample[1])
+        elif kind == "up":
             _report_target(jobs[key], row)
+        elif kind == "nonfinite":
+            jobs[key].diverged = True
+        elif kind in _RESTARTS:
+            jobs[key].restarted_instances.add(labels.get("instance", ""))
         else:
             _add(jobs[key].processes[labels.get("instance", "")], labels, row.sample[1])
     _add_mapped(jobs, found)
-    for row in events_rows:
-        if mapped.is_mapped(row.labels):
-            for fact in mapped.read(row):
-                jobs[fact.key].restarted_instances.add(fact.instance)
-        elif (key := job_key(row.labels)) is None:
-            continue
-        elif row.labels.get(VALUE_LABEL) == "nonfinite":
-            jobs[key].diverged = True
-        else:
-            jobs[key].restarted_instances.add(row.labels.get("instance", ""))
     return jobs
 
 
@@ -156,6 +154,9 @@ def _add_mapped(jobs: dict[JobKey, Facts], found: Iterable[MappedFact]) -> None:
     """Add what mappings name. Gauges of one name add up; a mapping of steps replaces what the job has of its own."""
     sums: dict[tuple[JobKey, str, str, bool], float] = defaultdict(float)
     for fact in found:
+        if fact.name == STEP_RESET:
+            jobs[fact.key].restarted_instances.add(fact.instance)
+            continue
         sums[fact.key, fact.instance, fact.name, fact.failed] += fact.value
     for (key, instance, name, failed), value in sums.items():
         process = jobs[key].processes[instance]

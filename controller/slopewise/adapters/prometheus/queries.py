@@ -1,6 +1,6 @@
 """All PromQL queries about jobs as named constants; text becomes PromQL only here, in `node_queries` and in `points`.
 
-The number of queries does not grow with the number of jobs: LEVELS once for each evaluation mapping, FACTS, EVENTS
+The number of queries does not grow with the number of jobs: LEVELS once for each evaluation mapping, FACTS with EVENTS
 and, on a cluster, RESOURCES once. All functions exist in Prometheus 2.42 and 3.x. The label `slopewise_value`
 distinguishes the values of one query; without it `or` would drop them, because it compares label sets, not names.
 
@@ -163,15 +163,11 @@ or
   }[$window]))
 """)
 
-# What happened within the window; rows only where something did. max - min, not increase(): an extrapolated
-# 0.4 of one NaN would still be one NaN. Nor changes(): VictoriaMetrics counts the first sample of a series as one.
+# What happened within the window; rows only where something did. stdvar_over_time() is exactly 0 of equal values. Not
+# increase(): an extrapolated 0.4 of one NaN would still be one NaN. Nor changes(): VictoriaMetrics counts the first
+# sample of a series as one.
 EVENTS = Template("""\
-  label_replace(
-    max_over_time(process_start_time_seconds{
-    $matchers
-    slopewise_value=""
-  }[$window])
-    - min_over_time(process_start_time_seconds{
+  label_replace(stdvar_over_time(process_start_time_seconds{
     $matchers
     slopewise_value=""
   }[$window]) > 0, "slopewise_value", "starts", "", "")
@@ -181,12 +177,7 @@ or
     slopewise_value=""
   }[$window]) > 0, "slopewise_value", "resets", "", "")
 or
-  label_replace(
-    max_over_time(training_nonfinite_loss_total{
-    $matchers
-    slopewise_value=""
-  }[$window])
-    - min_over_time(training_nonfinite_loss_total{
+  label_replace(stdvar_over_time(training_nonfinite_loss_total{
     $matchers
     slopewise_value=""
   }[$window]) > 0, "slopewise_value", "nonfinite", "", "")
@@ -272,8 +263,8 @@ def metric_names(matchers: Matchers, instances: Sequence[str], pods: Sequence[st
     return METRIC_NAMES.substitute(
         most=MAX_NAMES,
         matchers=render_matchers(matchers),
-        instances=escaped("|".join(map(re.escape, instances))),
-        pods=escaped("|".join(map(re.escape, pods))),
+        instances=escaped(pattern(instances)),
+        pods=escaped(pattern(pods)),
     )
 
 
@@ -355,8 +346,8 @@ def render_matchers(matchers: Matchers) -> str:
 
 
 def pattern(values: Sequence[str]) -> str:
-    """A regular expression for these values as text."""
-    return "|".join(re.escape(each) for each in values)
+    """A regular expression for these values as text. A hyphen needs no escape, which is seven characters of a URL."""
+    return "|".join(re.escape(each).replace(r"\-", "-") for each in values)
 
 
 def _comparison(value: str | AnyOf | NoneOf) -> str:

@@ -1,10 +1,10 @@
 """Reads all jobs' losses, facts and container usage from Prometheus at one moment.
 
 An Observer joins a `PrometheusReading` with cgroups, processes or pods into a `ClusterSnapshot`. Whatever the number
-of jobs, a reading costs three queries, one for each evaluation mapping and, where kubelets are scraped, one for
-container usage, all evaluated at the same moment; and one more where a policy reads raw points. It is complete, or
-ObservationError is raised. Only pods with far too many series are left out (`series_bound.py`); a namespace that has
-such a pod costs the same queries again.
+of jobs, a reading costs two queries, one for each evaluation mapping and, where kubelets are scraped, one for
+container usage, all evaluated at the same moment; one more where a policy reads raw points, and one more where no URL
+holds both facts and events. It is complete, or ObservationError is raised. Only pods with far too many series are left
+out (`series_bound.py`); a namespace that has such a pod costs the same queries again.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from slopewise.adapters.prometheus.evaluations import (
 from slopewise.adapters.prometheus.mapped_queries import (
     MappedRows,
     Source,
+    joined,
     reset_parts,
     response_parts,
     sources_of,
@@ -191,13 +192,13 @@ class PrometheusReader:
             self._ask_all(queries_of_one, at_seconds)
             for queries_of_one in zip(*(of.levels for of in asked), strict=True)
         ]
-        facts_rows = self._ask_all([of.facts for of in asked], at_seconds)
-        events, labelled = without_step_labels(self._ask_all([of.events for of in asked], at_seconds), len(levels))
-        facts = facts_by_job(facts_rows, events, self._mapped)
+        rows = self._ask_all([query for of in asked for query in of.facts], at_seconds)
+        facts_rows, labelled = without_step_labels(rows, len(levels))
+        facts = facts_by_job(facts_rows, self._mapped)
         oldest_seconds = at_seconds - self.window_seconds
         by_mapping = [
-            self._candidates(source, (*rows, *of_labels), oldest_seconds, facts)
-            for source, rows, of_labels in zip(self._evaluations, levels, labelled, strict=True)
+            self._candidates(source, (*of_losses, *of_labels), oldest_seconds, facts)
+            for source, of_losses, of_labels in zip(self._evaluations, levels, labelled, strict=True)
         ]
         jobs = {
             key: self._job(
@@ -205,7 +206,7 @@ class PrometheusReader:
             )
             for key in sorted(facts.keys() | set().union(*by_mapping))
         }
-        del levels, facts_rows  # about 10,000 jobs these are 60 MB, and the samples are as much again
+        del levels, rows, facts_rows  # about 10,000 jobs these are 60 MB, and the samples are as much again
         points = self._points([each for of in asked for each in of.points], at_seconds, since_seconds, facts, jobs)
         jobs |= {key: structs.replace(jobs[key], points=found) for key, found in points.items() if found}
         jobs |= {key: JobSeries(warnings=(reason,)) for key, reason in self._reasons(left_out, at_seconds).items()}
@@ -356,6 +357,8 @@ class PrometheusReader:
 
     def _render(self, forced: queries.Matchers) -> _Queries:
         window = self.window_seconds
+        events = (*reset_parts(self._evaluations, forced, window), *step_label_parts(self._evaluations, forced))
+        facts = (*response_parts(self._responses, forced, window), *step_parts(self._evaluations, forced, window))
         return _Queries(
             levels=[
                 queries.levels(
@@ -367,19 +370,9 @@ class PrometheusReader:
                 )
                 for source in self._evaluations
             ],
-            facts=queries.facts(
-                forced,
-                window,
-                self._expected_objective(),
-                (
-                    *response_parts(self._responses, forced, window),
-                    *step_parts(self._evaluations, forced, window),
-                ),
-            ),
-            events=queries.events(
-                forced,
-                window,
-                (*reset_parts(self._evaluations, forced, window), *step_label_parts(self._evaluations, forced)),
+            facts=joined(
+                queries.events(forced, window, events),
+                queries.facts(forced, window, self._expected_objective(), facts),
             ),
             points=()
             if self._points_seconds is None
@@ -418,8 +411,8 @@ class _Queries:
     """What one reading asks of one part of the pods."""
 
     levels: Sequence[str]
-    facts: str
-    events: str
+    facts: Sequence[str]
+    """With the events."""
     points: Sequence[PointsQuery]
 
 

@@ -87,22 +87,21 @@ def moves(snapshot: ClusterSnapshot, memory: MemoryState, found: Mapping[str, Fo
     if len(snapshot.nodes) < 2 or snapshot.waiting:
         return ()
     loads = _loads(snapshot, found, 0.0)
-    room, on_node = snapshot.memory_room_bytes(), snapshot.jobs_by_node()
+    room, now = snapshot.memory_room_bytes(), snapshot.taken_at_seconds
+    movable = {
+        node: [job for job in jobs if job.uid in found and _may_move(job, memory, found[job.uid], now)]
+        for node, jobs in snapshot.jobs_by_node().items()
+    }
+    donors = [load for load in loads.values() if movable[load.node.name]]
     decided = []
     for target in sorted(loads.values(), key=lambda load: (-load.idle, load.node.name)):
-        name, crowded = target.node.name, [load for load in loads.values() if load.idle < 0 < target.idle]
+        name, crowded = target.node.name, [load for load in donors if load.idle < 0 < target.idle]
         for donor in sorted(crowded, key=lambda load: (-load.useful / load.node.cpu_cores, load.node.name)):
-            candidates = [
-                job
-                for job in on_node[donor.node.name]
-                if job.uid in found
-                and _may_move(job, memory, found[job.uid], snapshot.taken_at_seconds)
-                and _fits(job, donor, target)
-                and (job.memory_to_move_bytes or 0.0) <= room[name]
-            ]
-            if not candidates:
+            here = movable[donor.node.name]
+            fitting = [j for j in here if _fits(j, donor, target) and (j.memory_to_move_bytes or 0.0) <= room[name]]
+            if not fitting:
                 continue
-            job = min(candidates, key=lambda job: (found[job.uid].index, job.uid))
+            job = min(fitting, key=lambda job: (found[job.uid].index, job.uid))
             because = (
                 f"{name} leaves {target.idle:.3g} cores idle, {donor.node.name} has jobs for "
                 f"{donor.useful:.3g} of {donor.node.cpu_cores:.3g} cores, this one's next work is worth least"
@@ -112,7 +111,7 @@ def moves(snapshot: ClusterSnapshot, memory: MemoryState, found: Mapping[str, Fo
             donor.useful -= useful
             target.useful += useful
             room[name] -= job.memory_to_move_bytes or 0.0
-            on_node[donor.node.name].remove(job)
+            here.remove(job)
             break
     return tuple(decided)
 
@@ -120,8 +119,9 @@ def moves(snapshot: ClusterSnapshot, memory: MemoryState, found: Mapping[str, Fo
 def _may_move(job: Job, memory: MemoryState, forecast: Forecast, now_seconds: float) -> bool:
     known = memory.jobs[job.uid]
     since = math.inf if known.moved_at_seconds is None else now_seconds - known.moved_at_seconds
-    pause_seconds = cost_of(job, known, 1.0, now_seconds).unweighted_seconds
-    return can_move(job) and since >= MIN_MOVE_GAP_SECONDS and forecast.left >= MIN_PAUSES_LEFT * pause_seconds
+    if not can_move(job) or since < MIN_MOVE_GAP_SECONDS:
+        return False
+    return forecast.left >= MIN_PAUSES_LEFT * cost_of(job, known, 1.0, now_seconds).unweighted_seconds
 
 
 def _fits(job: Job, donor: _Load, target: _Load) -> bool:

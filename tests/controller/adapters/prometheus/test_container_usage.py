@@ -163,7 +163,7 @@ def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.Temp
 
 def test_all_that_cadvisor_says_of_a_container_costs_one_query(world: World) -> None:
     reading = world.read()
-    assert reading.queries == 5
+    assert reading.queries == 4
     use = reading.resources[ContainerKey("team", "plain", "trainer")]
     assert (use.usage.cpu_seconds_total, use.usage.memory_bytes) == (100, 2**20)
     assert (use.usage.block_io_bytes_total, use.usage.network_io_bytes_total) == (430, 1500)

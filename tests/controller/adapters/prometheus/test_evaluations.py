@@ -173,20 +173,20 @@ def test_the_first_mapping_with_a_series_speaks_and_the_warnings_of_all_are_kept
 
 def test_series_without_a_pod_belong_to_no_job() -> None:
     assert candidates_by_job(LOSS, rows(pod=""), WINDOW_START) == {}
-    assert facts_by_job([row_of({"__name__": "training_steps_total", "namespace": "x"}, 1)], [row_of({}, 1)]) == {}
+    assert facts_by_job([row_of({"__name__": "training_steps_total", "namespace": "x"}, 1), row_of({}, 1)]) == {}
 
 
 def test_two_ranks_that_started_apart_long_ago_are_no_restart() -> None:
     processes = [fact("process_start_time_seconds", at, instance=name) for name, at in (("a:1", 100), ("b:2", 103))]
     steps = [fact("training_steps_total", 7, instance=name) for name in ("a:1", "b:2")]
-    facts = facts_by_job(processes + steps, [])[KEY]
+    facts = facts_by_job(processes + steps)[KEY]
     assert not facts.restarted(facts.working_processes(frozenset()), since_seconds=WINDOW_START)
 
 
 def test_the_restart_of_a_sidecar_is_not_the_jobs() -> None:
     own = [fact("process_start_time_seconds", 100), fact("training_steps_total", 7)]
     sidecar = [fact("process_start_time_seconds", 999, instance="sidecar:9")]
-    facts = facts_by_job(own + sidecar, [event("starts", instance="sidecar:9")])[KEY]
+    facts = facts_by_job([*own, *sidecar, event("starts", instance="sidecar:9")])[KEY]
     assert not facts.restarted(facts.working_processes(frozenset()), since_seconds=WINDOW_START)
     assert facts.restarted(facts.working_processes({"sidecar:9"}), since_seconds=WINDOW_START)
 
@@ -198,8 +198,7 @@ def test_states_and_objectives_that_the_contract_does_not_know_are_left_out() ->
             fact("training_state", 0, state="failed"),
             fact("training_info", 1, objective="sideways"),
             fact("training_steps_planned", math.nan),
-        ],
-        [],
+        ]
     )[KEY]
     instance, process = latest_process(facts.working_processes(frozenset()))
     assert (instance, process.state, process.objective, process.numbers) == (None, None, None, {})

@@ -13,7 +13,8 @@ from support.fake_prometheus import EMPTY, FakePrometheus, Respond, answer, send
 
 from slopewise.adapters.local.prometheus_server import free_loopback_port
 from slopewise.adapters.prometheus.client import PrometheusHttp, Target
-from slopewise.adapters.prometheus.reader import PrometheusReader
+from slopewise.adapters.prometheus.queries import AnyOf
+from slopewise.adapters.prometheus.reader import PrometheusReader, Scope
 from slopewise.config.training_policy import EvaluationSettings
 from slopewise.errors import ObservationError, UsageError
 
@@ -194,7 +195,7 @@ def test_a_label_called_warnings_is_no_warning(fake: FakePrometheus) -> None:
         assert ("flowcon", "a") in one.read(NOW).jobs
 
 
-@pytest.mark.parametrize(("mappings", "queries"), [(1, 4), (4, 7)])
+@pytest.mark.parametrize(("mappings", "queries"), [(1, 3), (4, 6)])
 def test_the_number_of_queries_depends_on_the_mappings_only(fake: FakePrometheus, mappings: int, queries: int) -> None:
     rows = [
         {"metric": {"namespace": "flowcon", "pod": f"job-{n}", "slopewise_value": "level"}, "value": [NOW, "1"]}
@@ -206,6 +207,16 @@ def test_the_number_of_queries_depends_on_the_mappings_only(fake: FakePrometheus
             reading = one.read(NOW)
             assert (len(reading.jobs), reading.queries) == (50, queries)
     assert len(fake.asked) == 2 * queries
+
+
+def test_a_pass_of_marginal_asks_six_queries_also_about_twenty_namespaces(fake: FakePrometheus) -> None:
+    namespaces = tuple(f"team-{number}" for number in range(20))
+    with PrometheusReader(
+        fake.url, {"pod": AnyOf()}, 15.0, [EvaluationSettings()], 60.0, resource_matchers={}, points_seconds=120.0
+    ) as one:
+        one.read(NOW, Scope(namespaces, ("trainer",)))
+        one.use_of_others(NOW, namespaces, set())
+    assert len(fake.asked) == 6
 
 
 def test_all_queries_of_a_reading_are_asked_for_the_same_moment_and_namespace(fake: FakePrometheus) -> None:

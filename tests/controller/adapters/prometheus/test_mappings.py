@@ -276,4 +276,4 @@ def test_a_label_that_grows_with_the_training_is_recognised_and_named_and_ranks_
 
 def test_mappings_cost_no_query(world: World) -> None:
     with world.reader(TRAINER, ResponseMapping(preset="triton")) as reader:
-        assert reader.read(time.time()).queries == 4
+        assert reader.read(time.time()).queries == 3

@@ -26,7 +26,7 @@ def row(name: str, value: float, *, instance: str = "a:1", **labels: str) -> Row
 
 
 def latest(*rows: Row) -> ProcessFacts:
-    _, process = latest_process(facts_by_job(rows, [])[KEY].working_processes(frozenset()))
+    _, process = latest_process(facts_by_job(rows)[KEY].working_processes(frozenset()))
     return process
 
 
@@ -67,7 +67,7 @@ def test_a_served_model_is_known_by_both_halves_of_a_finite_histogram(
 def test_two_lives_of_a_served_model_are_not_added_up_and_the_later_one_speaks() -> None:
     old = [row(COUNT, 40), row(SUM, 8), row(STARTED, 1000)]
     new = [row(COUNT, 1, instance="b:2"), row(SUM, 0.5, instance="b:2"), row(STARTED, 2000, instance="b:2")]
-    facts = facts_by_job([*new, *old], [])[KEY]
+    facts = facts_by_job([*new, *old])[KEY]
     instance, process = latest_process(facts.working_processes(frozenset()))
     assert (instance, process.responses) == ("b:2", Responses(1, 0.5))
     assert facts.restarted(facts.working_processes(frozenset()), since_seconds=1500)
@@ -75,7 +75,7 @@ def test_two_lives_of_a_served_model_are_not_added_up_and_the_later_one_speaks()
 
 def test_a_sidecar_of_a_served_model_neither_speaks_nor_restarts_it() -> None:
     model = [row(COUNT, 40), row(SUM, 8), row(STARTED, 1000)]
-    facts = facts_by_job([*model, row(STARTED, 2000, instance="sidecar:1")], [])[KEY]
+    facts = facts_by_job([*model, row(STARTED, 2000, instance="sidecar:1")])[KEY]
     instance, process = latest_process(facts.working_processes(frozenset()))
     assert (instance, process.responses) == ("a:1", Responses(40, 8))
     assert not facts.restarted(facts.working_processes(frozenset()), since_seconds=1500)

@@ -8,6 +8,7 @@ import pytest
 
 from slopewise.adapters.prometheus import queries
 from slopewise.adapters.prometheus.mapped_queries import (
+    joined,
     reset_parts,
     response_parts,
     sources_of,
@@ -24,7 +25,7 @@ def test_matchers_are_rendered_each_with_a_comma() -> None:
 
 def test_several_values_are_compared_as_text_in_one_pattern() -> None:
     values = queries.AnyOf(("team-a", "b.c|.*", 'd"'))
-    assert queries.render_matchers((("namespace", values),)) == 'namespace=~"team\\\\-a|b\\\\.c\\\\|\\\\.\\\\*|d\\"",'
+    assert queries.render_matchers((("namespace", values),)) == 'namespace=~"team-a|b\\\\.c\\\\|\\\\.\\\\*|d\\"",'
 
 
 def test_no_values_or_too_many_for_a_url_mean_any_but_none() -> None:
@@ -33,7 +34,7 @@ def test_no_values_or_too_many_for_a_url_mean_any_but_none() -> None:
 
 
 def test_the_longest_query_fits_into_a_url_that_proxies_let_through() -> None:
-    namespaces = queries.AnyOf(tuple(f"team-{number:02}" for number in range(22)))
+    namespaces = queries.AnyOf(tuple(f"team-{number:02}" for number in range(25)))
     matchers = (("pod", queries.AnyOf()), ("stage", "eval"), ("namespace", namespaces))
     rendered = [queries.levels("training_loss", matchers, 20, 5), queries.resources((), namespaces)]
     assert '=~"team' in rendered[0]
@@ -41,7 +42,7 @@ def test_the_longest_query_fits_into_a_url_that_proxies_let_through() -> None:
 
 
 def test_a_reading_with_mappings_fits_into_urls_too() -> None:
-    namespaces = queries.AnyOf(tuple(f"team-{number:02}" for number in range(22)))
+    namespaces = queries.AnyOf(tuple(f"team-{number:02}" for number in range(25)))
     mapping = EvaluationMapping.model_validate(
         {
             "preset": "prime-rl",
@@ -56,8 +57,12 @@ def test_a_reading_with_mappings_fits_into_urls_too() -> None:
     matchers = (*source.matchers(forced), *mapping.labels.items())
     rendered = [
         queries.levels(mapping.metric, matchers, 20, 5, ("k8s_namespace_name", "k8s_pod_name")),
-        queries.facts(forced, 20, "min", (*response_parts([served], forced, 20), *step_parts([source], forced, 20))),
-        queries.events(forced, 20, (*reset_parts([source], forced, 20), *step_label_parts([source], forced))),
+        *joined(
+            queries.events(forced, 20, (*reset_parts([source], forced, 20), *step_label_parts([source], forced))),
+            queries.facts(
+                forced, 20, "min", (*response_parts([served], forced, 20), *step_parts([source], forced, 20))
+            ),
+        ),
     ]
     assert all('=~"team' in query for query in rendered)
     assert max(len(quote_plus(query)) for query in rendered) < 8 * 1024

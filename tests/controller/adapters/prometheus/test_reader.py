@@ -238,7 +238,7 @@ def test_its_own_word_counts_whatever_the_mappings_say(
 
 def test_a_further_mapping_brings_in_other_peoples_names_for_one_more_query(world: World) -> None:
     reading = world.read(EvaluationSettings(), EvaluationSettings(metric="trainer_loss", objective="max"))
-    assert reading.queries == 5
+    assert reading.queries == 4
     job = reading.jobs[JobKey("flowcon", "foreign")]
     assert job.evaluation is not None
     assert (job.evaluation.level, job.evaluation.objective) == (7, "max")
@@ -278,7 +278,7 @@ def test_a_counted_nan_shows_as_diverged_until_the_window_is_clean_again(world: 
 def test_a_served_model_is_reported_with_what_it_has_answered_for_no_further_query(world: World) -> None:
     reading = world.read()
     job = reading.jobs[JobKey("flowcon", "serves")]
-    assert reading.queries == 4
+    assert reading.queries == 3
     assert job.responses == Responses(40, 8.0)
     assert (job.evaluation, job.state, job.restarted, job.up) == (None, None, False, True)
     assert job.process_started_at_seconds == 1000
@@ -412,14 +412,14 @@ def test_the_first_step_of_a_process_is_asked_for_while_it_is_new_and_costs_no_f
     begins = reading.jobs[JobKey("flowcon", "begins")]
     assert (begins.first_step_at_seconds, begins.steps_total) == (FIRST_STEP_AT_SECONDS, 10)
     assert reading.jobs[JobKey("flowcon", "has-long-begun")].first_step_at_seconds is None
-    assert reading.queries == 4
+    assert reading.queries == 3
 
 
 def test_what_a_job_says_of_its_checkpoints_costs_no_further_query(world: World) -> None:
     reading = world.read()
     assert reading.jobs[JobKey("flowcon", "checkpoints")].checkpoint == Checkpoint(1_600_000_000.25, 1.5, True)
     assert reading.jobs[JobKey("flowcon", "steady")].checkpoint is None
-    assert reading.queries == 4
+    assert reading.queries == 3
 
 
 def test_what_a_job_exports_instead_of_a_loss_and_why_its_scrape_fails_can_be_asked(world: World) -> None:

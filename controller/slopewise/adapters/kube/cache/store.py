@@ -76,12 +76,12 @@ class Collection(Generic[T]):
     def observe(self, obj: Json) -> None:
         """Store the response to a write of our own, if it is newer than what the watch has shown."""
         with self._changing:
-            key, kept = self.read(obj)
-            known = self._kept.get(key)
-            # An absent object that is no newer than the watch was deleted meanwhile.
-            if kept.version > (known.version if known else self._seen_version):
+            known = self._kept.get(key := key_of(obj))
+            # An absent object that is no newer than the watch was deleted meanwhile. Before each write all Freezes
+            # come here, and hundreds of known ones would be parsed each time.
+            if version_of(obj) > (known.version if known else self._seen_version):
                 self._observed.add(key)
-                self._put(key, kept)
+                self._put(*self.read(obj))
 
     def apply(self, kind: str, obj: Json) -> None:
         """One event of a watch: ADDED, MODIFIED, DELETED; others only carry the watch's version."""

@@ -98,6 +98,22 @@ def test_before_a_write_one_counts_that_the_watch_has_not_shown(server: ApiServe
     assert server.asked("GET")[-1].params["labelSelector"] == f"!{ENDED_LABEL}"
 
 
+def test_500_freezes_of_a_tenant_are_parsed_once_and_not_before_each_write(server: ApiServer) -> None:
+    parsed: list[str] = []
+
+    def parse(raw: dict[str, Any]) -> FreezeRecord:
+        parsed.append(raw["metadata"]["name"])
+        return parse_freeze(raw)
+
+    for number in range(500):
+        spec = {"scope": "namespace", "name": f"tenant-{number % 7}"}
+        server.put(freeze_path(), {"metadata": {"name": f"f-{number}"}, "spec": spec})
+    freezes = KubeFreezes(server.client(), Reflector(server.client(), freeze_path(), parse), SystemClock())
+    found = [freezes.before_write("p") for _ in range(3)][-1]
+    assert len(parsed) == 500
+    assert (found.of("tenant-6", "n") is not None, found.of("neighbour", "n")) == (True, None)
+
+
 def test_a_controller_of_one_namespace_has_none_and_sends_nothing(server: ApiServer) -> None:
     freezes = KubeFreezes(server.client(), None, SystemClock())
     assert freezes.before_write("p") == freezes.of("p") == NO_FREEZES
