@@ -23,7 +23,7 @@ import structlog
 
 from slopewise.adapters.kube.cache.records import ManagedPod, NodeRecord, OwnerRef, PodRecord, SchedulingFacts
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.fencing import NotLeadingError
+from slopewise.adapters.kube.client.fencing import FrozenError, NotLeadingError
 from slopewise.adapters.kube.client.meanings import Refused
 from slopewise.adapters.kube.client.protocol import Api, Store, TakeTurn
 from slopewise.adapters.kube.events import About, Event
@@ -172,7 +172,7 @@ class EvictionController:
         document.move = MoveIntent(node=move.node, since=timestamp(now), pods=tuple(leaving for leaving, _ in members))
         try:
             self._job_growths.write_now(document)
-        except NotLeadingError:
+        except (FrozenError, NotLeadingError):
             document.move = None
             raise
         except SlopewiseError as error:
