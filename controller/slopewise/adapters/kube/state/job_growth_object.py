@@ -28,8 +28,8 @@ from slopewise.crds.history import appended
 from slopewise.crds.job_growth import Action, JobGrowthStatus, MoveIntent, Original, PodGrowth
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.raw_points import shortened
-from slopewise.model import MEMORY_JSON, CpuAllocation, JobMemory, JobUid, MemoryAllocation
-from slopewise.model.stored import read_job_memory
+from slopewise.model import CpuAllocation, JobMemory, JobUid, MemoryAllocation
+from slopewise.model.stored import job_memory_json, read_job_memory
 
 _HISTORY: TypeAdapter[tuple[Action, ...]] = TypeAdapter(tuple[Action, ...])
 _KEPT_APART = {"pods", "move", "history"}
@@ -303,7 +303,7 @@ MAX_JSON_BYTES = 1_000_000
 
 def memory_text(known: JobMemory, pods: int) -> str:
     """The memory of one of so many pods."""
-    encoded = MEMORY_JSON.encode(_learning_part(known, pods))
+    encoded = job_memory_json(_learning_part(known, pods))
     if pods <= READABLE_PODS:
         return encoded.decode()
     return COMPRESSED + base64.b85encode(zlib.compress(encoded, level=9)).decode()
