@@ -142,7 +142,8 @@ class GrowthDocument(StatusDocument):
         self.missed = 0
         """How many checks of the watch have not shown it yet."""
         self.lost = False
-        """The object was deleted, and not created again."""
+        """The object was deleted: it is not created again before a pass has found a pod of the workload, since it is
+        deleted with that."""
         self.lock = lock
         self._new_status: Callable[[JobGrowthStatus], JobGrowthStatus] | None = None
         """Makes the next status from the last one; None: nothing is new since the last rendering."""
@@ -152,10 +153,11 @@ class GrowthDocument(StatusDocument):
 
     def lose(self) -> None:
         """The object was deleted, and nothing is stored."""
-        self.seen, self.lost, self.missed = False, True, 0
-        self.forget_object()
-        for slot in self.slots.values():
-            slot.stored_original = slot.stored_memory = None
+        with self.lock:
+            super().lose()
+            self.seen, self.lost, self.missed = False, True, 0
+            for slot in self.slots.values():
+                slot.stored_original = slot.stored_memory = None
 
     def show(self, new_status: Callable[[JobGrowthStatus], JobGrowthStatus]) -> None:
         """Show from the next write on what this makes of the last status (`running_status`, `absent_status`, …)."""
@@ -210,14 +212,18 @@ class GrowthDocument(StatusDocument):
         return damaged
 
     def create(self, api: Api) -> bool:
-        """Create the object, owned by its workload, or take over the one that a former leader created."""
+        """Create the object, owned by its workload, or take over the one that a former leader created.
+
+        False for an object that is lost.
+        """
+        if self.lost:
+            return False
         for name in (self.name, f"{self.workload.name}-{self.workload.kind.lower()}"):
             self.name, self.path = name, growth_path(self.namespace, name)
             found = self._create_or_get(api)
             if found["spec"]["workload"]["uid"] == self.workload.uid:
                 meta = found["metadata"]
                 self.stored(meta["uid"], meta["resourceVersion"], found.get("status") or {})
-                self.lost = False
                 return True
         raise SlopewiseError(
             f"The JobGrowth {self.namespace}/{self.name} belongs to another workload; if that one is gone, delete it."

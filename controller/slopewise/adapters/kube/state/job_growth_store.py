@@ -135,6 +135,12 @@ class JobGrowthStore:
         self.changed(document, transition=True)
         return True
 
-    def write_now(self, document: StatusDocument) -> None:
-        """Write before this returns; SlopewiseError when that fails."""
+    def write_now(self, document: GrowthDocument) -> None:
+        """Write before this returns; SlopewiseError when that fails.
+
+        The caller has seen a pod of the workload, so that an object that was deleted is created again.
+        """
         self._sender.send(document)
+        if document.lost:
+            document.lost = False
+            self._sender.send(document)
