@@ -46,17 +46,6 @@ def regrouped(stored: dict[str, Any]) -> dict[str, Any]:
     return grouped
 
 
-def job_memory_json(known: JobMemory) -> bytes:
-    """A `JobMemory` to store.
-
-    Versions before November 2026 read the memory limit that was written last outside of its record: without it they
-    would lower a raised limit below what the job uses, which kills it.
-    """
-    encoded = MEMORY_JSON.encode(known)
-    limit = known.memory_resizes.written_limit_bytes
-    return encoded if limit is None else encoded[:-1] + b',"written_limit_bytes":%d}' % limit
-
-
 def read_job_memory(encoded: bytes | str) -> JobMemory:
     """A stored `JobMemory`, also one of an earlier version; msgspec.DecodeError where it is damaged."""
     return msgspec.convert(regrouped(msgspec.json.decode(encoded, type=dict[str, Any])), JobMemory)

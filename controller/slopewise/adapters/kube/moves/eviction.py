@@ -82,13 +82,9 @@ def evict(api: Api, pod: PodRecord, *, dry_run: bool = False) -> Refused | None:
 
 
 def disruption_refusal(api: Api, pods: Sequence[PodRecord]) -> Refused | None:
-    """Why these pods, all of one namespace, must not end at once; None: they may.
-
-    A dry run changes nothing: the Freezes are asked for by the write that follows, and one that is stored until then
-    counts.
-    """
+    """Why these pods, all of one namespace, must not end at once; None: they may."""
     for pod in pods:
-        with unless(lambda: None):
+        with unless(lambda: None):  # the write that follows asks whether it is frozen
             refused = evict(api, pod, dry_run=True)
         if refused is not None and not refused.gone:
             return refused

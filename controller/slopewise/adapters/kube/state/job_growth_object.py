@@ -28,8 +28,8 @@ from slopewise.crds.history import appended
 from slopewise.crds.job_growth import Action, JobGrowthStatus, MoveIntent, Original, PodGrowth
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.raw_points import shortened
-from slopewise.model import CpuAllocation, JobMemory, JobUid, MemoryAllocation
-from slopewise.model.stored import job_memory_json, read_job_memory
+from slopewise.model import MEMORY_JSON, CpuAllocation, JobMemory, JobUid, MemoryAllocation
+from slopewise.model.stored import read_job_memory
 
 _HISTORY: TypeAdapter[tuple[Action, ...]] = TypeAdapter(tuple[Action, ...])
 _KEPT_APART = {"pods", "move", "history"}
@@ -142,8 +142,7 @@ class GrowthDocument(StatusDocument):
         self.missed = 0
         """How many checks of the watch have not shown it yet."""
         self.lost = False
-        """The object was deleted: it is not created again before a pass has found a pod of the workload, since it is
-        deleted with that."""
+        """The object was deleted, maybe with its workload: it is created again once a pass has found a pod of that."""
         self.lock = lock
         self._new_status: Callable[[JobGrowthStatus], JobGrowthStatus] | None = None
         """Makes the next status from the last one; None: nothing is new since the last rendering."""
@@ -212,10 +211,7 @@ class GrowthDocument(StatusDocument):
         return damaged
 
     def create(self, api: Api) -> bool:
-        """Create the object, owned by its workload, or take over the one that a former leader created.
-
-        False for an object that is lost.
-        """
+        """Create the object, owned by its workload, or take over a former leader's; False for a lost one."""
         if self.lost:
             return False
         for name in (self.name, f"{self.workload.name}-{self.workload.kind.lower()}"):
@@ -309,7 +305,9 @@ MAX_JSON_BYTES = 1_000_000
 
 def memory_text(known: JobMemory, pods: int) -> str:
     """The memory of one of so many pods."""
-    encoded = job_memory_json(_learning_part(known, pods))
+    encoded, limit = MEMORY_JSON.encode(_learning_part(known, pods)), known.memory_resizes.written_limit_bytes
+    if limit is not None:  # versions before November 2026 read it here, and would lower a raised limit without it
+        encoded = encoded[:-1] + b',"written_limit_bytes":%d}' % limit
     if pods <= READABLE_PODS:
         return encoded.decode()
     return COMPRESSED + base64.b85encode(zlib.compress(encoded, level=9)).decode()

@@ -136,11 +136,8 @@ class JobGrowthStore:
         return True
 
     def write_now(self, document: GrowthDocument) -> None:
-        """Write before this returns; SlopewiseError when that fails.
-
-        The caller has seen a pod of the workload, so that an object that was deleted is created again.
-        """
+        """Write before this returns; SlopewiseError when that fails."""
         self._sender.send(document)
-        if document.lost:
+        if document.lost:  # the caller has seen a pod of the workload
             document.lost = False
             self._sender.send(document)
