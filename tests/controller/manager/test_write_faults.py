@@ -82,7 +82,7 @@ def run(town: Town, faulty: Faulty) -> None:
         town.server.put(freeze_path(), {"metadata": {"name": "f"}, "spec": {"scope": "all"}})
         deployment.wait_for(lambda: town.found(freeze_path("f"))["status"], "the freeze says that it is in force")
         town.server.remove(freeze_path("f"))
-        deployment.wait_for(lambda: town.condition("Ready"), "the policy has a status")
+        deployment.wait_for(lambda: town.condition("Ready") and "status" not in faulty.left, "the policy has a status")
         town.delete_policy()
         deployment.wait_for(lambda: not town.is_there(f"{POLICIES}/p"), "the policy is let go")
         deployment.wait_for(lambda: town.limit() == ORIGINAL, "the pod has its original")
