@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from testbed.histories import cpu, moves
+from testbed.histories import cpu, freezes, memory, moves
 from testbed.histories.events import Contradiction, Event, Sample, World, Write
 
 
@@ -23,7 +23,8 @@ def contradictions(events: Sequence[Event], *, settled: bool = False) -> list[Co
     left = moves.NothingIsLeft()
     rules: list[Rule] = [
         cpu.CgroupsFollow(), cpu.WithinBounds(), cpu.ManagedAlone(), cpu.OriginalsKept(), cpu.RestoredBeforeLetGo(),
-        cpu.FreezesHold(), cpu.OneWriter(), cpu.ReportsAreTrue(), moves.OwnersConsent(), moves.StepsAreDoneOnce(), left,
+        cpu.OneWriter(), cpu.ReportsAreTrue(), memory.MemoryKept(), freezes.FreezesHold(), moves.OwnersConsent(),
+        moves.StepsAreDoneOnce(), left,
     ]  # fmt: skip
     for event in ordered(events):
         for rule in rules:

@@ -1,4 +1,4 @@
-"""Rules of CPU: cgroups, bounds, originals, freezes, leases, and what passes report. Each is a small model of its own.
+"""Rules of CPU: cgroups, bounds, originals, leases, and what passes report. Each is a small model of its own.
 
 A rule gets each event with the world as it was before it, and yields what contradicts it.
 """
@@ -13,7 +13,7 @@ from typing import TypeGuard
 from slopewise.adapters.kube.cache.records import FINALIZER
 from slopewise.adapters.kube.cache.wire import cpu_millicores
 from testbed.histories.events import Contradiction, Decided, Event, Json, Key, Sample, World, Write, shown
-from testbed.histories.objects import Cpu, cpu_of, freezes_of, is_live, is_managed, pods_of, stored, stored_in, suspends
+from testbed.histories.objects import Cpu, cpu_of, is_live, is_managed, stored, stored_in
 
 Found = Iterator[Contradiction]
 
@@ -22,7 +22,7 @@ KUBELET_SECONDS = 10.0
 READ_BACK_MILLICORES = 10
 """A kubelet rounds quotas up to 1 ms of a period of 100 ms."""
 READ_SECONDS = 1.0
-"""Between a list of the freezes and the write that follows it; between a look at the lease and a write."""
+"""Between a list of the freezes and the write that follows it; between a reading of the lease and a write."""
 RESTORE_SECONDS = 60.0
 """A policy that is deleted waits so long for its pods; then they are orphans, which the leader retries."""
 PASS_SECONDS = 30.0
@@ -75,22 +75,38 @@ def _waits(world: World, sample: Sample) -> bool:
 
 
 class WithinBounds:
-    """A raise ends below the ceiling of its policy, the quotas of its namespace and the CPU of its node."""
+    """A raise ends below the ceiling of its policy, the quotas of its namespace and the CPU of its node.
+
+    A limit is lowered to the floor of its policy at least. With `control: requests` the floor is a weight, which
+    depends on the other jobs of the node.
+    """
 
     def check(self, event: Event, world: World) -> Found:
-        """A restore is none: an original may be above the ceiling."""
+        """A restore is bounded by nothing: an original may be above the ceiling, or below the floor."""
         if not is_resize(event):
             return
         known = stored(world, event.after["metadata"]["uid"])
         container = known.container if known else ""
         had, has = cpu_of(world.get(*event.key) or event.after, container), cpu_of(event.after, container)
         raised = has.request > had.request or (has.limit or 0) > (had.limit or 0)
-        if not raised or (known and known.original and has.is_restored_to(known.original)):
+        if known and known.original and has.is_nearer_to(known.original, had):
+            return
+        if has.limit is not None and has.limit < (had.limit or math.inf):
+            yield from self._floor(event, world, has.limit, known.policy if known else "")
+        if not raised:
             return
         for what, most, written in self._bounds(event, world, known.policy if known else ""):
             if max(has.limit or 0, has.request) > most:
                 yield Contradiction("bounds", f"{has} is above {what}, {most}m", (written, event))
         yield from self._quotas(event, world)
+
+    def _floor(self, write: Write, world: World, limit: int, policy: str) -> Found:
+        for found, written in world.of("trainingpolicies"):
+            resources = found["spec"].get("resources") or {}
+            least = (resources.get("cpu") or {}).get("min")
+            floors = found["metadata"]["name"] == policy and resources.get("control") == "limits" and least is not None
+            if floors and limit < cpu_millicores(least):
+                yield Contradiction("bounds", f"{limit}m is below the floor of {policy}, {least}", (written, write))
 
     def _bounds(self, write: Write, world: World, policy: str) -> Iterator[tuple[str, int, Write]]:
         for found, written in world.of("trainingpolicies"):
@@ -224,45 +240,6 @@ class RestoredBeforeLetGo:
 
 def _holds(policy: Json) -> bool:
     return FINALIZER in ((policy.get("metadata") or {}).get("finalizers") or ())
-
-
-class FreezesHold:
-    """Nothing is changed under a freeze that was stored before the write could begin."""
-
-    def check(self, event: Event, world: World) -> Found:
-        """Of resizes, of Jobs that a move begins to suspend, and of evictions that begin one."""
-        if not isinstance(event, Write) or not (event.ours and event.accepted):
-            return
-        for pod in _begun_with(event, world):
-            known = stored(world, pod["metadata"]["uid"])
-            restores = (
-                is_resize(event)
-                and known is not None
-                and known.original is not None
-                and cpu_of(event.after, known.container) == known.original
-            )
-            for freeze, written in freezes_of(world, pod, known.policy if known else "", event.at_seconds):
-                allowed = freeze["spec"].get("effect") == "Recommend" and restores
-                if not allowed and written.until_seconds + READ_SECONDS < event.at_seconds:
-                    yield Contradiction("freeze", f"{freeze['metadata']['name']} is in force", (written, event))
-                    return
-
-
-def _begun_with(write: Write, world: World) -> Iterator[Json]:
-    """The pods that a write changes, or begins to move or to stop."""
-    before = world.get(*write.key)
-    if write.kind == "jobs" and suspends(before, write.after):
-        yield from pods_of(world, write.after)
-    elif before and (write.kind == "pods/resize" or _begins_eviction(write, before, world)):
-        yield before
-
-
-def _begins_eviction(write: Write, pod: Json, world: World) -> bool:
-    if write.kind != "pods/eviction" or "nodeName" not in pod["spec"]:
-        return False
-    moves = [(growth.get("status") or {}).get("move") or {} for growth, _ in world.of("jobgrowths", write.namespace)]
-    uid = pod["metadata"]["uid"]
-    return not any(each["uid"] == uid for move in moves for each in move.get("pods") or ())
 
 
 class OneWriter:

@@ -1,4 +1,4 @@
-"""Reads the objects of a history: a container's CPU, its stored original, its policy, freezes, owners."""
+"""Reads the objects of a history: a container's CPU and memory, its stored original, its policy, freezes, owners."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL
-from slopewise.adapters.kube.cache.wire import cpu_millicores
+from slopewise.adapters.kube.cache.wire import cpu_millicores, memory_bytes
 from slopewise.adapters.kube.moves.suspend.annotation import move_on
 from testbed.histories.events import Json, World, Write, shown
 
@@ -34,13 +34,54 @@ class Cpu(NamedTuple):
         return limits and abs(self.request - original.request) <= abs(had.request - original.request)
 
 
+class Memory(NamedTuple):
+    """Limit and request of a container, in bytes; None: it has none."""
+
+    limit: int | None
+    request: int | None
+
+    def __str__(self) -> str:
+        return f"memory limit {self.limit}, request {self.request}"
+
+    def is_nearer_to(self, original: Memory, had: Memory) -> bool:
+        """Or as near as what it had, in both."""
+        distances = (
+            (abs((new or 0) - (to or 0)), abs((old or 0) - (to or 0)))
+            for new, to, old in zip(self, original, had, strict=True)
+        )
+        return all(now <= before for now, before in distances)
+
+
 class Stored(NamedTuple):
     """What a JobGrowth has of a pod."""
 
     original: Cpu | None
+    memory: Memory | None
+    """Its original; None: it was never changed."""
     container: str
     policy: str
     written: Write
+
+
+def memory_of(pod: Json, container: str = "") -> Memory:
+    """Of a pod's container, or its first one."""
+    resources = _named(pod["spec"]["containers"], container).get("resources") or {}
+    return _memory(*((resources.get(side) or {}).get("memory") for side in ("limits", "requests")))
+
+
+def _memory(*quantities: str | None) -> Memory:
+    return Memory(*(None if each is None else memory_bytes(each) for each in quantities))
+
+
+def named_nodes(pod: Json) -> set[str]:
+    """The nodes that its affinity requires or prefers by their names."""
+    affinity = ((pod.get("spec") or {}).get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms") or []
+    wished = affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    fields = (
+        field for term in (*terms, *(each["preference"] for each in wished)) for field in term.get("matchFields") or ()
+    )
+    return {node for field in fields for node in field["values"]}
 
 
 def cpu_of(pod: Json, container: str = "", *, reported: bool = False) -> Cpu:
@@ -71,7 +112,9 @@ def stored_in(growth: Json, written: Write) -> dict[str, Stored]:
         cpu = original and _cpu(
             {"limits": {"cpu": original.get("cpuLimit")}, "requests": {"cpu": original["cpuRequest"]}}
         )
-        found[pod.get("uid", "")] = Stored(cpu, pod.get("container", ""), status.get("policy", ""), written)
+        memory = original and _memory(original.get("memoryLimit"), original.get("memoryRequest"))
+        memory = None if memory == Memory(None, None) else memory
+        found[pod.get("uid", "")] = Stored(cpu, memory, pod.get("container", ""), status.get("policy", ""), written)
     return found
 
 

@@ -11,15 +11,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from itertools import zip_longest
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from slopewise.adapters.kube.client.protocol import FIELD_MANAGER
+from slopewise.decision_record import reader
+from slopewise.decision_record.lines import Pass
 from slopewise.errors import UsageError
 from testbed.histories.events import Decided, Event, Json, Sample, Step, Write
+
+LAST_PASS_SECONDS = 3600.0
+"""The last pass of a record is over by then."""
 
 _WRITES = ("create", "update", "patch", "delete", "deletecollection")
 
@@ -32,8 +36,8 @@ def read(folder: Path) -> list[Event]:
     events: list[Event] = []
     for path in sorted(folder.glob("audit*")):
         events += _read_file(path, lambda line: _writes(line, replicas))
-    for path in sorted(folder.glob("records/*.jsonl*")):
-        events += _decided(list(_lines(path)))
+    for path in sorted(folder.glob("records/*.jsonl")):
+        events += _decided([each.recorded for each in reader.read(path, lambda _: None)])
     for path in sorted(folder.glob("cgroups*")):
         events += _read_file(path, _samples)
     for path in sorted(folder.glob("*/diary")):
@@ -95,14 +99,14 @@ def _seconds(timestamp: str) -> float:
     return datetime.fromisoformat(timestamp).timestamp()
 
 
-def _decided(lines: list[Json]) -> Iterator[Decided]:
+def _decided(passes: Sequence[Pass]) -> Iterator[Decided]:
     """What a pass did is done by the time of the next one."""
-    passes = [line for line in lines if line.get("kind") == "pass" and "result" in line]
-    for line, following in zip_longest(passes, passes[1:]):
-        at = (following or {"taken_at_seconds": line["taken_at_seconds"] + 3600})["taken_at_seconds"]
-        for each in line["result"].get("decided", ()):
-            if each.get("action") == "resize" and "result" in each:
-                yield Decided(at, line["policy"], each["job"], each["after"], each["result"], line["taken_at_seconds"])
+    times = [each.taken_at_seconds for each in passes]
+    ends = [*times[1:], *(each + LAST_PASS_SECONDS for each in times[-1:])]
+    for line, at in zip(passes, ends, strict=True):
+        for each in line.result.decided:
+            if each.action == "resize" and each.result is not None and each.after is not None:
+                yield Decided(at, line.policy, each.job, each.after, each.result, line.taken_at_seconds)
 
 
 def _samples(line: Json) -> Iterator[Sample]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import threading
+import time
 import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
@@ -89,6 +90,8 @@ class Entry:
     address: Address
     old: Json | None
     new: Json | None
+    at_seconds: float = 0.0
+    """By the monotonic clock."""
 
     def event(self, selector: Selector) -> Json | None:
         """What a watch with that selector receives; None: nothing."""
@@ -272,7 +275,7 @@ class Objects:
         return copy.deepcopy(last)
 
     def _notify(self, at: Address, old: Json | None, new: Json | None) -> None:
-        self.history.append(Entry(self.version, at, old, new))
+        self.history.append(Entry(self.version, at, old, new, time.monotonic()))
         self.on_change(self.history[-1])
         self.changed.notify_all()
 

@@ -27,6 +27,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from kubernetes.client import Configuration
 from support.api_objects import Address, Json, Objects, RefusedError, Selector, page_of
+from support.late_views import View, Waiting
 
 from slopewise.adapters.kube.client.client import KubeApi, OnRequest
 
@@ -140,6 +141,8 @@ class ApiServer(AbstractContextManager["ApiServer"]):
         """What is served of the core group."""
         self.interfere: Callable[[Request], Fault | None] = lambda _: None
         """Asked about each request, in the thread that carries it out: the fault to do; None: what is planned."""
+        self.views: dict[str, View] = {}
+        """How the watches of a resource show its changes; at once and all of them where nothing is said."""
         self.streams = 0
         """Watches that are open now."""
         self._start()
@@ -392,22 +395,26 @@ class _Handler(BaseHTTPRequestHandler):
         """Events until the time is over, the connection ends or the history is forgotten."""
         owner, at, selector = self.server_, Address.of(self._request.path), self._selector()
         objects, said = owner.objects, len(owner.said)
+        view, waiting = owner.views.get(at.resource, View()), Waiting()
         ends = time.monotonic() + timeout_seconds
         while time.monotonic() < ends and self._epoch == owner.epoch:
             with objects.changed:
                 objects.changed.wait(TICK_SECONDS)
                 try:
                     entries = objects.since(version)
+                    for entry in entries:
+                        event = entry.event(selector) if at.holds(entry.address) else None
+                        if event:
+                            waiting.append((entry.at_seconds, entry.version, event))
+                    events = list(view.due(waiting, time.monotonic()))
                 except RefusedError as refused:
                     self._chunk({"type": "ERROR", "object": refused.status})
                     return
                 extra, said = owner.said[said:], len(owner.said)
                 version = objects.version
             self._wait_while(owner.frozen)
-            for entry in entries:
-                event = entry.event(selector) if at.holds(entry.address) else None
-                if event:
-                    self._chunk({**event, "object": self._seen(event["object"])})
+            for event in events:
+                self._chunk({**event, "object": self._seen(event["object"])})
             for each in extra:
                 self._chunk(each if each != {"type": "BOOKMARK"} else _bookmark(version))
 

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
+from support.rendering import ROOT
 from support.waiting import wait_for
 
-PROGRAM = str(Path(__file__).with_name("moving_controller.py"))
+PROGRAM = Path(__file__).with_name("moving_controller.py")
 """`slopewise` with the policies of the tests."""
 
 _STARTS_WITHIN_SECONDS = 180.0
@@ -30,12 +31,15 @@ _PORT = re.compile(r"/metrics on 127\.0\.0\.1:(\d+)\.")
 
 
 class ControllerProcess:
-    """One replica. `log`: the file that its output goes to."""
+    """One replica. `log`: the file that its output goes to. `checkout`: of another version."""
 
-    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+    def __init__(self, arguments: Sequence[str], log: Path, checkout: Path | None = None) -> None:
         self._log = log
-        command = [sys.executable, PROGRAM, "run", "--json-logs", "--port", "0", *arguments]
-        environment = {**os.environ, "NO_PROXY": "*"}
+        program, environment = PROGRAM, {**os.environ, "NO_PROXY": "*"}
+        if checkout is not None:
+            program = checkout / PROGRAM.relative_to(ROOT)
+            environment["PYTHONPATH"] = os.pathsep.join(str(checkout / part) for part in ("controller", "exporters"))
+        command = [sys.executable, str(program), "run", "--json-logs", "--port", "0", *arguments]
         with log.open("wb") as output:
             self._process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
 

@@ -147,9 +147,10 @@ class Stage:
         leading: bool = True,
         policy_file: Path | None = None,
         record: Path | None = None,
+        checkout: Path | None = None,
     ) -> ControllerProcess:
         """Start a replica. `token`: of the account that it acts as, instead of the administrator's. `policy_file`: the
-        one policy that it obeys. `record`: where it writes decision records."""
+        one policy that it obeys. `record`: where it writes decision records. `checkout`: of another version."""
         number = len(self.processes)
         kubeconfig = self.write_kubeconfig(f"replica-{number}", gateway or self.gateway(), token)
         arguments = [
@@ -163,7 +164,7 @@ class Stage:
             arguments += ["--policy-file", str(policy_file)]
         if record is not None:
             arguments += ["--record", str(record)]
-        process = ControllerProcess(arguments, self.folder / f"replica-{number}.log")
+        process = ControllerProcess(arguments, self.folder / f"replica-{number}.log", checkout)
         self.processes.append(process)
         self.stack.callback(process.kill)
         if leading:

@@ -76,7 +76,7 @@ class Stage:
         """Another controller process: everything that was only in memory is gone."""
         self.memories = Memories(self.api, Pods())
         self.owners = Owners(self.jobs, self.api, self.memories.job_growths.recorded)
-        self.gate_releaser = GateReleaser(self.api)
+        self.gate_releaser = GateReleaser(self.api, self.pods.observe)
         self.evictions = EvictionController(
             self.api, self.pods, self.nodes, self.owners, self.memories.job_growths, self.gate_releaser,
             lambda node, namespace: self.wait, self.clock, self.events.append,

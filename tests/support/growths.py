@@ -57,6 +57,9 @@ class Listed(Generic[T]):
     def silent_seconds(self) -> float:
         return 0.0
 
+    def observe(self, obj: dict[str, Any]) -> None:
+        """It knows that."""
+
     def items(self) -> list[T]:
         return [self.parse(each) for each in self.api.get(self.path)["items"]]
 

@@ -27,8 +27,10 @@ US, OTHER, CLUSTER = "replica-1", "replica-2", "cluster"
 BEGIN_SECONDS = 1_800_000_000.0
 
 
-def cpu(limit: str, request: str = "100m") -> Json:
-    return {"limits": {"cpu": limit}, "requests": {"cpu": request}}
+def cpu(limit: str, request: str = "100m", memory: Json | None = None) -> Json:
+    """`memory`: limit and request, by `limits` and `requests`."""
+    both = {"limits": {"cpu": limit}, "requests": {"cpu": request}}
+    return {side: amounts | {"memory": memory[side]} if memory else amounts for side, amounts in both.items()}
 
 
 @dataclass
@@ -74,17 +76,19 @@ class Told:
 
     # --- what is there ---------------------------------------------------------------------------------------
 
-    def pod(self, name: str = "a", limit: str = "300m", owner: str = "", **spec: Any) -> None:
+    def pod(
+        self, name: str = "a", limit: str = "300m", owner: str = "", memory: Json | None = None, **spec: Any
+    ) -> None:
         """`owner`: the Job that it is of."""
-        raw = a_raw_pod(cpu(limit))
+        raw = a_raw_pod(cpu(limit, memory=memory))
         raw["metadata"] = {"labels": {MANAGED_LABEL: "true"}, "annotations": {MIGRATABLE: "true"}}
         if owner:
             raw["metadata"]["ownerReferences"] = [{"kind": "Job", "name": owner, "uid": f"uid-{owner}"}]
         raw["spec"] |= spec
         self.write("pods", name, raw, CLUSTER, "create")
 
-    def policy(self, mode: str = "Auto", most: str = "4") -> None:
-        spec = {"mode": mode, "resources": {"cpu": {"max": most}}}
+    def policy(self, mode: str = "Auto", **resources: Any) -> None:
+        spec = {"mode": mode, "resources": {"control": "limits", "cpu": {"min": "250m", "max": "4"}, **resources}}
         self.write("trainingpolicies", "p", {"metadata": {"finalizers": [FINALIZER]}, "spec": spec}, CLUSTER)
 
     def delete_policy(self) -> None:
@@ -114,22 +118,26 @@ class Told:
 
     # --- what the controller does ----------------------------------------------------------------------------
 
-    def store(self, limit: str | None = "300m", pod: str = "a", by: str = US) -> None:
+    def store(
+        self, limit: str | None = "300m", pod: str = "a", by: str = US, memory: Json | None = None, **status: Any
+    ) -> None:
         """The JobGrowth of a pod, with this original; None: without one."""
         entry: Json = {"slot": "0", "name": pod, "uid": f"uid-{pod}", "container": "trainer"}
         if limit is not None:
             entry["original"] = {"cpuLimit": limit, "cpuRequest": "100m"}
-        status = {"policy": "p", "pods": [entry]}
+        if memory is not None:
+            entry["original"] |= {"memoryLimit": memory["limits"], "memoryRequest": memory["requests"]}
+        status = {"policy": "p", "pods": [entry], **status}
         workload = {"kind": "Pod", "name": pod, "uid": f"uid-{pod}"}
         self.write("jobgrowths/status", pod, {"spec": {"workload": workload}, "status": status}, by)
 
-    def resize(self, limit: str, pod: str = "a", by: str = US, code: int = 200) -> None:
+    def resize(self, limit: str, pod: str = "a", by: str = US, code: int = 200, memory: Json | None = None) -> None:
         """And its kubelet reports it a second later."""
         raw = copy.deepcopy(self.objects["pods", pod])
-        raw["spec"]["containers"][0]["resources"] = cpu(limit)
+        raw["spec"]["containers"][0]["resources"] = cpu(limit, memory=memory)
         self.write("pods/resize", pod, raw, by, code=code)
         if code == 200:
-            raw["status"]["containerStatuses"][0]["resources"] = cpu(limit)
+            raw["status"]["containerStatuses"][0]["resources"] = cpu(limit, memory=memory)
             self.write("pods/status", pod, raw, CLUSTER)
 
     def suspend(self) -> None:
@@ -139,6 +147,13 @@ class Told:
         )  # fmt: skip
         annotations = {"slopewise.dev/move": move.written()}
         self.change("jobs", "train", metadata={"annotations": annotations}, spec={"suspend": True})
+
+    def place(self, pod: str, node: str) -> None:
+        """Take the gate of a pod, which prefers this node from then on."""
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        wish = [{"weight": 100, "preference": {"matchFields": [field]}}]
+        affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wish}}
+        self.change("pods", pod, spec={"schedulingGates": [], "affinity": affinity})
 
     def evict(self, pod: str = "a") -> None:
         self.events.append(

@@ -28,6 +28,7 @@ import requests
 import structlog
 from support.api_objects import RefusedError
 from support.api_server import ApiServer
+from support.fake_prometheus import Respond
 from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.waiting import eventually
 
@@ -58,13 +59,13 @@ _NODE_SIZES = {"machine_cpu_cores": "2", "machine_memory_bytes": "8e9"}
 class EmptyPrometheus(AbstractContextManager["EmptyPrometheus"]):
     """Has no series but the size of the node. `hanging`: says nothing until it is closed; `asked`: somebody waits.
 
-    `failing`: answers with an error.
+    `instead`: answers so.
     """
 
     def __init__(self) -> None:
         owner = self
         self.hanging = threading.Event()
-        self.failing = threading.Event()
+        self.instead: Respond | None = None
         self.asked = threading.Event()
         self.released = threading.Event()
 
@@ -73,6 +74,9 @@ class EmptyPrometheus(AbstractContextManager["EmptyPrometheus"]):
                 if owner.hanging.is_set():
                     owner.asked.set()
                     owner.released.wait(30)
+                if owner.instead is not None:
+                    owner.instead(self)
+                    return
                 asked = parse_qs(urlsplit(self.path).query)
                 sizes = _NODE_SIZES if "machine_cpu_cores" in self.path else {}
                 rows = [
@@ -80,7 +84,7 @@ class EmptyPrometheus(AbstractContextManager["EmptyPrometheus"]):
                     for name, value in sizes.items()
                 ]
                 answer = json.dumps({"status": "success", "data": {"resultType": "vector", "result": rows}}).encode()
-                self.send_response(503 if owner.failing.is_set() else 200)
+                self.send_response(200)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()

@@ -65,6 +65,9 @@ class Stored(Generic[Parsed]):
     def silent_seconds(self) -> float:
         return self.silent
 
+    def observe(self, obj: Json) -> None:
+        """It knows that."""
+
     def items(self) -> Sequence[Parsed]:
         objects = self._server.objects
         with objects.changed:
@@ -113,14 +116,14 @@ class Yard:
 
     def mover(self, api: Api | None = None, on_refused: OnRefused = as_it_is) -> JobMover:
         return JobMover(
-            api or self.api, self.jobs, self.nodes, lambda node, namespace: self.wait, self.clock,
-            on_refused=on_refused,
+            api or self.api, self.jobs, self.nodes, lambda node, namespace: self.wait, self.clock, self.jobs.observe,
+            on_refused,
         )  # fmt: skip
 
     def follower(self, api: Api | None = None) -> SuspendedJobController:
         """As a new leader has it: nothing is remembered."""
         return SuspendedJobController(
-            api or self.api, self.jobs, self.pods, self.nodes, self.clock, self._keep_reported
+            api or self.api, self.jobs, self.pods, self.nodes, self.clock, self._keep_reported, self.jobs.observe
         )  # fmt: skip
 
     def _keep_reported(self, move: JobMove, sentence: str, ended: MoveEnd | None, *, warning: bool) -> None:

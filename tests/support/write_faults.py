@@ -74,6 +74,11 @@ class Faulty:
         server.interfere, server.objects.on_change = self._interfere, self._note
 
     @property
+    def left(self) -> set[str]:
+        """The kinds of writes at which a fault is still to be done."""
+        return {kind for kind, _ in self._plan}
+
+    @property
     def client_name(self) -> str:
         """Of the newest client."""
         return f"process-{self._clients}"

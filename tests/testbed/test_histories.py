@@ -12,13 +12,16 @@ from support.managed_pods import NAMESPACE
 from typer.testing import CliRunner
 
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL, PLACE_GATE
+from slopewise.decision_record.lines import SCHEMA, Pass, Result, Settings, encode
+from slopewise.decision_record.lines import Decided as DecidedLine
 from slopewise.errors import UsageError
 from testbed.histories.__main__ import app
 from testbed.histories.check import contradictions
-from testbed.histories.events import Sample, Step, Write
-from testbed.histories.reading import read
+from testbed.histories.events import Decided, Sample, Step, Write
+from testbed.histories.reading import LAST_PASS_SECONDS, read
 
 Tale = Callable[[Told], None]
+MEMORY = {"limits": "500Mi", "requests": "200Mi"}
 
 
 def never_restored_when_the_label_was_set_to_false(told: Told) -> None:
@@ -132,6 +135,57 @@ def raised_above_the_ceiling(told: Told) -> None:
     told.resize("5")
 
 
+def lowered_below_the_floor(told: Told) -> None:
+    told.managed()
+    told.resize("200m")
+
+
+def memory_changed_before_its_original_was_stored(told: Told) -> None:
+    told.pod(memory=MEMORY)
+    told.policy(memory="Requests")
+    told.store()
+    told.resize("300m", memory={**MEMORY, "requests": "100Mi"})
+
+
+def a_memory_limit_lowered_below_its_original_after_a_downgrade(told: Told) -> None:
+    told.pod(memory=MEMORY)
+    told.policy(memory="Limits")
+    told.store(memory=MEMORY)
+    told.resize("300m", memory={**MEMORY, "limits": "600Mi"})
+    told.resize("300m", memory={**MEMORY, "limits": "400Mi"})
+
+
+def a_memory_limit_raised_by_a_policy_that_changes_requests(told: Told) -> None:
+    told.pod(memory=MEMORY)
+    told.policy(memory="Limits")
+    told.store(memory=MEMORY)
+    told.policy(memory="Requests")
+    told.wait(60)
+    told.resize("300m", memory={"limits": "600Mi", "requests": "100Mi"})
+
+
+def an_original_of_memory_forgotten_when_only_cpu_was_restored(told: Told) -> None:
+    told.pod(memory=MEMORY)
+    told.policy(memory="Requests")
+    told.store(memory=MEMORY)
+    told.resize("300m", memory={**MEMORY, "requests": "100Mi"})
+    told.store(None)
+
+
+def moved_by_eviction_under_a_freeze_that_came_after_the_dry_run(told: Told) -> None:
+    told.managed()
+    told.freeze("node", name="node-b")
+    told.wait(5)
+    told.store(move={"node": "node-b", "pods": [{"uid": "uid-a", "owner": {"uid": "uid-train"}}]})
+
+
+def placed_on_a_node_under_a_freeze_of_it(told: Told) -> None:
+    told.pod("gated", schedulingGates=[{"name": PLACE_GATE}])
+    told.freeze("node", name="node-b")
+    told.wait(5)
+    told.place("gated", "node-b")
+
+
 def changed_in_a_mode_that_only_recommends_and_restored_when_its_policy_was_deleted(told: Told) -> None:
     told.pod()
     told.policy(mode="Recommend")
@@ -211,6 +265,13 @@ FOUND: dict[Tale, str] = {
     suspended_where_the_namespace_does_not_opt_in: "consent: its owner or namespace does not consent to a suspension",
     a_job_restored_from_a_backup_in_mid_move_and_never_resumed: "waiting: job train is suspended by us and has no pod",
     a_pod_behind_the_gate_that_no_policy_places: "waiting: pod a is gated",
+    lowered_below_the_floor: "bounds: 200m is below the floor of p, 250m",
+    memory_changed_before_its_original_was_stored: "original: memory limit 524288000, request 209715200 is not stored",
+    a_memory_limit_lowered_below_its_original_after_a_downgrade: "memory: memory limit 419430400, request 209715200 is",
+    a_memory_limit_raised_by_a_policy_that_changes_requests: "memory: memory limit 524288000, request 209715200 becom",
+    an_original_of_memory_forgotten_when_only_cpu_was_restored: "original: memory limit 524288000, request 20971520",
+    moved_by_eviction_under_a_freeze_that_came_after_the_dry_run: "freeze: f is in force",
+    placed_on_a_node_under_a_freeze_of_it: "freeze: f is in force",
     raised_above_the_ceiling: "bounds: limit 5000m, request 100m is above the ceiling of p, 4000m",
     changed_in_a_mode_that_only_recommends_and_restored_when_its_policy_was_deleted: (
         "managed: limit 300m, request 100m becomes limit 2000m, request 100m of a pod that is not managed"
@@ -290,6 +351,23 @@ def test_what_is_left_when_all_has_settled_is_found_at_once() -> None:
 # --- files ---------------------------------------------------------------------------------------------------
 
 
+def test_memory_that_follows_its_policy_and_a_replacement_under_a_freeze_are_no_contradiction() -> None:
+    told = Told()
+    told.namespace()
+    told.pod(memory=MEMORY, owner="train")
+    told.pod("gated", owner="train", schedulingGates=[{"name": PLACE_GATE}])
+    told.policy(memory="Limits")
+    told.store(memory=MEMORY)
+    told.resize("300m", memory={"limits": "600Mi", "requests": "100Mi"})
+    told.policy(memory="Ignore")
+    told.resize("300m", memory={"limits": "600Mi", "requests": "209715199"})
+    told.store(None, move={"node": "node-b", "pods": [{"uid": "uid-a", "owner": {"uid": "uid-train"}}]})
+    told.freeze()
+    told.wait(5)
+    told.place("gated", "node-b")
+    assert [str(each) for each in contradictions(told.events)] == []
+
+
 def an_audit_line(**more: object) -> str:
     pod = {"kind": "Pod", "metadata": {"name": "a", "uid": "u", "resourceVersion": "7"}, "spec": {"containers": [{}]}}
     line = {
@@ -334,6 +412,19 @@ def test_what_cannot_be_read_is_one_sentence(tmp_path: Path, text: str, said: st
     (tmp_path / "audit.log").write_text(text)
     with pytest.raises(UsageError, match=said):
         read(tmp_path)
+
+
+def test_a_decision_record_is_read_up_to_a_line_that_was_cut_off(tmp_path: Path) -> None:
+    decided = DecidedLine("resize", "uid-a:0", "a", "node-a", "why", before=300, after=2000, result="applied")
+    withheld = DecidedLine("resize", "uid-b:0", "b", "node-a", "why", before=300, after=2000, guard="floor")
+    passes = [Pass(at, "p", result=Result((decided, withheld))) for at in (10.0, 14.0)]
+    record = tmp_path / "records" / "p.jsonl"
+    record.parent.mkdir()
+    record.write_bytes(b"".join(map(encode, (Settings(SCHEMA, "0.1.0", {}), *passes))) + b'{"kind":"pa')
+    assert read(tmp_path) == [
+        Decided(end, "p", "uid-a:0", 2000, "applied", begin)
+        for begin, end in ((10.0, 14.0), (14.0, 14.0 + LAST_PASS_SECONDS))
+    ]
 
 
 def test_a_namespace_is_found_although_its_reference_names_it_twice(tmp_path: Path) -> None:

@@ -18,14 +18,19 @@ from testbed.histories.events import Event
 
 History = Callable[[], list[Event]]
 
-WRITES = ("patch pods/resize", "create jobgrowths", "patch jobgrowths/status", "update leases", "create events")
+WRITES = (
+    "patch pods/resize", "create jobgrowths", "patch jobgrowths/status", "patch trainingpolicies/status",
+    "update leases", "create events",
+)  # fmt: skip
 ANSWERS: Mapping[str, Answer] = {
     "409": status_answer(409, "Conflict", "the object has been modified"),
     "429": status_answer(429, "TooManyRequests", "slow down", **{"Retry-After": "1"}),
     "500": status_answer(500, "InternalError", "no quorum"),
     "504": status_answer(504, "Timeout", "not done in time"),
 }
-FAULTS = ("crash before", "crash after", "answer lost", *ANSWERS)
+HANG = "hang"
+FAULTS = ("crash before", "crash after", "answer lost", HANG, *ANSWERS)
+HUNG_SECONDS = 30.0
 
 
 class Faulty:
@@ -78,6 +83,9 @@ class Faulty:
         if self._fault.startswith("crash"):
             assert self._controller is not None
             self._controller.kill()
+        elif self._fault == HANG:
+            self._kind = ""  # what is sent meanwhile is let through
+            time.sleep(HUNG_SECONDS)
         self.left -= 1  # after the crash: `run_until_done` must not find the controller still running
         if self._fault in ANSWERS:
             return ANSWERS[self._fault]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler
 from typing import cast
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from support.api_server import refusal
+from support.fake_prometheus import Respond, answer, send, text, vector
 from support.managed_pods import PODS
 from support.replicas import ORIGINAL, Town
 from support.waiting import eventually
+from support.write_faults import Faulty
 
 from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.kube.connection import Connection
@@ -22,6 +28,7 @@ from slopewise.manager.policy_runner import PolicyRunner
 from slopewise.manager.shared import ClusterOptions, SharedState, make_shared_state
 from slopewise.signals import StopSignal
 from slopewise.telemetry.metrics import Instruments
+from testbed.histories.check import contradictions
 
 
 @pytest.fixture
@@ -35,9 +42,15 @@ def town() -> Iterator[Town]:
 
 
 @pytest.fixture
-def shared(town: Town) -> Iterator[SharedState]:
+def faulty(town: Town) -> Faulty:
+    """Does no fault: for the history."""
+    return Faulty(town.server, {})
+
+
+@pytest.fixture
+def shared(town: Town, faulty: Faulty) -> Iterator[SharedState]:
     """Of a replica that may write, whose watches have read everything; what may wait is never written."""
-    api, instruments = town.server.client(), Instruments()
+    api, instruments = faulty.client(30.0), Instruments()
     watches = make_watches(api, None, lambda old, new: None)
     options = ClusterOptions(Connection(), town.prometheus.url, scrape_interval_seconds=0.5)
     shared = make_shared_state(
@@ -195,8 +208,50 @@ class LaterClock(SystemClock):
         return super().now() + self.later_seconds
 
 
+def hangs(handler: BaseHTTPRequestHandler) -> None:
+    """For longer than a reading may last."""
+    time.sleep(HUNG_SECONDS)
+
+
+def drips(handler: BaseHTTPRequestHandler) -> None:
+    """A byte now and then."""
+    send(handler, 200, b"", promised=1000)
+    for _ in range(round(HUNG_SECONDS / 0.1)):
+        handler.wfile.write(b" ")
+        time.sleep(0.1)
+
+
+def of_another_moment(*seconds: float) -> Respond:
+    """Answers as of so many seconds later, one after the other: what a cache gives, or two of which one is behind."""
+    turns = itertools.cycle(seconds)
+
+    def respond(handler: BaseHTTPRequestHandler) -> None:
+        at = float(parse_qs(urlsplit(handler.path).query)["time"][0]) + next(turns)
+        answer(vector({"metric": {"pod": "a", "slopewise_value": "level"}, "value": [at, "1"]}))(handler)
+
+    return respond
+
+
+HUNG_SECONDS = 16.0
+"""A reading may last 15 s."""
+WRONG: Mapping[str, tuple[Respond, str]] = {
+    "fails": (text(b"storage is on fire", status=503), "storage is on fire"),
+    "closes the connection": (lambda handler: setattr(handler, "close_connection", True), "closed the connection"),
+    "hangs": (hangs, "did not answer within 15 s"),
+    "is slow": (drips, "did not answer within 15 s"),
+    "gives a part": (answer(vector(warnings=["a store is gone"])), "a part of the answer"),
+    "is 10 minutes behind": (of_another_moment(-600.0), "an answer of another moment (600 s ago)"),
+    "is 10 minutes ahead": (of_another_moment(600.0), "an answer of another moment"),
+    "is two that disagree": (of_another_moment(0.0, -600.0), "an answer of another moment (600 s ago)"),
+}
+WAITS = ("hangs", "is slow")
+
+
+@pytest.mark.parametrize(
+    "wrong", [pytest.param(each, marks=pytest.mark.faults) if each in WAITS else each for each in WRONG]
+)
 def test_an_outage_of_three_intervals_restores_the_originals_once_and_a_shorter_one_changes_nothing(
-    town: Town, shared: SharedState
+    town: Town, faulty: Faulty, shared: SharedState, wrong: str
 ) -> None:
     clock = LaterClock()
     town.policy(behaviour={"intervalSeconds": 60, "cooldownSeconds": 0, "maxStepRatio": 8})
@@ -205,9 +260,11 @@ def test_an_outage_of_three_intervals_restores_the_originals_once_and_a_shorter_
     runner.one_pass()
     assert (town.limit("a"), town.limit("b")) == ("1", "1")
 
-    town.prometheus.failing.set()
-    clock.later_seconds = 170
-    assert "intervals" not in (runner.one_pass().held or "")
+    town.prometheus.instead, said = WRONG[wrong]
+    clock.later_seconds = 150
+    held = runner.one_pass().held or ""
+    assert said in held
+    assert "intervals" not in held
     assert (town.limit("a"), town.limit("b")) == ("1", "1")
     assert outage(shared) == 0
 
@@ -222,11 +279,12 @@ def test_an_outage_of_three_intervals_restores_the_originals_once_and_a_shorter_
     runner.one_pass()
     assert len(town.server.asked("PATCH", "resize")) == written, "once"
 
-    town.prometheus.failing.clear()
+    town.prometheus.instead = None
     assert runner.one_pass().held is None
     runner.stop()
     assert (town.limit("a"), town.limit("b")) == ("1", "1")
     assert outage(shared) == 0
+    assert contradictions(faulty.events, settled=True) == []
 
 
 def outage(shared: SharedState) -> float | None:

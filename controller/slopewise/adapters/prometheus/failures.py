@@ -84,10 +84,8 @@ class Failures:
 
     def partial(self, warning: str) -> ObservationError:
         """For an answer with a warning."""
-        return ObservationError(
-            f"Prometheus at {self.endpoint.url} gave a part of the answer and warned: {self._bounded(warning)}; "
-            "nothing is changed until the answer is whole; look at its stores and remote reads."
-        )
+        what = f"gave a part of the answer and warned: {self._bounded(warning)}"
+        return self._error(what, "look at its stores and remote reads")
 
     def _what_and_remedy(self, error: Exception) -> tuple[str, str]:
         """In this order, because requests' errors inherit from each other, from OSError and from ValueError."""

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from slopewise.adapters.kube.cache.records import ManagedPod, OwnerRef, PodRecord
 from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.fencing import unless
 from slopewise.adapters.kube.client.meanings import Refused, explain
 from slopewise.adapters.kube.client.protocol import Api, Json, path_of
 from slopewise.adapters.kube.moves.recreation import ended_reason, not_recreated_reason_of
@@ -83,7 +84,8 @@ def evict(api: Api, pod: PodRecord, *, dry_run: bool = False) -> Refused | None:
 def disruption_refusal(api: Api, pods: Sequence[PodRecord]) -> Refused | None:
     """Why these pods, all of one namespace, must not end at once; None: they may."""
     for pod in pods:
-        refused = evict(api, pod, dry_run=True)
+        with unless(lambda: None):  # the write that follows asks whether it is frozen
+            refused = evict(api, pod, dry_run=True)
         if refused is not None and not refused.gone:
             return refused
     return _refused_together(api, pods) if len(pods) > 1 else None

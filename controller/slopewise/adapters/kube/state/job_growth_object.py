@@ -142,7 +142,7 @@ class GrowthDocument(StatusDocument):
         self.missed = 0
         """How many checks of the watch have not shown it yet."""
         self.lost = False
-        """The object was deleted, and not created again."""
+        """The object was deleted, maybe with its workload: it is created again once a pass has found a pod of that."""
         self.lock = lock
         self._new_status: Callable[[JobGrowthStatus], JobGrowthStatus] | None = None
         """Makes the next status from the last one; None: nothing is new since the last rendering."""
@@ -152,10 +152,11 @@ class GrowthDocument(StatusDocument):
 
     def lose(self) -> None:
         """The object was deleted, and nothing is stored."""
-        self.seen, self.lost, self.missed = False, True, 0
-        self.forget_object()
-        for slot in self.slots.values():
-            slot.stored_original = slot.stored_memory = None
+        with self.lock:
+            super().lose()
+            self.seen, self.lost, self.missed = False, True, 0
+            for slot in self.slots.values():
+                slot.stored_original = slot.stored_memory = None
 
     def show(self, new_status: Callable[[JobGrowthStatus], JobGrowthStatus]) -> None:
         """Show from the next write on what this makes of the last status (`running_status`, `absent_status`, …)."""
@@ -210,14 +211,15 @@ class GrowthDocument(StatusDocument):
         return damaged
 
     def create(self, api: Api) -> bool:
-        """Create the object, owned by its workload, or take over the one that a former leader created."""
+        """Create the object, owned by its workload, or take over a former leader's; False for a lost one."""
+        if self.lost:
+            return False
         for name in (self.name, f"{self.workload.name}-{self.workload.kind.lower()}"):
             self.name, self.path = name, growth_path(self.namespace, name)
             found = self._create_or_get(api)
             if found["spec"]["workload"]["uid"] == self.workload.uid:
                 meta = found["metadata"]
                 self.stored(meta["uid"], meta["resourceVersion"], found.get("status") or {})
-                self.lost = False
                 return True
         raise SlopewiseError(
             f"The JobGrowth {self.namespace}/{self.name} belongs to another workload; if that one is gone, delete it."
@@ -303,7 +305,9 @@ MAX_JSON_BYTES = 1_000_000
 
 def memory_text(known: JobMemory, pods: int) -> str:
     """The memory of one of so many pods."""
-    encoded = MEMORY_JSON.encode(_learning_part(known, pods))
+    encoded, limit = MEMORY_JSON.encode(_learning_part(known, pods)), known.memory_resizes.written_limit_bytes
+    if limit is not None:  # versions before November 2026 read it here, and would lower a raised limit without it
+        encoded = encoded[:-1] + b',"written_limit_bytes":%d}' % limit
     if pods <= READABLE_PODS:
         return encoded.decode()
     return COMPRESSED + base64.b85encode(zlib.compress(encoded, level=9)).decode()

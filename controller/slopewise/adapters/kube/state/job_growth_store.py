@@ -135,6 +135,9 @@ class JobGrowthStore:
         self.changed(document, transition=True)
         return True
 
-    def write_now(self, document: StatusDocument) -> None:
+    def write_now(self, document: GrowthDocument) -> None:
         """Write before this returns; SlopewiseError when that fails."""
         self._sender.send(document)
+        if document.lost:  # the caller has seen a pod of the workload
+            document.lost = False
+            self._sender.send(document)

@@ -114,6 +114,7 @@ class KubeMemory:
         if not document.lost:
             return False
         if any(self._index.find(slot.job_uid) for slot in document.slots.values()):
+            document.lost = False
             self._job_growths.changed(document, transition=True)
             return False
         self._job_growths.close(document)

@@ -75,8 +75,8 @@ class StatusDocument(ABC):
         self.uid, self.version = uid, version
         self.sent = fingerprints(status)
 
-    def forget_object(self) -> None:
-        """The object is deleted or replaced."""
+    def lose(self) -> None:
+        """The object is deleted or replaced, and nothing is stored."""
         self.uid, self.version, self.sent = None, "", {}
 
 
@@ -125,7 +125,7 @@ class StatusSender:
         if found is not None and (meta := found["metadata"])["uid"] == document.uid:
             document.stored(meta["uid"], meta["resourceVersion"], found.get("status") or {})
         else:
-            document.forget_object()
+            document.lose()
         return document
 
     def _delete(self, document: StatusDocument) -> bool:

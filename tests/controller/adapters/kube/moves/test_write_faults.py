@@ -1,4 +1,5 @@
-"""A fault at every write of a move: each ends with a job that runs, and a history without contradictions."""
+"""A fault at every write of a move, and watches that are late: each ends with a job that runs, and a history without
+contradictions."""
 
 from __future__ import annotations
 
@@ -6,19 +7,23 @@ import random
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import product
+from typing import Any
 
 import pytest
 from support.api_server import ApiServer
 from support.gated_pods import Stage, is_gated
-from support.managed_pods import NAMESPACE
-from support.suspended_jobs import NODES, WISH, Yard
+from support.late_views import LateView, View, views
+from support.managed_pods import NAMESPACE, PODS
+from support.suspended_jobs import JOBS, NODES, WISH, Yard
 from support.write_faults import ANY, FAULTS, Faulty
 
+from slopewise.adapters.kube.cache.parsing import parse_object, parse_pod
 from slopewise.adapters.kube.cache.records import MIGRATABLE, MOVES_ALLOWED, MOVES_LABEL
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import FencedApi
 from slopewise.model import Migrate
 from testbed.histories.check import contradictions
+from testbed.histories.events import Contradiction
 
 Story = Callable[[Yard], None]
 """What happens meanwhile, after every write."""
@@ -44,6 +49,20 @@ def remove(yard: Yard) -> None:
         yard.server.remove(f"{NODES}/node-b")
 
 
+ON_TIME = View()
+LATE_SECONDS = 900.0
+"""After ten minutes a list is read again, which shows the change that was lost."""
+WATCHED = {"jobs": (JOBS, parse_object), "pods": (PODS, parse_pod)}
+VIEWS = [(kind, wrong, view) for kind in WATCHED for wrong, view in views(6).items()]
+SEEN_IN_MAKE_TEST = ("last change held back", "10 s late", "expired at change 2")
+every_view = pytest.mark.parametrize(
+    ("kind", "view"),
+    [
+        pytest.param(kind, view, id=f"{kind}: {wrong}", marks=[] if wrong in SEEN_IN_MAKE_TEST else pytest.mark.faults)
+        for kind, wrong, view in VIEWS
+    ],
+)
+
 SUSPENDED = {nothing: 3, fill: 4, remove: 2}
 """The writes of a move by suspension, in each story."""
 EVICTED = 5
@@ -58,12 +77,20 @@ def consent(server: ApiServer) -> None:
     server.put("/api/v1/namespaces", {"metadata": {"name": NAMESPACE, "labels": {MOVES_LABEL: MOVES_ALLOWED}}})
 
 
-def suspend(yard: Yard, story: Story, plan: Plan) -> Faulty:
-    """A Job that a policy wants on node-b; each crash is followed by a new leader."""
+def _see(place: Yard | Stage, kind: str, view: View) -> None:
+    """The controllers of the place see the objects of a kind so."""
+    if kind:
+        path, parse = WATCHED[kind]
+        setattr(place, kind, LateView(place.server.objects, path, parse, place.clock, view))
+
+
+def suspend(yard: Yard, story: Story, plan: Plan, kind: str = "", view: View = ON_TIME) -> Faulty:
+    """A Job that a policy wants on node-b; each crash is followed by a new leader. `view`: of the Jobs or the pods."""
     consent(yard.server)
     yard.put_job(affinity=WISH, asks={MIGRATABLE: "true"})
+    _see(yard, kind, view)
     faulty = Faulty(yard.server, plan, yard.clock.now)
-    ends, next_pass, api = yard.clock.seconds + OVER_SECONDS, 0.0, None
+    ends, next_pass, api = yard.clock.seconds + (OVER_SECONDS if view is ON_TIME else LATE_SECONDS), 0.0, None
     while yard.clock.seconds < ends:
         if api is None or faulty.crashed:
             api = FencedApi(faulty.client(), lambda: True)
@@ -100,6 +127,21 @@ def test_a_fault_at_any_write_of_a_move_by_suspension_leaves_a_job_that_runs(
         assert yard.running_on() == ["node-b"]
 
 
+def unforeseen(faulty: Faulty, view: Mapping[str, Any]) -> list[Contradiction]:
+    """What contradicts; but for a pod that waits for a change that the controller sees with the next list."""
+    found = contradictions(faulty.events, settled=True)
+    return [each for each in found if not (each.rule == "waiting" and view.keys() & {"lost", "held_back"})]
+
+
+@every_view
+def test_a_move_by_suspension_that_sees_late_what_happens_leaves_a_job_that_runs(
+    yard: Yard, kind: str, view: Mapping[str, Any]
+) -> None:
+    faulty = suspend(yard, nothing, {}, kind, View(**view))
+    assert unforeseen(faulty, view) == []
+    assert (yard.suspended, yard.running_on()) == (False, ["node-b"])
+
+
 @pytest.fixture
 def stage(server: ApiServer) -> Stage:
     consent(server)
@@ -114,12 +156,13 @@ def _is_moved(stage: Stage) -> bool:
     return running == ["node-b"] and not stage.evictions.under_way()
 
 
-def evict(stage: Stage, plan: Plan) -> Faulty:
-    """A Job of one pod on node-a that a policy wants on node-b."""
+def evict(stage: Stage, plan: Plan, kind: str = "", view: View = ON_TIME) -> Faulty:
+    """A Job of one pod on node-a that a policy wants on node-b. `view`: of the Jobs or the pods."""
     faulty = Faulty(stage.server, plan, stage.clock.now)
     stage.api = FencedApi(faulty.client(), lambda: True)
+    _see(stage, kind, view)
     stage.restart()
-    for number in range(1, 40):
+    for number in range(1, 40 if view is ON_TIME else 240):
         if faulty.crashed:
             stage.api = FencedApi(faulty.client(), lambda: True)
             stage.restart()
@@ -152,6 +195,16 @@ def test_a_fault_at_any_write_of_a_move_by_eviction_leaves_a_job_that_runs(stage
     assert (is_gated(pod), pod["spec"].get("nodeName")) == (False, "node-b")
 
 
+@every_view
+def test_a_move_by_eviction_that_sees_late_what_happens_leaves_a_job_that_runs(
+    stage: Stage, kind: str, view: Mapping[str, Any]
+) -> None:
+    faulty = evict(stage, {}, kind, View(**view))
+    assert unforeseen(faulty, view) == []
+    (pod,) = stage.live()
+    assert (is_gated(pod), pod["spec"].get("nodeName")) == (False, "node-b")
+
+
 def drawn(seed: int) -> Plan:
     """Three faults at the first six writes."""
     plan = random.Random(seed).sample(list(product(range(1, 7), FAULTS)), 3)
@@ -162,6 +215,7 @@ def drawn(seed: int) -> Plan:
 @pytest.mark.parametrize("seed", range(60))
 def test_three_faults_of_a_move_by_suspension_leave_a_job_that_runs(yard: Yard, seed: int) -> None:
     faulty = suspend(yard, (nothing, fill, remove)[seed % 3], drawn(seed))
+    assert faulty.done, "no fault was tried"
     assert contradictions(faulty.events, settled=True) == []
     assert (yard.suspended, len(yard.running_on())) == (False, 1)
 
@@ -170,6 +224,7 @@ def test_three_faults_of_a_move_by_suspension_leave_a_job_that_runs(yard: Yard, 
 @pytest.mark.parametrize("seed", range(60))
 def test_three_faults_of_a_move_by_eviction_leave_a_job_that_runs(stage: Stage, seed: int) -> None:
     faulty = evict(stage, drawn(seed))
+    assert faulty.done, "no fault was tried"
     assert contradictions(faulty.events, settled=True) == []
     (pod,) = stage.live()
     assert (is_gated(pod), "nodeName" in pod["spec"]) == (False, True)

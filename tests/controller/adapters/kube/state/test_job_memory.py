@@ -133,6 +133,26 @@ def test_a_job_that_came_and_went_between_two_passes_is_forgotten_too(
     assert state == MemoryState()
 
 
+def test_a_jobgrowth_that_was_deleted_is_created_again_only_while_its_workload_has_a_pod(
+    server: ApiServer, pods: Pods, replica: Replica, memory: KubeMemory
+) -> None:
+    gone, there = pods.add("gone"), pods.add("there")
+    for efficiency in (0.2, 0.3):  # the second one is progress, which waits for its turn
+        memory.save(MemoryState({uid: known(efficiency=efficiency, original=ORIGINAL) for uid in (gone, there)}))
+    memory.load()
+    del pods.by_job[gone]
+    for name in ("gone", "there"):
+        server.remove(f"{GROWTHS}/{name}")
+    server.requests.clear()
+    replica.writer.write()
+    assert server.asked("POST") == []
+    state = memory.load()
+    assert list(state.jobs) == [there]
+    replica.writer.write()
+    assert [each.body["metadata"]["name"] for each in server.asked("POST")] == ["there"]
+    assert server.get(f"{GROWTHS}/there")["status"]["pods"][0]["original"]["cpuLimit"] == "2"
+
+
 def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_again(
     server: ApiServer, pods: Pods, memory: KubeMemory
 ) -> None:

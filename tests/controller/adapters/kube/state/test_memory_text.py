@@ -11,7 +11,7 @@ import pytest
 
 from slopewise.adapters.kube.state.job_growth_object import COMPRESSED, MAX_JSON_BYTES, memory_text, read_memory
 from slopewise.estimators.raw_points import KEPT, unpacked
-from slopewise.model import Anchor, Ends, Growth, JobMemory, Levels, Pace, Points, PolicyMemory, Usage
+from slopewise.model import Anchor, Ends, Growth, JobMemory, Levels, MemoryResizes, Pace, Points, PolicyMemory, Usage
 
 NOW = 1_700_000_000.123456
 
@@ -42,6 +42,13 @@ def test_what_is_stored_is_read_again() -> None:
     assert read_memory(memory_text(known, 1)) == known
     assert read_memory(memory_text(known, 5)) == known
     assert read_memory("") == JobMemory()
+
+
+def test_the_version_before_the_records_reads_the_memory_limit_that_was_written_last() -> None:
+    known = JobMemory(memory_resizes=MemoryResizes(980.0, None, 1024))
+    for text in (memory_text(known, 1), memory_text(known, 5)):
+        assert read_memory(text) == known
+    assert msgspec.json.decode(memory_text(known, 1))["written_limit_bytes"] == 1024
 
 
 def test_each_of_many_pods_keeps_fewer_points_evenly_spread() -> None:

@@ -23,7 +23,7 @@ import structlog
 
 from slopewise.adapters.kube.cache.records import ManagedPod, NodeRecord, OwnerRef, PodRecord, SchedulingFacts
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.fencing import NotLeadingError
+from slopewise.adapters.kube.client.fencing import FrozenError, NotLeadingError
 from slopewise.adapters.kube.client.meanings import Refused
 from slopewise.adapters.kube.client.protocol import Api, Store, TakeTurn
 from slopewise.adapters.kube.events import About, Event
@@ -115,26 +115,13 @@ class EvictionController:
             if document.move is not None:
                 return self._under_way_already(move, managed, document.move)
             found = self._members(move, managed, members)
-            begun = found if isinstance(found, Refused) else self._start_if_granted(move, managed, policy, found)
+            begun = found if isinstance(found, Refused) else self._start(move, managed, policy, found)
             if isinstance(begun, Refused):
                 return Outcome(move, begun.result, self._on_refused(managed, begun))
-            how = f"evicted; its replacement goes to {move.node}"
-            return Outcome(move, "applied", how, begun_at_seconds=begun)
-
-    def _start_if_granted(
-        self, move: Migrate, managed: ManagedPod, policy: str, members: Sequence[_Member]
-    ) -> Refused | float:
-        """When the move was begun, in Unix seconds."""
-        if (wait := self._take_turn(managed.pod.node or "", managed.pod.namespace)) is not None:
-            return Refused("deferred", wait)
-        if (refused := self._granted(members)) is not None:
-            return refused
-        document = self._job_growths.get_or_create(managed.workload, managed.pod.namespace)
-        return self._start(move, document, policy, members)
+            return Outcome(move, "applied", f"evicted; its replacement goes to {move.node}", begun_at_seconds=begun)
 
     def _under_way_already(self, move: Migrate, managed: ManagedPod, intent: MoveIntent) -> Outcome[Move]:
-        together = any(each.slot == managed.slot for each in intent.pods) and intent.node == move.node
-        if together:
+        if any(each.slot == managed.slot for each in intent.pods) and intent.node == move.node:
             return Outcome(move, "applied", "moves together with the other pods of its workload")
         return Outcome(move, "deferred", f"a move of its workload to {intent.node or 'any node'} is under way")
 
@@ -150,8 +137,10 @@ class EvictionController:
             return Refused("infeasible", "a bare pod is not recreated; run it as a Job", "rule")
         return tuple((as_leaving(slot, pod, pod.owner), pod) for slot, pod in running if pod.owner is not None)
 
-    def _granted(self, members: Sequence[_Member]) -> Refused | None:
+    def _granted(self, managed: ManagedPod, members: Sequence[_Member]) -> Refused | None:
         """Whether each pod would be recreated and each eviction granted: checked before anything is done."""
+        if (wait := self._take_turn(managed.pod.node or "", managed.pod.namespace)) is not None:
+            return Refused("deferred", wait)
         for pod in {leaving.owner.uid: pod for leaving, pod in reversed(members)}.values():
             if (refused := self._check_recreation(pod)) is not None:
                 return refused
@@ -164,19 +153,20 @@ class EvictionController:
             return Refused("failed", f"its owner cannot be read, so it is not evicted: {error}", "trouble")
         return None if reason is None else Refused("infeasible", reason, "rule")
 
-    def _start(
-        self, move: Migrate, document: GrowthDocument, policy: str, members: Sequence[_Member]
-    ) -> Refused | float:
+    def _start(self, move: Migrate, managed: ManagedPod, policy: str, members: Sequence[_Member]) -> Refused | float:
+        """When the move was begun, in Unix seconds."""
+        if (refused := self._granted(managed, members)) is not None:
+            return refused
+        document = self._job_growths.get_or_create(managed.workload, managed.pod.namespace)
         document.policy = document.policy or policy
         now = self._clock.now()
         document.move = MoveIntent(node=move.node, since=timestamp(now), pods=tuple(leaving for leaving, _ in members))
         try:
             self._job_growths.write_now(document)
-        except NotLeadingError:
-            document.move = None
-            raise
         except SlopewiseError as error:
             document.move = None
+            if isinstance(error, FrozenError | NotLeadingError):
+                raise
             reason = f"where it is to go could not be stored, so it is not evicted: {error}"
             return Refused("failed", reason, "trouble")
         refusals = [self._evict(pod) for _, pod in members]

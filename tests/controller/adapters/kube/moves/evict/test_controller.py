@@ -149,17 +149,25 @@ class TestBeginning:
             begin(stage)
         assert (stage.evictions.under_way(), stage.evictions_sent()) == ((), [])
 
-    @pytest.mark.parametrize("asked_first", [True, False])
-    def test_a_freeze_before_the_first_request_leaves_no_intent_and_a_later_one_lets_the_move_begin_whole(
-        self, stage: Stage, asked_first: bool
+    @pytest.mark.parametrize("stored", ["before the dry run", "after the dry run", "after the intent"])
+    def test_a_freeze_until_the_intent_is_stored_leaves_none_and_a_later_one_lets_the_move_begin_whole(
+        self, stage: Stage, stored: str
     ) -> None:
-        with unless(lambda: "frozen" if bool(stage.evictions_sent(dry_run=True)) != asked_first else None):
-            if not asked_first:
+        def frozen() -> str | None:
+            is_stored = {
+                "before the dry run": True,
+                "after the dry run": bool(stage.evictions_sent(dry_run=True)),
+                "after the intent": bool(stage.server.asked("POST", "/jobgrowths$")),
+            }
+            return "frozen" if is_stored[stored] else None
+
+        with unless(frozen):
+            if stored == "after the intent":
                 assert begin(stage).result == "applied"
                 return
             with pytest.raises(FrozenError):
                 begin(stage)
-        assert (stage.evictions.under_way(), stage.evictions_sent(dry_run=True)) == ((), [])
+        assert (stage.evictions.under_way(), stage.evictions_sent(), stage.server.asked("PATCH")) == ((), [], [])
 
     def test_two_moves_of_one_job_are_one(self, stage: Stage) -> None:
         begin(stage)
