@@ -168,7 +168,8 @@ $(VENV)/.done: requirements-dev.lock pyproject.toml exporters/pyproject.toml
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
 		{ echo "$(PYTHON) cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.lock
+	@# Not compiled: most modules are imported by nothing here, and Python compiles the others when it imports them.
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes --requirement requirements-dev.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable exporters --editable .
 	@touch $@
 

@@ -8,11 +8,13 @@ stage_seconds=()
 stage_failures=0
 beside_folder=
 # One list for the stages of a stage as well (`make test` within .ci/run), and for the tests that failed (tests/conftest.py).
+own_failures=
 if [ -z "${STAGES_FAILED:-}" ]; then
     STAGES_FAILED=$(mktemp "${TMPDIR:-/tmp}/slopewise-failed.XXXXXX")
     export STAGES_FAILED
-    trap 'rm -rf "$STAGES_FAILED" "$beside_folder"' EXIT
+    own_failures=$STAGES_FAILED
 fi
+trap 'rm -rf "$own_failures" "$beside_folder"' EXIT
 
 # Ctrl-C ends all stages, once what runs beside them has ended: after a command that handles it itself, as pytest does,
 # bash would go on with the next stage.

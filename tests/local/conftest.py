@@ -37,9 +37,11 @@ STARTED: list[subprocess.Popen[str]] = []
 """The controllers that tests of this process have started."""
 
 
-def tiny(name: str, seconds: float, way: str = "", arrive: float = 0.0, *, busy: bool = False) -> JobSpec:
-    """A training of so many seconds; a busy one takes them from the CPU."""
-    command = [sys.executable, str(TINY), str(seconds), way, "busy" if busy else "idle"]
+def tiny(
+    name: str, seconds: float, way: str = "", arrive: float = 0.0, *, busy: bool = False, light: bool = False
+) -> JobSpec:
+    """A training of so many seconds; a busy one takes them from the CPU, and a light one a tenth of them."""
+    command = [sys.executable, str(TINY), str(seconds), way, "busy" if busy else "light" if light else "idle"]
     return JobSpec(name, command, arrive)
 
 

@@ -22,8 +22,8 @@ def test_every_panel_has_rows_against_the_prometheus_of_a_run_but_those_of_clust
     workshop: Workshop, control: CpuControl | None
 ) -> None:
     control = control or workshop.best_control
-    # Busy: jobs that use no CPU have nothing to take turns for. The panels of promises need a job that has some.
-    asked = replace(tiny("a", 90, busy=True), objectives=ASKED, deadline_seconds=600)
-    with running(workshop, a_policy("marginal", control=control), asked, tiny("b", 90, busy=True)) as session:
+    # Light: jobs that use no CPU have nothing to take turns for. The panels of promises need a job that has some.
+    asked = replace(tiny("a", 90, light=True), objectives=ASKED, deadline_seconds=600)
+    with running(workshop, a_policy("marginal", control=control), asked, tiny("b", 90, light=True)) as session:
         assert eventually(lambda: any(report.count("applied") for report in observed(session)))
         PanelRows(session.prometheus.url, of_a_local_run(all_queries("20s"))).wait(seconds=180)

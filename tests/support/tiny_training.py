@@ -1,10 +1,10 @@
 """A training of a few seconds for tests: a loss that falls as work is done, and ways to go wrong.
 
-Usage: tiny_training.py SECONDS [WAY [busy|idle]]
+Usage: tiny_training.py SECONDS [WAY [busy|light|idle]]
 WAY: crash|nan|restart|step-label|my-metric|my-steps|silent|deaf|exits-0|cannot-resume, or empty
 
-A busy one (as without the word) takes so many seconds of CPU. An idle one sleeps instead, for tests of what becomes of
-a job: many of those run side by side.
+A busy one (as without the word) takes so many seconds of CPU, and a light one a tenth of them, in as long on a quiet
+machine. An idle one sleeps instead, for tests of what becomes of a job: many of those run side by side.
 
 Where SLOPEWISE_CHECKPOINT_FOLDER names a folder it saves every 25 steps and on SIGTERM, and goes on from there; but
 `deaf` ignores SIGTERM, `exits-0` says then that it is done, and `cannot-resume` crashes when it is started again.
@@ -42,6 +42,11 @@ def burn(cpu_seconds: float) -> None:
     end = time.process_time() + cpu_seconds
     while time.process_time() < end:
         math.sqrt(2.0)
+
+
+def burn_a_tenth(seconds: float) -> None:
+    burn(0.1 * seconds)
+    time.sleep(0.9 * seconds)
 
 
 def train(total_seconds: float, way: str, work: Callable[[float], None]) -> None:
@@ -99,7 +104,7 @@ def serve_page(way: str) -> None:
 def main() -> None:
     seconds = float(sys.argv[1])
     way = sys.argv[2] if len(sys.argv) > 2 else ""
-    work = time.sleep if "idle" in sys.argv[3:] else burn
+    work = {"idle": time.sleep, "light": burn_a_tenth}.get("".join(sys.argv[3:4]), burn)
     if way in PAGES:
         serve_page(way)
     if way in (*PAGES, "silent"):
