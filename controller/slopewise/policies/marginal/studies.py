@@ -8,12 +8,12 @@ sum, and when, is as before, and no neighbour pays for it. A study that has its 
 Floors are as before: a flat trial goes on, and comes forward as soon as its loss is low.
 
 The chance follows the lowest losses at equal steps: a trial lies as many spreads behind as the trial that is furthest
-ahead of it, and the spread is the most that a fitted curve may still fall. Over six draws of six real sweeps whose
-trials cost a third to three times the same work, this order needs 0.83 of fair sharing's time to the best trial where a
-trial can use one core, and the lowest loss first needs 0.86 (0.66 and 0.71 where it can use four): a cheap trial that
-ends lets the next one of the queue begin. Where all cost the same, the two are one. Per core-second that is *left* a
-draw needs a little less (0.81 and 0.65), but then whichever trial was ahead first stays first. Losses extrapolated by
-their slope and optimistic bounds by the plan left need up to 0.1 more. `replication/sweeps.md` has figures.
+ahead of it, and the spread is the most that a fitted curve may still fall. Where trials cost a third to three times the
+same work, a cheap one that ends lets the next one of the queue begin: over eight draws of six real sweeps this order
+needs 0.93 [0.88, 0.97] of the time of the lowest loss first until the best trial is found, and 0.86 [0.76, 0.96] where a
+trial can use the whole node; where all cost the same, 0.01 of fair sharing's time more. Per core-second that is *left*
+whichever trial was ahead first stays first. Losses extrapolated by their slope and optimistic bounds by the plan left
+need up to 0.1 of fair sharing's more. `replication/sweeps.md` has the figures of this order.
 
 Worked example: trials are 0, 0.1 and 0.2 behind, and a curve may still fall by 0.1. Of a normal distribution 50, 16 and
 2 % lie beyond, so the chances are 73, 23 and 3 %.
