@@ -81,8 +81,8 @@ def _cpu_times(file: Path) -> tuple[list[float], float]:
 
 def read_rounds(folder: Path) -> list[tuple[Sweep, Sweep]]:
     """Under fair sharing and with the best favoured, in the order of the runs; UsageError where there is no pair."""
-    found = ([read_sweep(file) for file in sorted(folder.glob(f"*-{name}.json"), key=_number)] for name in CHOICES)
-    if not (rounds := list(zip(*found, strict=False))):
+    fair, best = ([read_sweep(file) for file in sorted(folder.glob(f"*-{name}.json"), key=_number)] for name in CHOICES)
+    if not (rounds := list(zip(fair, best, strict=False))):
         raise UsageError(f"{folder} has no pair of N-fair.json and N-best.json; run `make real-sweeps`.")
     return rounds
 

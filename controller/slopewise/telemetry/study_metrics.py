@@ -56,5 +56,5 @@ def _best(trials: Sequence[tuple[Job, JobMemory]]) -> tuple[str, float | None, O
     found = {uid: level for uid, level in levels.items() if level is not None}
     if not found or differing((uid, metric_of(each)) for uid, each in now):
         return "", None, objective
-    best = (max if objective == "max" else min)(found, key=found.__getitem__)
+    best = sorted(found, key=found.__getitem__, reverse=objective == "max")[0]
     return best, found[best], objective

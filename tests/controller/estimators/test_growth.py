@@ -159,7 +159,8 @@ def test_another_series_starts_the_measurement_again() -> None:
 def test_an_evaluation_that_cannot_be_trusted_changes_nothing(broken: dict[str, Any]) -> None:
     before = follow(seen(0, 2.0, 0), seen(20, 1.0, 20))
     after = follow(seen(0, 2.0, 0), seen(20, 1.0, 20), seen(40, 0.1, 40, **broken))
-    assert after == before.altered(levels=before.levels.altered(silent_since_seconds=START + 40))
+    finite = broken.get("finite", True)
+    assert after == before.altered(levels=before.levels.altered(silent_since_seconds=START + 40, finite=finite))
 
 
 def test_it_is_reported_since_when_a_job_that_reported_has_been_silent() -> None:
