@@ -33,7 +33,7 @@ help:
 	@echo "make cluster-down   end it and leave nothing behind"
 	@echo "make test-long  the container image (root, buildah, debootstrap), long series of kills, what only many seeds show; 4 minutes"
 	@echo "make test-cluster   the tests on it, or on the cluster of KUBECONFIG=..."
-	@echo "make test-faults    a fault at each write of a controller (10 minutes); on the cluster the rest of the faults, and long runs"
+	@echo "make test-faults    a fault at each write of a controller (15 minutes); on the cluster the rest of the faults, and long runs"
 	@echo "make test-chart     the Helm chart against the kustomize overlays (Go, kubectl; Helm is built once, about 5 minutes)"
 	@echo "make test-queriers  the queries through Thanos, and of metrics that came by OTLP, into a Prometheus 3; freezes by an"
 	@echo "               Alertmanager; all are built once from their Go modules (Go; about 7 minutes, then 1)"

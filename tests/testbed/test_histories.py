@@ -420,7 +420,8 @@ def test_a_decision_record_is_read_up_to_a_line_that_was_cut_off(tmp_path: Path)
     passes = [Pass(at, "p", result=Result((decided, withheld))) for at in (10.0, 14.0)]
     record = tmp_path / "records" / "p.jsonl"
     record.parent.mkdir()
-    record.write_bytes(b"".join(map(encode, (Settings(SCHEMA, "0.1.0", {}), *passes))) + b'{"kind":"pa')
+    lines = [encode(Settings(SCHEMA, "0.1.0", {})), *(encode(each) for each in passes)]
+    record.write_bytes(b"".join(lines) + b'{"kind":"pa')
     assert read(tmp_path) == [
         Decided(end, "p", "uid-a:0", 2000, "applied", begin)
         for begin, end in ((10.0, 14.0), (14.0, 14.0 + LAST_PASS_SECONDS))

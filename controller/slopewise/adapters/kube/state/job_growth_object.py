@@ -141,8 +141,6 @@ class GrowthDocument(StatusDocument):
         """The watch has shown the object: from then on its absence means that it was deleted."""
         self.missed = 0
         """How many checks of the watch have not shown it yet."""
-        self.lost = False
-        """The object was deleted, maybe with its workload: it is created again once a pass has found a pod of that."""
         self.lock = lock
         self._new_status: Callable[[JobGrowthStatus], JobGrowthStatus] | None = None
         """Makes the next status from the last one; None: nothing is new since the last rendering."""

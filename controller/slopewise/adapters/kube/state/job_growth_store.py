@@ -135,7 +135,7 @@ class JobGrowthStore:
         self.changed(document, transition=True)
         return True
 
-    def write_now(self, document: GrowthDocument) -> None:
+    def write_now(self, document: StatusDocument) -> None:
         """Write before this returns; SlopewiseError when that fails."""
         self._sender.send(document)
         if document.lost:  # the caller has seen a pod of the workload

@@ -61,6 +61,8 @@ class StatusDocument(ABC):
         self.failures = 0
         self.retired = False
         """It is no longer managed: the object is deleted instead of written."""
+        self.lost = False
+        """The object was deleted, maybe with its workload: it is created again once a pass has found a pod of that."""
 
     @abstractmethod
     def render(self) -> Json:
