@@ -10,8 +10,8 @@ Floors are as before: a flat trial goes on, and comes forward as soon as its los
 The chance follows the lowest losses at equal steps: a trial lies as many spreads behind as the trial that is furthest
 ahead of it, and the spread is the most that a fitted curve may still fall. Where trials cost a third to three times the
 same work, a cheap one that ends lets the next one of the queue begin: over eight draws of six real sweeps this order
-needs 0.93 [0.88, 0.97] of the time of the lowest loss first until the best trial is found, and 0.86 [0.76, 0.96] where a
-trial can use the whole node; where all cost the same, 0.01 of fair sharing's time more. Per core-second that is *left*
+needs 0.93 [0.88, 0.97] of the time of the lowest loss first until the best trial is found, and 0.86 [0.76, 0.96] where
+a trial can use the whole node; where all cost the same, 0.01 of fair sharing's more. Per core-second that is *left*
 whichever trial was ahead first stays first. Losses extrapolated by their slope and optimistic bounds by the plan left
 need up to 0.1 of fair sharing's more. `replication/sweeps.md` has the figures of this order.
 
