@@ -143,8 +143,7 @@ def test_prometheus_and_the_lease_are_named_by_the_environment(overlay: Document
 
 
 @pytest.mark.parametrize(
-    ("probe", "path"),
-    [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz"), ("startupProbe", "/healthz")],
+    ("probe", "path"), [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz"), ("startupProbe", "/healthz")]
 )
 def test_a_probe_asks_the_port_that_is_served(container: dict[str, Any], probe: str, path: str) -> None:
     (port,) = container["ports"]

@@ -44,10 +44,7 @@ def a_world(job: Job | None = None, *, pressure: bool = False, gib: int = 8) -> 
 
 
 def verdict(
-    change: ResizeMemory,
-    world: ClusterSnapshot | None = None,
-    known: JobMemory | None = None,
-    bounds: Bounds = OPEN,
+    change: ResizeMemory, world: ClusterSnapshot | None = None, known: JobMemory | None = None, bounds: Bounds = OPEN
 ) -> str | ResizeMemory:
     """The change that passed, or the reason of the veto, with the guard's name before it."""
     memory = MemoryState({"j": known or JobMemory(memory_use=USE)})

@@ -167,9 +167,7 @@ SERVES: dict[str, Any] = {"checkpoint": None, "responses": Responses(200.0, 10.0
         (None, {"checkpoint": Checkpoint(START - 120.0, 2.0)}, (2.0, 2.0, 120.0, 124.0)),  # not saved on SIGTERM
     ],
 )
-def test_a_move_costs_saving_starting_and_repeating(
-    known: JobMemory | None, job: dict[str, Any], expected: tuple[float, ...]
-) -> None:
+def test_a_move_costs_what_it_takes(known: JobMemory | None, job: dict[str, Any], expected: tuple[float, ...]) -> None:
     assert cost(known, **job) == expected
 
 

@@ -357,10 +357,7 @@ def test_what_became_of_earlier_migrations_is_in_a_line_of_its_own_pass_however_
 def test_a_migration_that_stays_withheld_is_reported_once_though_its_figures_change() -> None:
     migrate = Migrate("a", "n1", "n2", "slow move")
     held = [
-        also(
-            a_quiet_report(after),
-            withheld=(Withheld(migrate, guard, f"{guard}: {after:g} s"),),
-        )
+        also(a_quiet_report(after), withheld=(Withheld(migrate, guard, f"{guard}: {after:g} s"),))
         for after, guard in ((0.0, "minimum_stay"), (2.0, "minimum_stay"), (4.0, "gain"), (24.0, "gain"))
     ]
     lines = lines_of(*held)

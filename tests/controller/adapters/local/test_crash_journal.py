@@ -73,9 +73,7 @@ def test_an_ordinary_end_with_nothing_left_says_nothing_and_removes_the_journal(
     assert list(state_dir.iterdir()) == []
 
 
-def test_the_end_of_a_run_cleans_up_what_was_forgotten(
-    state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_the_end_of_a_run_cleans_up_the_rest(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
     journal = Journal.open(state_dir, run_id)
     folder = journal.make_folder("prometheus")
     (folder / "wal").mkdir()
@@ -108,18 +106,14 @@ def test_a_reused_pid_is_not_ended(state_dir: Path, run_id: str, sleeper: subpro
     assert not path.exists()
 
 
-def test_processes_of_a_former_boot_are_not_ours(
-    state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_processes_of_an_old_boot_are_not_ours(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
     ticks = identify(sleeper.pid).started_ticks
     dead_runs_journal(state_dir, run_id, process_entry(sleeper.pid, ticks, boot_id="another"))
     assert clean_up_after_killed(state_dir) == []
     assert sleeper.poll() is None
 
 
-def test_a_users_process_runs_on_and_is_continued(
-    state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_a_users_process_is_left_running(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
     ticks = identify(sleeper.pid).started_ticks
     sleeper.send_signal(signal.SIGSTOP)
     assert eventually(lambda: psutil.Process(sleeper.pid).status() == psutil.STATUS_STOPPED)
@@ -167,9 +161,7 @@ def test_a_process_that_has_just_started_carries_its_mark(run_id: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["precious", "slopewise-of-another-run"])
-def test_a_folder_that_is_not_this_runs_is_never_removed(
-    state_dir: Path, run_id: str, tmp_path: Path, name: str
-) -> None:
+def test_a_folder_of_another_run_is_never_removed(state_dir: Path, run_id: str, tmp_path: Path, name: str) -> None:
     folder = tmp_path / name
     folder.mkdir()
     dead_runs_journal(state_dir, run_id, {"kind": "folder", "path": str(folder)})
@@ -238,9 +230,7 @@ def test_a_full_disk_is_reported_before_anything_is_made(tmp_path: Path) -> None
     journal.close()
 
 
-def test_a_line_that_a_full_disk_cut_is_taken_back_before_the_next(
-    state_dir: Path, run_id: str, tmp_path: Path
-) -> None:
+def test_a_line_cut_by_a_full_disk_is_taken_back_before_the_next(state_dir: Path, run_id: str, tmp_path: Path) -> None:
     journal = Journal.open(state_dir, run_id)
     folder = journal.make_folder("data")
     before = journal_path(state_dir, run_id).read_text()
@@ -255,9 +245,7 @@ def test_a_line_that_a_full_disk_cut_is_taken_back_before_the_next(
     assert journal.close() == [f"Cleaned up after run {run_id}: removed the folder {folder}."]
 
 
-def test_a_journal_of_another_machine_in_a_shared_home_is_left_to_that_machine(
-    state_dir: Path, run_id: str, tmp_path: Path
-) -> None:
+def test_a_journal_of_another_machine_in_a_shared_home_is_left(state_dir: Path, run_id: str, tmp_path: Path) -> None:
     folder = tmp_path / f"slopewise-data-{run_id}"
     folder.mkdir()
     ours = dead_runs_journal(state_dir, run_id, {"kind": "folder", "path": str(folder)})
@@ -356,9 +344,7 @@ def cgroups_of(run_id: str) -> list[Path]:
 
 
 @pytest.mark.processes
-def test_the_next_start_cleans_up_after_a_killed_controller(
-    killed: dict[str, Any], state_dir: Path, run_id: str
-) -> None:
+def test_a_start_cleans_up_after_a_killed_controller(killed: dict[str, Any], state_dir: Path, run_id: str) -> None:
     messages = clean_up_after_killed(state_dir)
     assert any(f"ended 'training' (process group {killed['training']})" in message for message in messages)
     assert any(f"let 'users' (process group {killed['users']}) run on" in message for message in messages)

@@ -345,9 +345,7 @@ def test_an_expired_certificate_is_reported(asker: Asker, certificates: Certific
     assert fake.asked == []
 
 
-def test_a_certificate_for_another_host_is_reported_and_taken_under_its_own_name(
-    asker: Asker, certificates: Certificates
-) -> None:
+def test_a_certificate_for_another_host_is_taken_under_its_name(asker: Asker, certificates: Certificates) -> None:
     with secure(certificates.elsewhere) as fake:
         by_address = asker.writes(trusting(certificates.authority)).is_reported(fake.url)
         by_name = asker.is_reported(fake.url.replace("127.0.0.1", "localhost"))
@@ -383,9 +381,7 @@ def test_a_certificate_that_is_renewed_is_used_for_new_connections(asker: Asker,
 
 
 @pytest.mark.parametrize("version", ["TLS12", "TLS13"])
-def test_a_version_of_tls_that_the_server_does_not_speak_is_reported(
-    asker: Asker, certificates: Certificates, version: str
-) -> None:
+def test_a_version_of_tls_unknown_to_it_is_reported(asker: Asker, certificates: Certificates, version: str) -> None:
     tls = context(certificates.server)
     other = {"TLS12": ssl.TLSVersion.TLSv1_3, "TLS13": ssl.TLSVersion.TLSv1_2}[version]
     tls.minimum_version = tls.maximum_version = other

@@ -84,9 +84,7 @@ class TestJobs:
 
 
 class TestCurves:
-    def test_the_last_row_is_the_end_of_the_work_and_a_metric_that_should_rise_is_turned_round(
-        self, tmp_path: Path
-    ) -> None:
+    def test_the_last_row_is_the_end_and_a_metric_that_should_rise_is_turned(self, tmp_path: Path) -> None:
         curve = jobs_of(load(tmp_path))["7"].curve
         assert isinstance(curve, Points)
         # 0.4 is the first value, also before its epoch, and 0.9 the best; at the end half of it is lost again.

@@ -256,9 +256,7 @@ class TestRestoring:
         world.put(raw)
         assert world.actuator.restore("j", ORIGINAL).result == "applied"
 
-    def test_a_request_without_room_is_taken_back_its_limit_stays_back_and_it_is_tried_again(
-        self, world: World
-    ) -> None:
+    def test_a_request_without_room_is_taken_back_but_not_its_limit_and_tried_again(self, world: World) -> None:
         world.put(a_raw_pod(self.WHOLE, reported=self.LOWERED, conditions=(deferred(),)))
         restored = world.actuator.restore("j", ORIGINAL)
         assert restored.result == "deferred"

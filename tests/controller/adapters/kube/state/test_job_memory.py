@@ -173,9 +173,7 @@ def test_an_outage_is_found_out_once_and_not_for_every_job(server: ApiServer, po
     assert not any(may_change(memory, uid) for uid in uids)
 
 
-def test_each_original_is_stored_once_however_often_a_pass_saves(
-    server: ApiServer, pods: Pods, memory: KubeMemory
-) -> None:
+def test_each_original_is_stored_once_for_many_saves(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     uids = [pods.add(f"train-{number}") for number in range(2 * WRITES_AT_ONCE)]
     state = MemoryState({uid: changed() for uid in uids})
     memory.save(state)
@@ -262,9 +260,7 @@ def test_before_the_jobgrowths_are_read_there_is_no_memory_to_act_on(replica: Re
         replica.memory().load()
 
 
-def test_two_workloads_of_one_name_get_two_names(
-    server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
-) -> None:
+def test_two_workloads_of_a_name_get_two_names(server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory) -> None:
     job, deployment = a_workload("train", uid="a"), a_workload("train", kind="Deployment", uid="b")
     uids = [pods.add(job), pods.add(deployment)]
     memory.save(MemoryState({uid: changed() for uid in uids}))
@@ -340,9 +336,7 @@ def test_originals_are_stored_readably_when_save_returns_and_outlive_the_control
     assert again.original_memory(uid) == MEMORY
 
 
-def test_a_stored_original_of_memory_is_never_overwritten_and_cleared_with_that_of_cpu(
-    pods: Pods, memory: KubeMemory
-) -> None:
+def test_a_stored_original_of_memory_is_kept_and_cleared_with_that_of_cpu(pods: Pods, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: changed(original_memory=MEMORY)}))
     memory.save(MemoryState({uid: changed(original_memory=MemoryAllocation(1, 2))}))
@@ -353,9 +347,7 @@ def test_a_stored_original_of_memory_is_never_overwritten_and_cleared_with_that_
     assert memory.load().jobs[uid].original_memory == MemoryAllocation(1, 2)
 
 
-def test_memory_is_not_changed_while_its_original_could_not_be_stored(
-    server: ApiServer, pods: Pods, memory: KubeMemory
-) -> None:
+def test_memory_is_not_changed_before_its_original_is_stored(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: changed()}))
     server.fault(refusal(403, "Forbidden", "no right"), method="PATCH", path="jobgrowths", times=1)
