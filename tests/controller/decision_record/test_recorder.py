@@ -200,9 +200,7 @@ class _Empty:
         return Observation(ClusterSnapshot(1.0, (), ()))
 
 
-def test_passes_under_a_freeze_are_decided_again_with_what_it_withheld(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_passes_under_a_freeze_are_replayed_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, freeze = tmp_path / "record.jsonl", Freeze("f", "Freeze", "Freeze f (all)", 1e9)
     record_run(monkeypatch, a_few_jobs(), a_document("flowcon"), path, freezes=Freezes(everywhere=freeze))
     passes = [line for line in lines_of(path) if isinstance(line, Pass)]

@@ -249,9 +249,7 @@ class TestFit:
             (((0.5, 4.0), (1.0, 1.0)), (0.0, 1.5 / 1.25)),  # slower than in proportion, as under a hard quota
         ],
     )
-    def test_a_line_of_time_that_no_cpu_saves_and_of_cpu_seconds(
-        self, seen: tuple[tuple[float, float], ...], line: tuple[float, float]
-    ) -> None:
+    def test_a_line_has_fixed_time(self, seen: tuple[tuple[float, float], ...], line: tuple[float, float]) -> None:
         assert fit(figures(*seen)) == pytest.approx(line)
 
     def test_no_part_of_it_is_negative_where_it_is_slower_with_more_cpu(self) -> None:

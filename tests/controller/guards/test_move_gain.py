@@ -59,9 +59,7 @@ WIDE = crowded("a", "b", useful_parallelism_cores=None)
     ],
     ids=["idle node", "other pods", "fast learner", "needs little", "uses its share", "larger node"],
 )
-def test_what_two_jobs_that_share_a_core_gain_when_one_goes(
-    snapshot: ClusterSnapshot, memory: MemoryState | None, cores: float
-) -> None:
+def test_what_two_jobs_of_a_core_gain(snapshot: ClusterSnapshot, memory: MemoryState | None, cores: float) -> None:
     assert gain(snapshot, memory) == pytest.approx(cores * 600.0)
 
 

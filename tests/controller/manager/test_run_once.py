@@ -117,9 +117,7 @@ def test_a_signal_while_it_waits_ends_it(town: Town) -> None:
         ({"policy": {"name": "srpt-oracle"}}, "only the simulator does"),
     ],
 )
-def test_a_policy_file_that_cannot_be_obeyed_is_a_usage_error(
-    town: Town, tmp_path: Path, spec: dict[str, Any], reason: str
-) -> None:
+def test_a_bad_policy_file_is_a_usage_error(town: Town, tmp_path: Path, spec: dict[str, Any], reason: str) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(str(policy_document(**spec)))
     with pytest.raises(UsageError, match=reason):

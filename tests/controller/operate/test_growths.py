@@ -109,9 +109,7 @@ class TestStudies:
         assert ranking.as_json()["cpu_seconds_of_rest"] == 90.0
         assert ranking.stopped == dict.fromkeys(("t2", "t3", "t4"), 1 / 27)
 
-    def test_one_trial_whose_loss_rises_from_its_start_does_not_turn_the_ranking_around(
-        self, server: ApiServer, connection: Connection
-    ) -> None:
+    def test_one_rising_loss_does_not_turn_the_ranking(self, server: ApiServer, connection: Connection) -> None:
         levels = Levels()
         for level in (2.3, 5.0, 9.0):
             levels = begin(levels, level) if levels.first is None else learn(levels, level, "min")
@@ -132,9 +130,7 @@ class TestStudies:
         put_trial(server, "team-b", "b", 0.1, 1.0)
         assert [each.study for each in read_studies(connection, "lr")] == ["team-a/lr", "team-b/lr"]
 
-    def test_each_index_of_an_indexed_job_is_a_trial_and_damaged_memory_says_nothing(
-        self, server: ApiServer, connection: Connection
-    ) -> None:
+    def test_each_index_of_an_indexed_job_is_a_trial(self, server: ApiServer, connection: Connection) -> None:
         put_trial(server, "team-a", "sweep", 0.1, 1.0)
         stored = server.get(growth_path("team-a", "sweep"))
         (pod,) = stored["status"]["pods"]

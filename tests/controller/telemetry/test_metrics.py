@@ -410,9 +410,7 @@ def test_a_job_that_went_to_another_policy_is_reported_once_by_the_one_that_saw_
     assert value(telemetry, "slopewise_jobs", state="training") == 1
 
 
-def test_a_failure_that_was_to_be_expected_is_one_sentence_and_a_mistake_of_ours_is_logged_in_full_and_counted() -> (
-    None
-):
+def test_an_expected_failure_is_one_sentence_and_our_mistake_is_logged_in_full() -> None:
     stream = io.StringIO()
     configure_logging(stream=stream, as_json=True)
     telemetry = Telemetry(control="limits", interval_seconds=20.0)

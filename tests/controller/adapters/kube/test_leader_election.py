@@ -247,9 +247,7 @@ def test_a_lease_without_contents_is_free(election: Election, rubbish: object) -
 
 
 @pytest.mark.parametrize(("fault", "expected"), [(True, "leases is forbidden"), (False, "TypeError")])
-def test_a_lease_that_may_not_be_read_or_has_rubbish_in_it_is_reported_and_not_taken(
-    election: Election, fault: bool, expected: str
-) -> None:
+def test_an_unreadable_lease_is_reported_and_not_taken(election: Election, fault: bool, expected: str) -> None:
     election.put_foreign(leaseTransitions="many", leaseDurationSeconds="long")
     if fault:
         election.server.fault(refusal(403, "Forbidden", "leases is forbidden"), times=10_000)

@@ -126,9 +126,7 @@ def test_a_users_process_is_left_running(state_dir: Path, run_id: str, sleeper: 
 
 
 @pytest.mark.parametrize(("mark", "ended"), [("", False), ("the run", True)])
-def test_children_of_an_ended_leader_are_known_by_the_mark_of_their_run(
-    state_dir: Path, run_id: str, mark: str, ended: bool
-) -> None:
+def test_children_of_an_ended_leader_have_its_mark(state_dir: Path, run_id: str, mark: str, ended: bool) -> None:
     code = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-S', '-c', {ASLEEP!r}]).pid)"
     environment = {**os.environ, "SLOPEWISE_RUN_ID": run_id if mark else ""}
     with subprocess.Popen(
@@ -189,9 +187,7 @@ def test_a_cgroup_that_is_not_this_runs_is_never_removed(state_dir: Path, run_id
 
 
 @pytest.mark.parametrize("broken", ['{"kind": "folder", "pa', '{"kind": "novelty"}', "\x00\x00"])
-def test_an_unreadable_line_stops_nothing_and_the_journal_is_kept_aside(
-    state_dir: Path, run_id: str, tmp_path: Path, broken: str
-) -> None:
+def test_an_unreadable_line_stops_nothing(state_dir: Path, run_id: str, tmp_path: Path, broken: str) -> None:
     folder = tmp_path / f"slopewise-data-{run_id}"
     folder.mkdir()
     path = dead_runs_journal(state_dir, run_id, {"kind": "folder", "path": str(folder)}, broken)
@@ -256,9 +252,7 @@ def test_a_journal_of_another_machine_in_a_shared_home_is_left(state_dir: Path, 
 
 
 @pytest.mark.parametrize(("age_seconds", "left"), [(3600, False), (0, True)])
-def test_a_journal_whose_beginning_was_killed_is_removed_once_it_is_old(
-    state_dir: Path, run_id: str, age_seconds: int, left: bool
-) -> None:
+def test_an_old_journal_without_a_run_is_removed(state_dir: Path, run_id: str, age_seconds: int, left: bool) -> None:
     state_dir.mkdir()
     unseen = journal_path(state_dir, run_id).with_suffix(".new")
     unseen.touch()

@@ -137,9 +137,7 @@ def test_what_runs_is_found_again_where_its_cgroup_could_not_be_removed(
     assert journal_path(tmp_path, "run-1").exists()  # for the next start to try again
 
 
-def test_once_settled_it_is_the_next_runs_to_remember_and_survives_another_crash(
-    tmp_path: Path, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_once_settled_the_next_run_remembers_it(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     path = killed(tmp_path, "run-1", started("a", sleeper.pid), started("b"), ended("b"))
     journal = Journal.open(tmp_path, "run-2")
     journal.record(RunOf(jobs=JOBS, started_at_seconds=5.0))
@@ -300,9 +298,7 @@ class TestLogs:
         assert sorted(each.name for each in (tmp_path / "logs").iterdir()) == ["other", "own"]
 
     @pytest.mark.parametrize("suffix", ["@0123456789ab.journal", "@another-machine.journal", "@0123456789ab.crashed"])
-    def test_none_that_is_used_or_is_of_a_run_with_a_journal_goes(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-    ) -> None:
+    def test_none_in_use_or_a_journal_goes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
         monkeypatch.setattr(crashed_runs, "MAX_LOGS", 1)
         used, others = self.a_log(tmp_path, "own", "a", 30), self.a_log(tmp_path, "20260514-1", "a", 20)
         (tmp_path / f"20260514-1{suffix}").touch()

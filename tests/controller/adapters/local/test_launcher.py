@@ -196,9 +196,7 @@ def left_behind(
 
 
 @pytest.mark.parametrize("code", [ASLEEP, STUBBORN])
-def test_a_process_that_left_its_group_ends_with_its_command(
-    start: Callable[..., ManagedProcess], journal: Journal, code: str
-) -> None:
+def test_a_process_out_of_its_group_ends(start: Callable[..., ManagedProcess], journal: Journal, code: str) -> None:
     limiter = DutyCycleLimiter("for a test", journal.run_id)
     process, daemon = left_behind(start, limiter, code)
     assert eventually(lambda: code == ASLEEP or "ready" in process.tail())

@@ -324,9 +324,7 @@ def test_an_authority_of_ones_own_is_trusted_where_it_is_named(
     assert warned == [], "urllib3 would warn into a log that is JSON"
 
 
-def test_the_systems_authorities_count_where_none_is_named(
-    asker: Asker, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_system_has_authorities(asker: Asker, certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority.certificate))
     with secure(certificates.server) as fake:
         asker.asks(fake.url)
@@ -392,9 +390,7 @@ def test_a_version_of_tls_unknown_to_it_is_reported(asker: Asker, certificates: 
     assert "(no version of TLS is known to both); correct tls_config.min_version and max_version" in message
 
 
-def test_https_where_there_is_none_and_http_where_there_is_are_reported(
-    asker: Asker, fake: FakePrometheus, certificates: Certificates
-) -> None:
+def test_the_wrong_scheme_is_reported(asker: Asker, fake: FakePrometheus, certificates: Certificates) -> None:
     plain = asker.is_reported(fake.url.replace("http:", "https:"))
     assert "(what answers there speaks no TLS); write http:// into its URL; nothing" in plain
     for body in (b"Client sent an HTTP request to an HTTPS server.\n", b""):

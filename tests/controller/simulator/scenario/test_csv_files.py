@@ -110,8 +110,6 @@ class TestCurves:
             ("epoch,accuracy\n1,0.9\n2,0.8\n", r"never falls below -0\.9, its first value"),
         ],
     )
-    def test_a_mistake_is_reported_in_one_sentence_with_its_place(
-        self, tmp_path: Path, table: str | None, message: str
-    ) -> None:
+    def test_a_mistake_is_one_sentence_with_its_place(self, tmp_path: Path, table: str | None, message: str) -> None:
         with pytest.raises(UsageError, match=rf"spec\.models\.own\.curve\.csv: .*{message}"):
             load(tmp_path, table=table)

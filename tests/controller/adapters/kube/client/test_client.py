@@ -312,9 +312,7 @@ def test_an_unknown_context_is_a_mistake(server: ApiServer, tmp_path: Path) -> N
         KubeApi.connect(kubeconfig=kubeconfig(tmp_path, server.kubeconfig), context="nowhere")
 
 
-def test_a_proxy_of_the_environment_is_not_for_loopback(
-    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loopback_is_asked_without_a_proxy(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)

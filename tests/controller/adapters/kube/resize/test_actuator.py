@@ -277,9 +277,7 @@ class TestRestoring:
         assert world.cpu() == self.WHOLE
 
     @pytest.mark.parametrize("change", [{"status": {"phase": "Failed"}}, {"metadata": {"deletionTimestamp": LATER}}])
-    def test_a_pod_that_has_ended_is_going_or_is_gone_needs_nothing(
-        self, world: World, change: dict[str, dict[str, Any]]
-    ) -> None:
+    def test_a_pod_that_ends_or_is_gone_needs_nothing(self, world: World, change: dict[str, dict[str, Any]]) -> None:
         raw = a_raw_pod(self.SQUEEZED)
         world.put({**raw, **{part: {**raw[part], **more} for part, more in change.items()}})
         assert world.actuator.restore("j", ORIGINAL).result == "gone"

@@ -83,9 +83,7 @@ def test_a_restarted_controller_knows_what_both_of_two_policies_decided(api: Kub
 
 
 @pytest.mark.parametrize("decided", [{"job_class": "CC"}, {"marks": frozenset({"migrated"})}])
-def test_what_a_placement_decided_is_written_at_once(
-    pods: Pods, replica: Replica, memory: KubeMemory, decided: dict[str, Any]
-) -> None:
+def test_a_placement_is_urgent(pods: Pods, replica: Replica, memory: KubeMemory, decided: dict[str, Any]) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: known(placement=PolicyMemory())}))
     replica.writer.write()
@@ -93,9 +91,7 @@ def test_what_a_placement_decided_is_written_at_once(
     assert replica.writer.urgent() == {"uid-of-train"}
 
 
-def test_what_is_not_an_original_waits_for_the_writer(
-    server: ApiServer, pods: Pods, replica: Replica, memory: KubeMemory
-) -> None:
+def test_only_an_original_cannot_wait(server: ApiServer, pods: Pods, replica: Replica, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: known(job_class="NL")}))
     assert writes(server) == []
@@ -120,9 +116,7 @@ def test_a_job_that_a_pass_does_not_see_keeps_its_original(pods: Pods, replica: 
     assert pod["uid"] == "the next pod"
 
 
-def test_a_job_that_came_and_went_between_two_passes_is_forgotten_too(
-    server: ApiServer, pods: Pods, memory: KubeMemory
-) -> None:
+def test_a_job_gone_between_two_passes_is_forgotten(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: changed()}))
     pods.by_job.clear()
@@ -133,9 +127,7 @@ def test_a_job_that_came_and_went_between_two_passes_is_forgotten_too(
     assert state == MemoryState()
 
 
-def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_again(
-    server: ApiServer, pods: Pods, memory: KubeMemory
-) -> None:
+def test_an_original_outlives_its_deleted_jobgrowth(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: changed()}))
     memory.load()
@@ -150,9 +142,7 @@ def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_a
     assert may_change(memory, uid)
 
 
-def test_without_a_stored_original_nothing_is_resized_and_the_reason_is_reported(
-    server: ApiServer, pods: Pods, memory: KubeMemory
-) -> None:
+def test_without_a_stored_original_nothing_is_resized(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     good, bad = pods.add("good"), pods.add("bad")
     server.fault(refusal(403, "Forbidden", "no right"), method="POST", path="jobgrowths", times=1)
     memory.save(MemoryState({bad: changed(), good: changed()}))
@@ -182,9 +172,7 @@ def test_each_original_is_stored_once_for_many_saves(server: ApiServer, pods: Po
     assert all(may_change(memory, uid) for uid in uids)
 
 
-def test_a_job_whose_original_could_not_be_stored_is_no_news(
-    server: ApiServer, pods: Pods, replica: Replica, memory: KubeMemory
-) -> None:
+def test_an_unstored_original_is_no_news(server: ApiServer, pods: Pods, replica: Replica, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: known()}))
     replica.writer.write()
@@ -202,9 +190,7 @@ def test_nothing_is_stored_or_resized_once_leadership_is_lost(server: ApiServer,
     assert not may_change(memory, uid)
 
 
-def test_what_is_stored_as_original_is_not_overwritten_only_cleared(
-    api: KubeApi, pods: Pods, replica: Replica, memory: KubeMemory
-) -> None:
+def test_a_stored_original_is_only_cleared(api: KubeApi, pods: Pods, replica: Replica, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: changed()}))
     memory.save(MemoryState({uid: JobMemory(original=CpuAllocation(1, 1))}))
@@ -276,9 +262,7 @@ def test_pods_of_one_workload_share_an_object(server: ApiServer, pods: Pods, mem
     assert len(server.asked("POST")) == 1
 
 
-def test_what_is_managed_no_more_loses_its_jobgrowth_but_not_before_its_original_is_back(
-    pods: Pods, replica: Replica, memory: KubeMemory
-) -> None:
+def test_a_jobgrowth_goes_once_its_original_is_back(pods: Pods, replica: Replica, memory: KubeMemory) -> None:
     back, still = pods.add("back"), pods.add("still")
     memory.save(MemoryState({back: changed(), still: changed()}))
     memory.save(MemoryState({back: JobMemory()}))

@@ -56,9 +56,7 @@ def run_directory(own: dict[str, Path], journal: Journal, controller: str = "cpu
     return own[controller] / f"slopewise-{journal.run_id}"
 
 
-def test_a_job_gets_a_cgroup_of_its_own_in_every_hierarchy(
-    limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal
-) -> None:
+def test_every_hierarchy_has_its_cgroup(limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal) -> None:
     limiter.admit("mnist", 4711)
     for controller in ("cpu", "cpuacct"):
         procs = run_directory(own, journal, controller) / "1-mnist" / "cgroup.procs"
@@ -148,18 +146,14 @@ def test_a_limit_for_an_unknown_job_is_refused_by_name(limiter: CgroupV1Limiter)
         limiter.set_limit("mnist", 250)
 
 
-def test_a_quota_that_the_kernel_refuses_is_reported_with_its_place(
-    limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal
-) -> None:
+def test_a_refused_quota_names_its_cgroup(limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal) -> None:
     limiter.admit("mnist", 4711)
     (run_directory(own, journal) / "1-mnist" / "cpu.cfs_quota_us").unlink()
     with pytest.raises(ActuationError, match=r"mnist: .*1-mnist cannot be used \(No such file"):
         limiter.set_limit("mnist", 250)
 
 
-def test_release_moves_what_still_runs_to_our_own_cgroup(
-    limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal
-) -> None:
+def test_release_moves_it_to_our_cgroup(limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal) -> None:
     limiter.admit("mnist", 4711)
     limiter.release("mnist")
     assert not (run_directory(own, journal) / "1-mnist").exists()

@@ -33,9 +33,7 @@ def run(own: Path, journal: Journal) -> Path:
     return own / f"slopewise-{journal.run_id}"
 
 
-def test_the_controller_steps_aside_before_its_cgroup_hands_controllers_down(
-    limiter: CgroupV2Limiter, own: Path, run: Path
-) -> None:
+def test_the_controller_leaves_its_cgroup_first(limiter: CgroupV2Limiter, own: Path, run: Path) -> None:
     assert (own / "cgroup.procs").read_text() == ""
     assert (run / "0-controller" / "cgroup.procs").read_text().split() == [str(os.getpid())]
     assert "cpu" in (own / "cgroup.subtree_control").read_text().split()
@@ -96,9 +94,7 @@ def test_use_comes_from_the_cgroups_own_files(limiter: CgroupV2Limiter, run: Pat
     assert (usage.cpu_seconds_total, usage.memory_bytes, usage.block_io_bytes_total) == (2.5, 2000.0, 123.0)
 
 
-def test_without_memory_and_io_controllers_use_is_summed_over_processes(
-    own: Path, journal: Journal, unified_tree: UnifiedTree
-) -> None:
+def test_use_is_summed_without_other_controllers(own: Path, journal: Journal, unified_tree: UnifiedTree) -> None:
     (own / "cgroup.controllers").write_text("cpu")
     limiter = CgroupV2Limiter(own, journal, unified_tree)
     limiter.prepare()

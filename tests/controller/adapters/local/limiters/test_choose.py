@@ -71,9 +71,7 @@ def test_duty_cycling_tries_no_cgroup(v1_machine: Path, journal: Journal, file_t
     limiter.close()
 
 
-def test_cgroups_that_were_asked_for_and_cannot_be_used_are_an_error(
-    v1_machine: Path, journal: Journal, read_only_tree: ReadOnlyTree
-) -> None:
+def test_unusable_cgroups_are_an_error(v1_machine: Path, journal: Journal, read_only_tree: ReadOnlyTree) -> None:
     with pytest.raises(MissingToolError, match=r"Permission denied.*run as root, or use --actuator duty-cycle"):
         choose_limiter(journal, "cgroup", proc_self=v1_machine, files=read_only_tree)
 
