@@ -27,8 +27,8 @@ US, OTHER, CLUSTER = "replica-1", "replica-2", "cluster"
 BEGIN_SECONDS = 1_800_000_000.0
 
 
-def cpu(limit: str, request: str = "100m") -> Json:
-    return {"limits": {"cpu": limit}, "requests": {"cpu": request}}
+def cpu(limit: str) -> Json:
+    return {"limits": {"cpu": limit}, "requests": {"cpu": "100m"}}
 
 
 @dataclass
@@ -69,8 +69,8 @@ class Told:
         merged = {part: {**old.get(part, {}), **values} for part, values in parts.items()}
         self.write(kind, name, {**old, **merged}, by)
 
-    def remove(self, kind: str, name: str, by: str = CLUSTER) -> None:
-        self.write(kind, name, {}, by, verb="delete")
+    def remove(self, kind: str, name: str) -> None:
+        self.write(kind, name, {}, CLUSTER, verb="delete")
 
     # --- what is there ---------------------------------------------------------------------------------------
 
