@@ -52,9 +52,7 @@ def container(documents: Documents) -> dict[str, Any]:
     return dict(only(documents, "Deployment")["spec"]["template"]["spec"]["containers"][0])
 
 
-def test_by_default_it_is_the_overlay_minimal_but_for_namespace_and_kept_definitions(
-    helm: Helm, tmp_path: Path
-) -> None:
+def test_by_default_it_is_the_overlay_minimal_without_its_namespace(helm: Helm, tmp_path: Path) -> None:
     expected = by_name(render_mine(tmp_path, "minimal"))
     del expected["Namespace", "slopewise-system"]
     for (kind, _), document in expected.items():

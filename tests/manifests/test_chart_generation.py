@@ -30,9 +30,7 @@ def chart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "slopewise"
 
 
-def test_a_file_that_differs_or_is_no_longer_made_is_named_and_put_right(
-    chart: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_differs_or_is_obsolete_is_put_right(chart: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changed, extra = chart / "templates/service-slopewise-metrics.yaml", chart / "templates/former.yaml"
     text = changed.read_text(encoding="utf-8")
     changed.write_text(text.replace("8080", "8081"), encoding="utf-8")

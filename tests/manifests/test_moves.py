@@ -117,9 +117,7 @@ def test_the_sweeper_speaks_with_the_api_server_and_dns_alone(moves: Documents, 
         ("slopewise-events", (REPORTING_CONTROLLER,)),
     ],
 )
-def test_an_admission_policy_speaks_of_the_names_that_the_code_writes(
-    moves: Documents, policy: str, names: tuple[str, ...]
-) -> None:
+def test_an_admission_policy_has_the_names_of_the_code(moves: Documents, policy: str, names: tuple[str, ...]) -> None:
     text = str(only(moves, "ValidatingAdmissionPolicy", policy)["spec"])
 
     assert [name for name in names if name not in text] == []

@@ -110,9 +110,7 @@ def test_only_tmp_can_be_written(pod: dict[str, Any], container: dict[str, Any])
     assert all(volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if "emptyDir" in volume)
 
 
-def test_the_token_is_in_the_controllers_pod_and_in_no_other_of_its_account(
-    overlay: Documents, pod: dict[str, Any]
-) -> None:
+def test_the_token_is_in_the_controllers_pod_alone(overlay: Documents, pod: dict[str, Any]) -> None:
     account = only(overlay, "ServiceAccount", "slopewise-controller")
 
     assert pod["serviceAccountName"] == account["metadata"]["name"]
@@ -143,8 +141,7 @@ def test_prometheus_and_the_lease_are_named_by_the_environment(overlay: Document
 
 
 @pytest.mark.parametrize(
-    ("probe", "path"),
-    [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz"), ("startupProbe", "/healthz")],
+    ("probe", "path"), [("livenessProbe", "/healthz"), ("readinessProbe", "/readyz"), ("startupProbe", "/healthz")]
 )
 def test_a_probe_asks_the_port_that_is_served(container: dict[str, Any], probe: str, path: str) -> None:
     (port,) = container["ports"]

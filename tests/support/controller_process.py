@@ -112,14 +112,16 @@ class ControllerProcess:
             self._process.terminate()
         return self.wait_until_ended()
 
-    def wait_until_ended(self, seconds: float = _ENDS_WITHIN_SECONDS) -> int:
+    def wait_until_ended(self) -> int:
         """The exit code of a process that is to end by itself."""
         try:
-            return self._process.wait(seconds)
+            return self._process.wait(_ENDS_WITHIN_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            raise AssertionError(f"the controller did not end within {seconds:g} s:\n{self.text[-3000:]}") from None
+            raise AssertionError(
+                f"the controller did not end within {_ENDS_WITHIN_SECONDS:g} s:\n{self.text[-3000:]}"
+            ) from None
 
     def _port(self) -> int:
         found = wait_for("the controller serves", lambda: self.text, _PORT.search, _STARTS_WITHIN_SECONDS)

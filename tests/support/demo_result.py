@@ -138,9 +138,7 @@ def in_cores(row: DecisionRow, held: float, wanted: float) -> DecisionRow:
     """`row`, whose figures are weights, in cores: each weight is a share of the node, before and after the pass."""
     before, after = row.from_millicores or 0, row.to_millicores or 0
     return replace(
-        row,
-        from_millicores=round(before / held * NODE_CORES),
-        to_millicores=round(after / wanted * NODE_CORES),
+        row, from_millicores=round(before / held * NODE_CORES), to_millicores=round(after / wanted * NODE_CORES)
     )
 
 

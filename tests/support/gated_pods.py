@@ -209,9 +209,9 @@ class Stage:
             if bool(request.body["deleteOptions"].get("dryRun")) == dry_run
         ]
 
-    def stored_move(self, workload: str = "train") -> dict[str, Any] | None:
-        """`status.move` of the workload's JobGrowth."""
-        path = f"/apis/slopewise.dev/v1alpha1/namespaces/{NAMESPACE}/jobgrowths/{workload}"
+    def stored_move(self) -> dict[str, Any] | None:
+        """`status.move` of the JobGrowth of `train`."""
+        path = f"/apis/slopewise.dev/v1alpha1/namespaces/{NAMESPACE}/jobgrowths/train"
         move: dict[str, Any] | None = (self.server.get(path).get("status") or {}).get("move")
         return move
 

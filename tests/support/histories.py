@@ -71,8 +71,8 @@ class Told:
         merged = {part: {**old.get(part, {}), **values} for part, values in parts.items()}
         self.write(kind, name, {**old, **merged}, by)
 
-    def remove(self, kind: str, name: str, by: str = CLUSTER) -> None:
-        self.write(kind, name, {}, by, verb="delete")
+    def remove(self, kind: str, name: str) -> None:
+        self.write(kind, name, {}, CLUSTER, verb="delete")
 
     # --- what is there ---------------------------------------------------------------------------------------
 

@@ -101,14 +101,14 @@ def resized_by(manager: str) -> dict[str, Any]:
     return {"manager": manager, "operation": "Update", "subresource": "resize", "fieldsV1": fields}
 
 
-def deferred(message: str = "no room") -> dict[str, str]:
+def deferred() -> dict[str, str]:
     """The condition of a resize that waits for room."""
     return {
         "type": "PodResizePending",
         "status": "True",
         "reason": "Deferred",
         "lastTransitionTime": STARTED,
-        "message": message,
+        "message": "no room",
     }
 
 

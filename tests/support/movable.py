@@ -155,14 +155,14 @@ class MovableTrainings:
 
     # --- the volume ------------------------------------------------------------------------------------------
 
-    def bring_volume(self, *, shared: bool = True) -> None:
-        """Make the volume and the claim. `shared`: an administrator says that every node mounts the same."""
+    def bring_volume(self) -> None:
+        """Make the volume, of which an administrator says that every node mounts the same, and the claim."""
         self.folder.mkdir(exist_ok=True)
         self.folder.chmod(0o777)
         library = self.folder / "library"
         shutil.copytree(ROOT / "exporters/slopewise_exporter", library / "slopewise_exporter", dirs_exist_ok=True)
         claim = {"namespace": self.namespace, "name": CLAIM}
-        metadata = {"name": self.volume, "annotations": {SHARED_STORAGE: "true"} if shared else {}}
+        metadata = {"name": self.volume, "annotations": {SHARED_STORAGE: "true"}}
         size, modes = {"storage": "1Gi"}, ["ReadWriteMany"]
         spec = {"capacity": size, "accessModes": modes, "hostPath": {"path": str(self.folder)}, "claimRef": claim}
         wish = {

@@ -66,6 +66,6 @@ def measured(progress: float, cores: float | None = None) -> Growth:
     return Growth(START, 20.0, progress, cores)
 
 
-def to(node: str, uid: str = "a", from_node: str = "n1", relieves: str | None = None) -> Migrate:
+def to(node: str, uid: str = "a", relieves: str | None = None) -> Migrate:
     """The wish to move a job there."""
-    return Migrate(uid, from_node, node, "why", relieves)
+    return Migrate(uid, "n1", node, "why", relieves)

@@ -77,9 +77,7 @@ class MovingStage:
     def wait_until_pinned(self, name: str, node: str = THERE) -> None:
         """Wait until the move of a Job is over, and it is on this node."""
         step = wait_for(
-            f"the move of {name} is over",
-            lambda: self.move_of(name) or {},
-            lambda move: move.get("step") == "pinned",
+            f"the move of {name} is over", lambda: self.move_of(name) or {}, lambda move: move.get("step") == "pinned"
         )
         assert step["toNode"] == node
         assert is_pinned_to(self.job(name)["spec"]["template"]["spec"].get("affinity"), node)

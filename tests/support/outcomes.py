@@ -15,10 +15,10 @@ def a_job_outcome(name: str, ends: float | None, *, arrived: float = 0.0, **more
     return JobOutcome(**{**figures, **more})  # type: ignore[arg-type]
 
 
-def a_run_outcome(*jobs: JobOutcome, policy: str = "flowcon", **more: object) -> RunOutcome:
+def a_run_outcome(*jobs: JobOutcome, **more: object) -> RunOutcome:
     """A run of these jobs."""
     figures: dict[str, object] = {
-        "scenario": "s", "policy": policy, "seed": 1, "jobs": jobs, "ended_seconds": 1000.0, "overlap_seconds": {},
+        "scenario": "s", "policy": "flowcon", "seed": 1, "jobs": jobs, "ended_seconds": 1000.0, "overlap_seconds": {},
         "growth_efficiency_sum": 0.5, "load_imbalance_ratio": 0.0, "cpu_utilisation_ratio": 0.9,
         "cpu_short_ratio": 0.5, "resizes_total": 4, "migrations_total": 0, "passes_total": 10, "withheld_total": 0,
     }  # fmt: skip

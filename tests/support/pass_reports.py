@@ -16,7 +16,6 @@ from slopewise.adapters.kube.state.training_policies import PolicyDocument, pars
 from slopewise.config.training_policy import ResourceSettings, TrainingPolicySpec
 from slopewise.model import (
     Absence,
-    Arrival,
     Decision,
     Decisions,
     Job,
@@ -79,7 +78,6 @@ class ReportedPasses:
         memory: dict[str, JobMemory] | None = None,
         moving: tuple[MoveUnderWay, ...] = (),
         absent: tuple[Absence, ...] = (),
-        waiting: tuple[Arrival, ...] = (),
         outcomes: tuple[Outcome[Decision], ...] = (),
         withheld: tuple[Withheld[Decision], ...] = (),
         events: tuple[MoveEvent, ...] = (),
@@ -89,7 +87,7 @@ class ReportedPasses:
         state = MemoryState({job.uid: known(job_class="NL") for job in jobs} | (memory or {}))
         self.memory.load()
         self.memory.save(state)
-        snapshot = replace(a_snapshot(jobs, at=at), moving=moving, absent=absent, waiting=waiting)
+        snapshot = replace(a_snapshot(jobs, at=at), moving=moving, absent=absent)
         decisions = Decisions("flowcon", (), {}, state)
         results = Results(outcomes, withheld, events)
         report = PassReport(at, "flowcon", {}, at + 60, snapshot=snapshot, decisions=decisions, results=results, **more)

@@ -57,12 +57,7 @@ Page = tuple[Mapping[str, str], Callable[[], str]]
 class RulesPrometheus(PrometheusServer):
     """Scrapes these pages, each with the labels of its target, and evaluates the rules."""
 
-    def __init__(
-        self,
-        binaries: PrometheusBinaries,
-        folder: Path,
-        pages: Mapping[str, Page],
-    ) -> None:
+    def __init__(self, binaries: PrometheusBinaries, folder: Path, pages: Mapping[str, Page]) -> None:
         self._exporters = Exporters()
         self._exporters.pages = Pages()
         targets: list[TargetGroup] = []

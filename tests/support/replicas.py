@@ -148,9 +148,9 @@ class Town(AbstractContextManager["Town"]):
         raw["metadata"] = {"name": name, "labels": {**raw["metadata"]["labels"], **(labels or {})}}
         return dict(self.server.put(PODS, raw))
 
-    def label(self, value: str | None, pod: str = "a") -> None:
+    def label(self, value: str | None) -> None:
         """Set the label by which an owner lets us manage a pod; None: take it off."""
-        raw = self.server.get(f"{PODS}/{pod}")
+        raw = self.server.get(f"{PODS}/a")
         raw["metadata"]["labels"] = {} if value is None else {MANAGED_LABEL: value}
         self.server.put(PODS, raw)
 
@@ -267,9 +267,9 @@ class RunningReplica(AbstractContextManager["RunningReplica"]):
             self.replica.__exit__()
 
 
-def is_held(town: Town, name: str = "p") -> bool:
+def is_held(town: Town) -> bool:
     """Whether the policy has our finalizer."""
-    return FINALIZER in town.found(f"{POLICIES}/{name}").get("metadata", {}).get("finalizers", [])
+    return FINALIZER in town.found(f"{POLICIES}/p").get("metadata", {}).get("finalizers", [])
 
 
 def wait_for(condition: Callable[[], object], what: str, town: Town) -> None:

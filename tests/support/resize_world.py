@@ -76,8 +76,7 @@ class World:
             lambda job_uid: self.original,
             self.written.append,
             context=ResizeContext(
-                waited_seconds=lambda pod_uid: self.waited,
-                changes_of=lambda kind, namespace: self.changes,
+                waited_seconds=lambda pod_uid: self.waited, changes_of=lambda kind, namespace: self.changes
             ),
             freezes=lambda: self.freezes(),
         )

@@ -150,11 +150,12 @@ class Yard:
     # --- what users and machines do --------------------------------------------------------------------------
 
     def put_node(self, name: str, **spec: Any) -> None:
-        status = {
-            "allocatable": {"cpu": "2", "memory": "8Gi"},
-            "conditions": [{"type": "Ready", "status": "True"}],
-        }
+        status = {"allocatable": {"cpu": "2", "memory": "8Gi"}, "conditions": [{"type": "Ready", "status": "True"}]}
         self.server.put(NODES, {"metadata": {"name": name, "labels": {"disk": "ssd"}}, "spec": spec, "status": status})
+
+    def lose_node(self, name: str) -> None:
+        if self.nodes.get("", name) is not None:
+            self.server.remove(f"{NODES}/{name}")
 
     def put_job(
         self,
@@ -343,27 +344,6 @@ class Frozen:
         if "template" in body.get("spec", {}):
             raise ApiError(422, "Invalid", "spec.template: Invalid value: field is immutable")
         return self._api.patch(path, body, content_type, params)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._api, name)
-
-
-class CrashError(BaseException):
-    """The controller is killed; no handler of ours sees it."""
-
-
-class Killed:
-    """An API whose process is killed once its `nth` write has arrived."""
-
-    def __init__(self, api: Api, nth: int) -> None:
-        self._api, self._left = api, nth
-
-    def patch(self, path: str, body: Any, content_type: str, params: Any = None) -> Json:
-        self._left -= 1
-        answer = self._api.patch(path, body, content_type, params)
-        if self._left == 0:
-            raise CrashError
-        return answer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._api, name)

@@ -69,10 +69,7 @@ def test_a_pattern_for_the_loss_is_read_and_one_that_is_none_is_refused(tmp_path
 @pytest.mark.parametrize(
     ("entry", "sentence"),
     [
-        (
-            "{name: b, command: x, arrive: 5}",
-            "job 2: arrive: unknown key; did you mean 'arriveSeconds'?",
-        ),
+        ("{name: b, command: x, arrive: 5}", "job 2: arrive: unknown key; did you mean 'arriveSeconds'?"),
         (
             "{name: b, command: x, gpus: 5}",
             "job 2: gpus: unknown key; remove it or use one of after, arriveSeconds, atTarget, class",
@@ -92,10 +89,7 @@ def test_a_pattern_for_the_loss_is_read_and_one_that_is_none_is_refused(tmp_path
         ("{name: b, command: x, maxUsefulCpu: lots}", "job 2: maxUsefulCpu: 'lots' is not a CPU quantity"),
         ("{name: b, command: x, port: 70000}", "job 2: port: must be less than or equal to 65535, not 70000"),
         ("{name: b, command: x, deadlineSeconds: 0}", "job 2: deadlineSeconds: must be greater than 0, not 0"),
-        (
-            "{name: b, command: x, deadlineSeconds: 1e9}",
-            "job 2: deadlineSeconds: must be less than or equal to 3162",
-        ),
+        ("{name: b, command: x, deadlineSeconds: 1e9}", "job 2: deadlineSeconds: must be less than or equal to 3162"),
         ("{name: b, command: x, qoeSeconds: -0.2}", "job 2: qoeSeconds: must be greater than 0, not -0.2"),
         ("{name: b, command: x, targetLoss: .nan}", "job 2: targetLoss: must be a finite number, not nan"),
         ("{name: b, command: x, deliverableLoss: low}", "job 2: deliverableLoss: must be a valid number"),
@@ -125,9 +119,7 @@ def test_a_pattern_for_the_loss_is_read_and_one_that_is_none_is_refused(tmp_path
         ),
     ],
 )
-def test_a_mistake_in_a_job_is_reported_in_one_sentence_with_its_place(
-    tmp_path: Path, entry: str, sentence: str
-) -> None:
+def test_a_mistake_in_a_job_is_one_sentence_with_its_place(tmp_path: Path, entry: str, sentence: str) -> None:
     message = _mistake(tmp_path, f"{ONE_JOB}- {entry}\n")
 
     assert message.startswith(f"{tmp_path / 'jobs.yaml'}: ")
@@ -149,9 +141,7 @@ def test_a_missing_file_is_reported_with_its_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "folder"), [("", "."), ("runs/one", "runs/one"), ("./one/../two", "one/../two"), ("/srv", "/srv")]
 )
-def test_a_command_runs_in_the_folder_of_its_file_or_in_one_beside_it(
-    tmp_path: Path, written: str, folder: str
-) -> None:
+def test_a_command_runs_in_its_files_folder_or_in_one_beside_it(tmp_path: Path, written: str, folder: str) -> None:
     more = f", workingDirectory: {written}" if written else ""
 
     (job,) = load_jobs(_jobs_file(tmp_path, f"[{{name: a, command: x{more}}}]"))
@@ -198,9 +188,7 @@ def test_the_jobs_may_come_from_standard_input(tmp_path: Path, monkeypatch: pyte
         ("python a.py\npython b.py", "a new line is for a shell, and there is none: write `>-` instead of `|`"),
     ],
 )
-def test_what_only_a_shell_understands_is_refused_with_what_to_write_instead(
-    tmp_path: Path, command: str, expected: str
-) -> None:
+def test_what_only_a_shell_understands_is_refused_with_advice(tmp_path: Path, command: str, expected: str) -> None:
     message = _mistake(tmp_path, json.dumps([{"name": "a", "command": command}]))
 
     assert f"job 1: command: {expected}" in message
@@ -259,9 +247,7 @@ class TestMatrix:
 
 
 class TestSweep:
-    def test_a_grid_is_a_job_of_one_study_for_each_combination_named_by_number_and_arguments(
-        self, tmp_path: Path
-    ) -> None:
+    def test_a_grid_is_a_job_of_one_study_for_each_combination_with_a_name(self, tmp_path: Path) -> None:
         text = """
 - name: digits
   command: python mlp.py --width {width} --lr {lr} --activation {activation}

@@ -75,10 +75,7 @@ def test_a_histogram_is_named_by_its_stem_and_counters_by_both_names() -> None:
 
 
 MISTAKES = [
-    (
-        {"evaluation": {"metric": HOSTILE}},
-        "is not a metric name; use letters, digits, _ and : (PromQL is not",
-    ),
+    ({"evaluation": {"metric": HOSTILE}}, "is not a metric name; use letters, digits, _ and : (PromQL is not"),
     ({"evaluation": {"metric": 5}}, "evaluation.metric: must be a valid string, not 5"),
     ({"evaluation": {"labels": {HOSTILE: "a"}}}, "is not a label name; use letters, digits and _"),
     ({"evaluation": {"labels": ["a"]}}, "evaluation.labels: must be a mapping of keys to values, not list"),
@@ -97,9 +94,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("spec", "message"), MISTAKES)
-def test_a_mistake_is_the_same_sentence_in_a_policy_and_in_a_jobs_file(
-    tmp_path: Path, spec: dict[str, Any], message: str
-) -> None:
+def test_a_mistake_is_one_sentence_in_policy_and_jobs_file(tmp_path: Path, spec: dict[str, Any], message: str) -> None:
     policy, jobs = tmp_path / "policy.yaml", tmp_path / "jobs.yaml"
     policy.write_text(yaml.safe_dump({"spec": spec}), encoding="utf-8")
     jobs.write_text(yaml.safe_dump([{"name": "a", "command": "true", **spec}]), encoding="utf-8")

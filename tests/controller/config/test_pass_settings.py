@@ -32,9 +32,7 @@ def a_document(interval_seconds: float | None) -> TrainingPolicy:
     ("asked", "scrape_seconds", "expected"),
     [(None, 15.0, 60.0), (None, 5.0, 20.0), (None, 1.0, 20.0), (90.0, 15.0, 90.0)],
 )
-def test_an_interval_that_is_not_named_is_four_scrapes(
-    asked: float | None, scrape_seconds: float, expected: float
-) -> None:
+def test_the_default_interval_is_four_scrapes(asked: float | None, scrape_seconds: float, expected: float) -> None:
     settings = pass_settings(with_interval(a_document(asked), scrape_seconds))
 
     assert settings.measuring.interval_seconds == expected

@@ -58,9 +58,7 @@ KUBE_DEFAULT = "policy kube-default: it is a baseline of the simulator, and Kube
         ({"policy": {"name": "las"}}, "policy las: it is a baseline of the simulator; write fair or marginal."),
     ],
 )  # fmt: skip
-def test_two_that_do_not_go_together_and_baselines_of_the_simulator_are_refused(
-    spec: dict[str, Any], sentence: str
-) -> None:
+def test_two_that_do_not_go_together_and_simulated_ones_are_refused(spec: dict[str, Any], sentence: str) -> None:
     assert mistake(**spec) == sentence
 
 

@@ -37,82 +37,60 @@ def test_millicores_are_written_as_kubernetes_prints_them(millicores: int, quant
 
 
 @pytest.mark.parametrize(
-    ("document", "sentence"),
+    ("part", "written", "sentence"),
     [
+        ("behaviour", {"interval": 3}, ".interval: unknown key; did you mean 'intervalSeconds'?"),
         (
-            {"spec": {"behaviour": {"interval": 3}}},
-            "p.yaml: spec.behaviour.interval: unknown key; did you mean 'intervalSeconds'?",
-        ),
-        (
-            {"spec": {"behaviour": {"gpu": 3}}},
+            "behaviour",
+            {"gpu": 3},
             (
-                "p.yaml: spec.behaviour.gpu: unknown key; remove it or use one of "
-                "backoffSeconds, canaryRatio, cooldownSeconds, deferredDeadlineSeconds, intervalSeconds, "
-                "maxStepRatio, minChangeRatio."
+                ".gpu: unknown key; remove it or use one of backoffSeconds, canaryRatio, cooldownSeconds, "
+                "deferredDeadlineSeconds, intervalSeconds, maxStepRatio, minChangeRatio."
             ),
         ),
         (
-            {"spec": {"resources": {"cpu": {"min": "250x"}}}},
-            "p.yaml: spec.resources.cpu.min: '250x' is not a CPU quantity; write millicores as 250m or cores as 0.25.",
-        ),
-        (
-            {"spec": {"resources": {"cpu": {"min": "3", "max": "2"}}}},
-            "p.yaml: spec.resources.cpu: min 3 is above max 2; swap them.",
-        ),
-        (
-            {"spec": {"resources": {"cpu": {"min": 100}}}},
-            "p.yaml: spec.resources.cpu: min 100 is above max 64; did you mean 100m?",
-        ),
-        (
-            {"spec": {"resources": {"cpu": {"min": 250, "max": 2}}}},
-            "p.yaml: spec.resources.cpu: min 250 is above max 2; did you mean 250m?",
-        ),
-        (
-            {"spec": {"resources": {"cpu": {"min": 250, "max": "100m"}}}},
-            "p.yaml: spec.resources.cpu: min 250 is above max 100m; swap them.",
-        ),
-        (
-            {"spec": {"mode": "auto"}},
-            "p.yaml: spec.mode: must be 'Observe', 'Recommend', 'Canary' or 'Auto', not 'auto'; did you mean 'Auto'?",
-        ),
-        (
-            {"spec": {"behaviour": {"maxStepRatio": 1.05}}},
+            "behaviour",
+            {"maxStepRatio": 1.05},
             (
-                "p.yaml: spec.behaviour: maxStepRatio 1.05 allows decreases of 5% at most, and "
-                "minChangeRatio 0.1 forbids them; raise the first or lower the second."
+                ": maxStepRatio 1.05 allows decreases of 5% at most, and minChangeRatio 0.1 forbids them; "
+                "raise the first or lower the second."
             ),
         ),
-        ({"kind": "Policy"}, "p.yaml: kind: must be 'TrainingPolicy', not 'Policy'."),
+        ("behaviour", {"maxHoldSeconds": 60}, ".maxHoldSeconds: no arrival is held back any more; remove it."),
+        ("resources", {"cpu": {"min": "3", "max": "2"}}, ".cpu: min 3 is above max 2; swap them."),
+        ("resources", {"cpu": {"min": 100}}, ".cpu: min 100 is above max 64; did you mean 100m?"),
+        ("resources", {"cpu": {"min": 250, "max": 2}}, ".cpu: min 250 is above max 2; did you mean 250m?"),
+        ("resources", {"cpu": {"min": 250, "max": "100m"}}, ".cpu: min 250 is above max 100m; swap them."),
         (
-            {"spec": {"behaviour": {"maxHoldSeconds": 60}}},
-            "p.yaml: spec.behaviour.maxHoldSeconds: no arrival is held back any more; remove it.",
+            "resources",
+            {"cpu": {"min": "250x"}},
+            ".cpu.min: '250x' is not a CPU quantity; write millicores as 250m or cores as 0.25.",
+        ),
+        ("mode", "auto", ": must be 'Observe', 'Recommend', 'Canary' or 'Auto', not 'auto'; did you mean 'Auto'?"),
+        (
+            "tenancy",
+            {"maxGuaranteedCpuRatio": 0.5},
+            ".maxGuaranteedCpuRatio: arriving jobs start with the CPU that they request; remove it.",
         ),
         (
-            {"spec": {"tenancy": {"maxGuaranteedCpuRatio": 0.5}}},
-            (
-                "p.yaml: spec.tenancy.maxGuaranteedCpuRatio: arriving jobs start with the CPU that they request; "
-                "remove it."
-            ),
-        ),
-        (["spec"], "p.yaml: must be a mapping of keys to values, not list; see the README's example."),
-        (
-            {"spec": {"evaluation": {"metric": "loss} or up{"}}},
-            (
-                "p.yaml: spec.evaluation.metric: 'loss} or up{' is not a metric name; "
-                "use letters, digits, _ and : (PromQL is not accepted)."
-            ),
+            "evaluation",
+            {"metric": "loss} or up{"},
+            ".metric: 'loss} or up{' is not a metric name; use letters, digits, _ and : (PromQL is not accepted).",
         ),
         (
-            {"spec": {"evaluation": {"labels": {"a=b": "c"}}}},
-            (
-                "p.yaml: spec.evaluation.labels: 'a=b' is not a label name; "
-                "use letters, digits and _ (PromQL is not accepted)."
-            ),
+            "evaluation",
+            {"labels": {"a=b": "c"}},
+            ".labels: 'a=b' is not a label name; use letters, digits and _ (PromQL is not accepted).",
         ),
     ],
 )
-def test_a_mistake_is_one_sentence_that_says_where_what_and_what_to_do(document: object, sentence: str) -> None:
-    assert mistake(document) == sentence
+def test_a_mistake_is_one_sentence_with_place_and_remedy(part: str, written: object, sentence: str) -> None:
+    assert mistake({"spec": {part: written}}) == f"p.yaml: spec.{part}{sentence}"
+
+
+def test_another_kind_of_document_is_a_mistake() -> None:
+    assert mistake({"kind": "Policy"}) == "p.yaml: kind: must be 'TrainingPolicy', not 'Policy'."
+    assert mistake(["spec"]) == "p.yaml: must be a mapping of keys to values, not list; see the README's example."
 
 
 @pytest.mark.parametrize(
@@ -120,11 +98,7 @@ def test_a_mistake_is_one_sentence_that_says_where_what_and_what_to_do(document:
     [
         ("deadline", "sizeArrivals", "arriving jobs start with the CPU that they request; remove it"),
         ("dqoes", "sizeArrivals", "arriving jobs start with the CPU that they request; remove it"),
-        (
-            "deadline",
-            "hysteresisRatio",
-            "write `minChangeRatio` under `behaviour` to leave small changes out",
-        ),
+        ("deadline", "hysteresisRatio", "write `minChangeRatio` under `behaviour` to leave small changes out"),
         ("deadline", "profilingSeconds", "a job has an even share until its steps are timed; remove it"),
     ],
 )

@@ -24,8 +24,7 @@ def conditions(ended_as: str) -> list[Condition]:
 
 
 @pytest.mark.parametrize(
-    ("ended_as", "shown"),
-    [("Succeeded", ["RolledBack"]), ("Failed", ["Managed", "MetricsAvailable", "RolledBack"])],
+    ("ended_as", "shown"), [("Succeeded", ["RolledBack"]), ("Failed", ["Managed", "MetricsAvailable", "RolledBack"])]
 )
 def test_a_job_that_has_succeeded_need_not_report_or_be_managed(ended_as: str, shown: list[str]) -> None:
     assert [each.type for each in troubles(conditions(ended_as))] == shown

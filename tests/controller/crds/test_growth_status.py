@@ -9,12 +9,7 @@ import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
 from slopewise.crds.conditions import Condition, troubles
-from slopewise.crds.growth_status import (
-    PassView,
-    running_status,
-    transition_key,
-    view_of,
-)
+from slopewise.crds.growth_status import PassView, running_status, transition_key, view_of
 from slopewise.crds.inactive_status import Departure, absent_status, departed_status
 from slopewise.crds.job_growth import JobGrowthStatus
 from slopewise.crds.oversubscription import GPU_WAITS, OVERSUBSCRIBES, message
@@ -329,9 +324,7 @@ def test_eta_is_the_end_that_a_policy_expects_and_how_sure_it_is(after: float, s
         ("Recommend", None, "5m00s"),
     ],
 )
-def test_an_end_that_is_expected_of_an_order_counts_only_where_that_is_carried_out(
-    mode: str, ineligible: str | None, shown: str
-) -> None:
+def test_an_end_expected_of_an_order_counts_if_carried_out(mode: str, ineligible: str | None, shown: str) -> None:
     job = replace(a_job(UID), steps_total=400.0, steps_planned=1000.0, ineligible_reason=ineligible)
     memory = JobMemory(
         decided=PolicyMemory(ends=Ends(START + 720.0, START + 500.0, START + 1200.0)), paces=(Pace(2.0, 0.5, 1.0),)
@@ -426,9 +419,7 @@ def stopping(result: OutcomeResult | None, detail: str = "") -> dict[str, JobMem
         (None, "", "not stopped at its target: not known whether it was done"),
     ],
 )
-def test_a_job_at_its_target_says_that_it_ends_or_why_it_does_not(
-    result: OutcomeResult | None, detail: str, reason: str
-) -> None:
+def test_a_job_at_its_target_ends_or_says_why_not(result: OutcomeResult | None, detail: str, reason: str) -> None:
     assert status_of(a_job(UID), memory=stopping(result, detail)).reason == reason
 
 

@@ -113,9 +113,7 @@ def test_figures_and_conditions_of_what_is_asked() -> None:
         (ObjectiveStatus(target=TargetStatus(None, True)), {"TargetReached": ("True", "Reached")}),
     ],
 )
-def test_only_what_is_stated_has_a_condition(
-    status: ObjectiveStatus | None, expected: dict[str, tuple[str, str]]
-) -> None:
+def test_what_is_stated_has_a_condition(status: ObjectiveStatus | None, expected: dict[str, tuple[str, str]]) -> None:
     assert promised(shown(status)) == expected
 
 
@@ -239,9 +237,7 @@ def test_figures_alone_are_progress_and_confirmed_changes_are_written_at_once() 
         ),
     ],
 )
-def test_each_change_is_one_event(
-    before: ObjectiveStatus, now: ObjectiveStatus, reasons: list[tuple[str, bool]]
-) -> None:
+def test_a_change_is_one_event(before: ObjectiveStatus, now: ObjectiveStatus, reasons: list[tuple[str, bool]]) -> None:
     assert [(each.reason, each.warning) for each in promise_status.changes(before, now)] == reasons
 
 

@@ -21,9 +21,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_a_line_that_was_cut_off_at_the_end_or_before_a_restart_is_left_out_and_said(
-    record: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_cut_off_at_the_end_or_by_a_restart_is_left_out(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = list(read(record, lambda _: None))
     content = record.read_bytes()
     record.write_bytes(content[: len(content) - 200])
@@ -54,9 +52,7 @@ def test_another_line_that_cannot_be_read_is_named(record: Path, line: bytes, re
     assert reason in str(caught.value)
 
 
-def test_what_the_version_before_the_records_of_the_memory_wrote_is_read_and_replayed_and_so_is_what_follows_it(
-    record: Path,
-) -> None:
+def test_what_an_older_version_wrote_is_read_and_replayed_with_what_follows_it(record: Path) -> None:
     lines = record.read_bytes()
     former = lines.replace(b'"schema":2', b'"schema":1')
     remembered = b'"memory":{"whole":true,"jobs":{"x":{"job_class":"NL","moves_total":2}}'

@@ -38,9 +38,7 @@ def differing(path: Path) -> list[str]:
     return [each.where for each in replay(read(path, lambda _: None)) if each.differences]
 
 
-def test_the_files_stay_within_the_bound_and_what_is_left_can_be_replayed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_files_stay_in_bounds_and_the_rest_is_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, bound = tmp_path / "record.jsonl", 40_000
     reports = record_run(monkeypatch, a_few_jobs(), a_document("flowcon"), path, bound)
     longest = max(len(line) for line in path.read_bytes().splitlines())
@@ -53,9 +51,7 @@ def test_the_files_stay_within_the_bound_and_what_is_left_can_be_replayed(
     assert differing(path) == []
 
 
-def test_a_controller_that_starts_again_goes_on_in_the_same_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restarted_controller_goes_on_in_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "record.jsonl"
     once = record_run(monkeypatch, a_few_jobs(), a_document("flowcon"), path)
     twice = record_run(monkeypatch, a_few_jobs(), a_document("flowcon2"), path)
@@ -83,9 +79,7 @@ class FullDisk(BoundedFile):
         raise OSError(28, "No space left on device")
 
 
-def test_a_full_disk_costs_lines_and_no_pass_and_the_record_goes_on_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_costs_lines_and_no_pass_nor_later_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("support.recorded_runs.BoundedFile", lambda path, _: FullDisk(path))
     path = tmp_path / "record.jsonl"
     with capture_logs() as logged:
@@ -170,9 +164,7 @@ def test_a_file_system_without_locks_has_records_too(tmp_path: Path, monkeypatch
     assert logged == []
 
 
-def test_a_pass_that_could_not_observe_is_recorded_with_its_reason_in_the_folder_whatever_the_policys_name(
-    tmp_path: Path,
-) -> None:
+def test_a_pass_that_could_not_observe_is_recorded_with_its_reason_whatever_the_policys_name(tmp_path: Path) -> None:
     document = a_document("flowcon").model_copy(update={"metadata": Metadata(name="../../up")})
     recorder = RecordOptions(tmp_path / "records", 1).recorder(document)
     recorder(PassReport(1.0, "flowcon", {}, 21.0, held="Prometheus does not answer"))
@@ -208,9 +200,7 @@ class _Empty:
         return Observation(ClusterSnapshot(1.0, (), ()))
 
 
-def test_passes_under_a_freeze_are_decided_again_with_what_it_withheld(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_passes_under_a_freeze_are_replayed_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, freeze = tmp_path / "record.jsonl", Freeze("f", "Freeze", "Freeze f (all)", 1e9)
     record_run(monkeypatch, a_few_jobs(), a_document("flowcon"), path, freezes=Freezes(everywhere=freeze))
     passes = [line for line in lines_of(path) if isinstance(line, Pass)]

@@ -71,9 +71,7 @@ def jobs_of(report: PassReport) -> tuple[Job, ...]:
     return () if report.snapshot is None else report.snapshot.jobs
 
 
-def test_a_decision_that_would_be_another_one_now_is_reported_with_both(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decision_that_differs_now_is_reported_with_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "record.jsonl"
     record_run(monkeypatch, mixed_jobs(), a_document("flowcon"), path)
     lines = path.read_bytes().splitlines(keepends=True)

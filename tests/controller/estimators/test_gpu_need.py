@@ -27,8 +27,8 @@ from slopewise.model import (
 LIMIT = CpuAllocation(3000, 3000)
 
 
-def a_gpu_job(uid: str = "a", **more: object) -> Job:
-    return replace(a_job(uid), accelerators=1.0, allocation=LIMIT, **more)  # type: ignore[arg-type]
+def a_gpu_job(**more: object) -> Job:
+    return replace(a_job("a"), accelerators=1.0, allocation=LIMIT, **more)  # type: ignore[arg-type]
 
 
 def an_interval(number: int, seconds: float, waited: float | None, cores: float, short: float | None = None) -> Pace:
@@ -85,9 +85,7 @@ def test_a_job_that_hardly_waits_is_bound_by_its_device_and_needs_what_it_uses()
     ("cores", "short", "limiting"),
     [(1.0, None, "workers"), (1.0, 0.02, "workers"), (1.0, 0.9, "cpu"), (2.9, 0.02, "cpu")],
 )
-def test_a_job_that_waits_and_leaves_its_cpu_lacks_loader_workers(
-    cores: float, short: float | None, limiting: str
-) -> None:
+def test_a_job_that_waits_and_leaves_cpu_lacks_workers(cores: float, short: float | None, limiting: str) -> None:
     """With one core of three in use, unless its quota throttles it: bursts need more than their mean."""
     need = gpu_need(a_gpu_job(), after(*(an_interval(number, 0.9, 0.5, cores, short) for number in range(3))))
     assert need.limiting == limiting
@@ -109,9 +107,7 @@ def test_what_a_change_has_shown_bounds_its_use_for_an_hour() -> None:
     ("control", "least", "kept"),
     [("Raise", None, 12.0), ("Ignore", None, 12.0), ("Share", None, 8.1), ("Share", 10.0, 10.0), ("Share", 15.0, 12.0)],
 )
-def test_what_keeps_a_job_as_fast_as_with_the_cpu_that_it_came_with(
-    control: AcceleratorControl, least: float | None, kept: float
-) -> None:
+def test_what_keeps_a_job_as_fast_as_it_came(control: AcceleratorControl, least: float | None, kept: float) -> None:
     """1.2 times its 6.75 useful cores of 12, and what a cut has shown."""
     known = after(*INPUT_BOUND, gpu=GpuMemory(None if least is None else LearnedCores(START, least=least)))
     assert least_cores(gpu_need(a_gpu_job(), known), known, 12.0, control) == pytest.approx(kept)
@@ -182,9 +178,7 @@ def test_pressure_counts_where_nothing_is_throttled_and_a_reset_is_unknown() -> 
 
 
 @pytest.mark.parametrize(("throttled", "short"), [(150.0, 0.75), (10.0, None), (None, None)])
-def test_without_pressure_only_many_throttled_periods_say_something(
-    throttled: float | None, short: float | None
-) -> None:
+def test_without_pressure_many_throttled_periods_say_it(throttled: float | None, short: float | None) -> None:
     health = [
         ContainerHealth(0, None, 200.0 * number, None if throttled is None else throttled * number)
         for number in range(3)

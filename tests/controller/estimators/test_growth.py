@@ -51,9 +51,7 @@ def test_the_first_interval_counts_from_the_jobs_arrival() -> None:
 
 
 @pytest.mark.parametrize(("first", "now", "interval"), [(15, 40, 60.0), (20, 29, 30.0), (5, 18, 20.0), (0, 12, 20.0)])
-def test_no_interval_is_shorter_than_asked_and_the_first_not_than_its_age_or_two_scrapes(
-    first: float, now: float, interval: float
-) -> None:
+def test_no_interval_is_too_short_and_the_first_has_two_scrapes(first: float, now: float, interval: float) -> None:
     assert follow(seen(first, 2.0, first), seen(now, 1.0, now), how=Measuring(interval)).growth is None
 
 
@@ -85,9 +83,7 @@ def test_four_scrapes_an_interval_suffice_for_a_growth_after_one(interval: float
         (None, 100.0, None),
     ],
 )
-def test_a_newcomer_without_a_level_is_looked_at_soon_and_not_for_ever(
-    level: float | None, age: float, expected: float | None
-) -> None:
+def test_a_newcomer_without_a_level_is_due_for_a_while(level: float | None, age: float, expected: float | None) -> None:
     snapshot = a_snapshot([a_job("j", level=level, started_at=START - age)])
     memory = measure(snapshot, MemoryState(), HOW)
     assert first_evaluation_at_seconds(snapshot, memory, HOW) == expected
@@ -125,9 +121,7 @@ def test_growth_is_a_part_of_the_range_which_is_at_least_half_of_what_the_evalua
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.0, 0.01), (None, None), (50.0, 10.0)])
-def test_a_job_that_used_no_cpu_or_whose_counter_went_back_has_unknown_efficiency(
-    before: float | None, after: float | None
-) -> None:
+def test_without_cpu_or_after_a_reset_efficiency_is_unknown(before: float | None, after: float | None) -> None:
     later = replace(seen(20, 1.0, after), usage=Usage(START + 20, cpu_seconds_total=after))
     assert growth_of(follow(seen(0, 2.0, before), later)).cpu_efficiency is None
 

@@ -72,9 +72,7 @@ def test_of_levels_without_spikes_it_is_the_range_of_all_of_them(levels: list[fl
 @BOTH
 @SIZES
 @pytest.mark.parametrize("look", [3, 4, 30])
-def test_a_spike_of_one_look_is_held_back_and_the_interval_goes_on(
-    look: int, size: float, objective: Objective
-) -> None:
+def test_a_spike_of_one_look_is_held_and_the_interval_goes_on(look: int, size: float, objective: Objective) -> None:
     spiked = [*FALLING]
     spiked[look] += size
     before, found = growths(turned(FALLING, objective), objective), growths(turned(spiked, objective), objective)
@@ -116,9 +114,7 @@ def test_a_value_that_stays_for_longer_than_five_windows_is_true() -> None:
 
 @BOTH
 @pytest.mark.parametrize("factor", [3.0, 0.3])
-def test_other_data_that_change_the_loss_by_a_third_or_threefold_are_followed_at_once(
-    factor: float, objective: Objective
-) -> None:
+def test_other_data_that_change_the_loss_by_a_third_are_followed_at_once(factor: float, objective: Objective) -> None:
     changed = [*FALLING[:15], *(factor * level for level in FALLING[15:])]
     found = growths(turned(changed, objective), objective)
     assert None not in found[1:]

@@ -64,9 +64,7 @@ def test_the_same_sample_counts_once_and_a_missing_one_changes_nothing() -> None
     ],
     ids=["rises evenly", "rises late", "is flat", "of the second interval alone"],
 )
-def test_growth_per_memory_divides_by_the_average_of_the_interval(
-    samples: list[tuple[float, float]], average: float
-) -> None:
+def test_growth_per_memory_divides_by_the_intervals_average(samples: list[tuple[float, float]], average: float) -> None:
     memory = MemoryState()
     for at, mib in samples:
         made = job_at(at, mib, level=2.0 ** -(at // 20))

@@ -113,9 +113,7 @@ def test_a_job_that_is_late_with_all_cpu_of_the_largest_node_is_hopeless() -> No
 
 
 @pytest.mark.parametrize(("steps", "planned"), [(None, None), (None, 100.0), (5.0, None)])
-def test_a_job_that_does_not_say_how_many_steps_are_left_has_a_deadline_and_no_slack(
-    steps: float | None, planned: float | None
-) -> None:
+def test_a_job_without_planned_steps_has_a_deadline_and_no_slack(steps: float | None, planned: float | None) -> None:
     made = job(Objectives(deadline_at_seconds=START + 60), steps=steps, planned=planned)
     assert status(made, timed(1.0)).deadline == DeadlineStatus(START + 60, 60.0)
 
@@ -183,9 +181,7 @@ class TestConfirmed:
             ([12, 12, 12, 9, 9, 9], "..MMM."),
         ],
     )
-    def test_an_objective_is_missed_or_kept_once_three_evaluations_in_a_row_find_it(
-        self, paces: list[float], missed: str
-    ) -> None:
+    def test_an_objective_is_missed_or_kept_after_three_evaluations(self, paces: list[float], missed: str) -> None:
         assert self.missed(paces) == [each == "M" for each in missed]
 
     def test_passes_that_events_trigger_confirm_nothing_sooner(self) -> None:

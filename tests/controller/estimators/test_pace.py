@@ -75,9 +75,7 @@ class TestMeasuring:
             "waits for requests", "several streams", "responses that fail", "no CPU",
         ],
     )  # fmt: skip
-    def test_of_an_interval_is_what_was_done_in_it_and_the_cpu_meanwhile(
-        self, first: Job, second: Job, expected: Pace
-    ) -> None:
+    def test_of_an_interval_is_what_was_done_in_it_with_its_cpu(self, first: Job, second: Job, expected: Pace) -> None:
         state = measure(a_snapshot([first], at=START), MemoryState(), INTERVAL)
         (found,) = measure(a_snapshot([second], at=START + 20), state, INTERVAL).jobs["job"].paces
         assert found.seconds == pytest.approx(expected.seconds)
@@ -152,9 +150,7 @@ class TestUnanswered:
     """A server that hangs, one that only fails, and one that no client uses."""
 
     @pytest.mark.parametrize("in_flight", [None, 3])
-    def test_the_last_figures_do_not_count_once_three_intervals_were_without_a_response(
-        self, in_flight: float | None
-    ) -> None:
+    def test_the_last_figures_end_after_three_intervals_without_a_response(self, in_flight: float | None) -> None:
         hanging = [answers(10, at, in_flight=in_flight) for at in (40, 60, 80)]  # type: ignore[arg-type]
         assert len(paces(*ANSWERED, *hanging[:2])) == 1
         known = remembered(*ANSWERED, *hanging)
@@ -173,9 +169,7 @@ class TestUnanswered:
             ([answers(10, 40, in_flight=3), answers(10, 60)], None),
         ],
     )
-    def test_none_has_succeeded_since_requests_were_seen_in_flight_after_the_last_success(
-        self, later: Sequence[Job], since: float | None
-    ) -> None:
+    def test_none_succeeds_since_requests_are_in_flight(self, later: Sequence[Job], since: float | None) -> None:
         known = remembered(*ANSWERED, *later)
         assert known.timing.answering is not None
         assert known.timing.answering.in_flight_since_seconds == (None if since is None else START + since)
@@ -255,9 +249,7 @@ class TestFit:
             (((0.5, 4.0), (1.0, 1.0)), (0.0, 1.5 / 1.25)),  # slower than in proportion, as under a hard quota
         ],
     )
-    def test_a_line_of_time_that_no_cpu_saves_and_of_cpu_seconds(
-        self, seen: tuple[tuple[float, float], ...], line: tuple[float, float]
-    ) -> None:
+    def test_a_line_has_fixed_time(self, seen: tuple[tuple[float, float], ...], line: tuple[float, float]) -> None:
         assert fit(figures(*seen)) == pytest.approx(line)
 
     def test_no_part_of_it_is_negative_where_it_is_slower_with_more_cpu(self) -> None:
@@ -295,7 +287,5 @@ class TestCalibrated:
 
 
 @pytest.mark.parametrize(("seconds", "cores"), [(1.2, pytest.approx(1.0)), (0.4, None), (0.3, None)])
-def test_cores_for_a_time_solve_the_line_and_no_cpu_saves_what_does_not_depend_on_it(
-    seconds: float, cores: float | None
-) -> None:
+def test_cores_for_a_time_solve_the_line_if_cpu_can_do_it(seconds: float, cores: float | None) -> None:
     assert cores_for(seconds, (0.4, 0.8)) == cores

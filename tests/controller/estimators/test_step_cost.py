@@ -50,9 +50,7 @@ def test_steps_that_cost_more_for_three_intervals_than_they_did_for_three() -> N
         ((2,) * 3 + (4,) * 30, 2),  # what it cost at the start is remembered beyond the paces that are kept
     ],
 )
-def test_only_steps_that_are_dear_for_three_intervals_against_a_least_of_three_are_a_ratio(
-    costs: tuple[float, ...], expected: float
-) -> None:
+def test_only_steps_that_are_dear_for_three_intervals_are_a_ratio(costs: tuple[float, ...], expected: float) -> None:
     assert ratio(*costs) == expected
 
 
@@ -126,9 +124,7 @@ class TestARestart:
         assert tuple(cost) == pytest.approx((1.0, 1.0, 1.0, False))
 
     @pytest.mark.parametrize("life", [START + 140, START - 20])
-    def test_one_that_counts_its_steps_from_the_start_is_another_training_with_a_least_of_its_own(
-        self, life: float
-    ) -> None:
+    def test_one_that_counts_its_steps_from_the_start_is_another_training(self, life: float) -> None:
         known = self.after(self.OF_FIRST, 0, JobMemory())
         other = [replace(a_job("a", life=life), steps_total=2.0 * number) for number in range(6)]
         cost = step_cost(self.after(other, 150, known))

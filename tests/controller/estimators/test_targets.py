@@ -57,9 +57,7 @@ def reached(levels: Sequence[float], objectives: Objectives = TARGETS, before: i
         ([0.3] * 6, {"objectives": Objectives(target_level=0.4, deliverable_level=0.1)}, [0] * 2 + [1] * 4),
     ],
 )
-def test_targets_are_passed_and_lost_after_measurements_in_a_row(
-    levels: list[float], how: dict[str, Any], expected: list[int]
-) -> None:
+def test_targets_are_passed_and_lost_in_a_row(levels: list[float], how: dict[str, Any], expected: list[int]) -> None:
     assert reached(levels, **how) == expected
 
 

@@ -14,11 +14,11 @@ from slopewise.model import Absence, ClassFigures, Job, JobMemory, JobState, Mem
 from slopewise.model.stored import MEMORY_JSON
 
 
-def of_class(name: str, uid: str = "a", *, planned: float | None = 100.0, memory: float | None = None) -> Job:
+def of_class(name: str, uid: str = "a", *, memory: float | None = None) -> Job:
     job = a_job(uid)
     assert job.usage is not None
     usage = msgspec.structs.replace(job.usage, memory_bytes=memory)
-    return replace(job, workload_class=name, steps_planned=planned, usage=usage)
+    return replace(job, workload_class=name, steps_planned=100.0, usage=usage)
 
 
 def timed(*paces: tuple[float, float], at: float = START) -> JobMemory:

@@ -97,9 +97,7 @@ def test_a_move_that_was_not_begun_and_a_placement_leave_no_trace(outcome: Outco
 
 
 @pytest.mark.parametrize(("count", "apart", "kept"), [(MOVES_KEPT, 1000.0, MOVES_KEPT - 1), (80, 60.0, 59)])
-def test_the_last_moves_of_a_job_are_kept_and_those_of_the_last_hour_however_many_they_are(
-    count: int, apart: float, kept: int
-) -> None:
+def test_the_last_moves_of_a_job_are_kept_and_all_of_the_last_hour(count: int, apart: float, kept: int) -> None:
     many = tuple(structs.replace(BEGUN, at_seconds=START - apart * n, failure="old") for n in range(count, 0, -1))
     memory = MemoryState({"a": JobMemory(moves=many)})
     begun = remember(memory, [Outcome(to("n2"), "applied")], seen(0.0, a_mobile_job("a")))

@@ -140,8 +140,8 @@ def test_the_pods_of_a_workload_end_together_once_all_of_them_are_at_their_targe
     assert [stop.is_done for uid in ("w:0", "w:1") if (stop := memory.jobs[uid].stop) is not None] == [True, True]
 
 
-def recorded(result: OutcomeResult | None, at: float = START, **more: Any) -> JobMemory:
-    return REACHED.altered(stop=StopRecord(at, WHY, START, START - 600, result, **more))
+def recorded(result: OutcomeResult | None, **more: Any) -> JobMemory:
+    return REACHED.altered(stop=StopRecord(START, WHY, START, START - 600, result, **more))
 
 
 @pytest.mark.parametrize(
@@ -155,9 +155,7 @@ def recorded(result: OutcomeResult | None, at: float = START, **more: Any) -> Jo
         ("infeasible", RETRY_SECONDS, True),
     ],
 )
-def test_a_stop_is_made_once_and_tried_again_where_it_failed(
-    result: OutcomeResult | None, later: float, again: bool
-) -> None:
+def test_a_stop_is_made_once_and_tried_again_if_failed(result: OutcomeResult | None, later: float, again: bool) -> None:
     job = at_target(at=START + later)
     assert bool(reviewed(job, known=recorded(result), at=START + later).allowed) is again
 

@@ -44,10 +44,7 @@ def a_world(job: Job | None = None, *, pressure: bool = False, gib: int = 8) -> 
 
 
 def verdict(
-    change: ResizeMemory,
-    world: ClusterSnapshot | None = None,
-    known: JobMemory | None = None,
-    bounds: Bounds = OPEN,
+    change: ResizeMemory, world: ClusterSnapshot | None = None, known: JobMemory | None = None, bounds: Bounds = OPEN
 ) -> str | ResizeMemory:
     """The change that passed, or the reason of the veto, with the guard's name before it."""
     memory = MemoryState({"j": known or JobMemory(memory_use=USE)})
@@ -111,9 +108,7 @@ def using(at: float = START, peak_mib: float = 300.0, samples: int = 10, **more:
         (a_change(990, 1000), {"known": using(original_memory=MemoryAllocation(1000 * MIB))}, ""),
     ],
 )  # fmt: skip
-def test_a_change_passes_as_it_is_or_its_veto_names_the_guard_and_the_figures(
-    change: ResizeMemory, asked: dict[str, Any], reason: str
-) -> None:
+def test_a_change_passes_or_its_veto_says_why(change: ResizeMemory, asked: dict[str, Any], reason: str) -> None:
     found = verdict(change, **asked)
     assert found == change if not reason else str(found).startswith(reason)
 

@@ -59,9 +59,7 @@ WIDE = crowded("a", "b", useful_parallelism_cores=None)
     ],
     ids=["idle node", "other pods", "fast learner", "needs little", "uses its share", "larger node"],
 )
-def test_what_two_jobs_that_share_a_core_gain_when_one_goes(
-    snapshot: ClusterSnapshot, memory: MemoryState | None, cores: float
-) -> None:
+def test_what_two_jobs_of_a_core_gain(snapshot: ClusterSnapshot, memory: MemoryState | None, cores: float) -> None:
     assert gain(snapshot, memory) == pytest.approx(cores * 600.0)
 
 
@@ -167,9 +165,7 @@ SERVES: dict[str, Any] = {"checkpoint": None, "responses": Responses(200.0, 10.0
         (None, {"checkpoint": Checkpoint(START - 120.0, 2.0)}, (2.0, 2.0, 120.0, 124.0)),  # not saved on SIGTERM
     ],
 )
-def test_a_move_costs_saving_starting_and_repeating(
-    known: JobMemory | None, job: dict[str, Any], expected: tuple[float, ...]
-) -> None:
+def test_a_move_costs_what_it_takes(known: JobMemory | None, job: dict[str, Any], expected: tuple[float, ...]) -> None:
     assert cost(known, **job) == expected
 
 

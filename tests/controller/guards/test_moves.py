@@ -189,10 +189,4 @@ def test_every_move_is_let_through_or_withheld_once_and_the_pods_of_a_workload_t
 def _bound_together(job: Job, uids: tuple[str, ...]) -> Job:
     """One that trains, and saves when it is signalled to end; the jobs named move whole or not at all."""
     movability = Movability("suspend", members=uids) if job.uid in uids else job.movability
-    return replace(
-        job,
-        state=JobState.TRAINING,
-        migratable=True,
-        movability=movability,
-        checkpoint=SAVES,
-    )
+    return replace(job, state=JobState.TRAINING, migratable=True, movability=movability, checkpoint=SAVES)

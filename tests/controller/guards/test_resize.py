@@ -166,9 +166,7 @@ STEP, ONE_THREAD = replace(OPEN, max_step_ratio=2.0), a_job("j", useful_cores=1.
         ),
     ],
 )
-def test_a_clamp_says_what_was_wanted_and_which_bound_stopped_it(
-    to: int, asked: dict[str, Any], given: int, reason: str
-) -> None:
+def test_a_clamp_names_what_was_wanted_and_its_bound(to: int, asked: dict[str, Any], given: int, reason: str) -> None:
     millicores, found = clamped(ask(to, **asked))
     assert (millicores, found.startswith(reason)) == (given, True)
 
@@ -197,9 +195,7 @@ def test_a_job_with_gpus_is_not_changed_without_consent() -> None:
 @pytest.mark.parametrize(
     ("control", "consent", "least"), [("limits", "Share", 2400), ("limits", "Raise", 6000), ("requests", "Share", 300)]
 )
-def test_a_job_with_gpus_is_not_lowered_below_what_makes_it_as_fast_as_before(
-    control: CpuControl, consent: AcceleratorControl, least: int
-) -> None:
+def test_a_job_with_gpus_stays_as_fast_as_before(control: CpuControl, consent: AcceleratorControl, least: int) -> None:
     """It uses two of six cores: 2.4 of them, and with `requests` that part of a weight of 1000m on 8 cores."""
     now = 6000 if control == "limits" else 1000
     verdict = ask(
@@ -279,9 +275,7 @@ def test_floor_and_ceiling_of_a_weight_are_in_cpu() -> None:
 
 
 @pytest.mark.parametrize(("to", "expected"), [(10, 31), (100, 62)], ids=["floor", "ceiling"])
-def test_bounds_of_a_weight_come_from_the_nodes_weights_and_not_from_a_rounded_even_share(
-    to: int, expected: int
-) -> None:
+def test_bounds_of_a_weight_come_from_the_nodes_weights_not_a_rounded_even_share(to: int, expected: int) -> None:
     """Requests of 20m, 21m and 21m on two cores are 31m a core. Three even shares of 21m would be 31.5m."""
     jobs = [a_job("j", request=20), a_job("a", request=21), a_job("b", request=21)]
     bounds = replace(OPEN, min_millicores=1000, max_millicores=2000)

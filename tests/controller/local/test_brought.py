@@ -55,9 +55,9 @@ NET = remembered("waits", 3600.0, 20.0, 3840.0)
 XGB = remembered("first", 20.0)
 
 
-def said(report: PassReport, uid: str = "net") -> str:
+def said(report: PassReport) -> str:
     assert report.snapshot is not None
-    return outlook(next(job for job in report.snapshot.jobs if job.uid == uid), report)
+    return outlook(next(job for job in report.snapshot.jobs if job.uid == "net"), report)
 
 
 def test_one_that_waits_says_for_which_job_how_long_and_when_both_ways_of_sharing_end_it() -> None:
@@ -95,9 +95,7 @@ def test_what_the_others_say(memory: JobMemory, text: str) -> None:
         (NO_RESULTS, "Auto", True, "2 in order"),
     ],
 )
-def test_words_stand_only_where_the_policys_order_is_carried_out(
-    results: Results, mode: str, dry_run: bool, reason: str
-) -> None:
+def test_words_stand_where_the_order_is_carried_out(results: Results, mode: str, dry_run: bool, reason: str) -> None:
     report = a_report(results, net=NET, xgb=XGB)
     (row,) = live_rows(a_session(report, "running", mode, dry_run=dry_run))
     assert row.reason.startswith(reason)

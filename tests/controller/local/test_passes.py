@@ -16,9 +16,7 @@ from slopewise.model import Resize
 AUTO = TrainingPolicySpec.model_validate({"mode": "Auto", "policy": {"name": "flowcon"}})
 
 
-def test_each_job_has_its_state_and_every_resize_that_was_tried(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_job_has_its_state_and_every_tried_resize(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs = [a_sim_job("one", 150.0), a_sim_job("two", 150.0, 20.0)]
     reports = record_run(monkeypatch, an_instance(jobs, [a_sim_node()]), a_document("flowcon"), tmp_path / "r.jsonl")
     passes = FollowedPasses(lambda: AUTO)

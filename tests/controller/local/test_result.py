@@ -68,13 +68,7 @@ def test_the_time_under_fair_sharing_stands_beside_that_of_each_job_where_one_is
 
 
 def test_a_job_that_failed_says_why_below_and_a_mode_that_changes_nothing_is_named() -> None:
-    bad = replace(
-        JOB,
-        state="failed",
-        name="bad",
-        exit_status=1,
-        note="ended with status 1: ValueError: x",
-    )
+    bad = replace(JOB, state="failed", name="bad", exit_status=1, note="ended with status 1: ValueError: x")
     text = printed(replace(RESULT, mode="Recommend", jobs=(bad,)), 200)
     assert "bad: ended with status 1: ValueError: x" in text
     assert "Nothing was changed; `mode: Auto` in the policy file has it act." in text
@@ -87,12 +81,7 @@ def test_the_same_as_one_json_object() -> None:
 
 
 def test_a_job_that_was_stopped_at_its_target_is_a_success_whatever_its_status() -> None:
-    done = replace(
-        JOB,
-        state="stopped at target",
-        exit_status=143,
-        note="stopped at its target: loss 0.19 ≤ 0.2",
-    )
+    done = replace(JOB, state="stopped at target", exit_status=143, note="stopped at its target: loss 0.19 ≤ 0.2")
     result = replace(RESULT, jobs=(done,))
     assert result.failed == []
     lines = printed(result).splitlines()

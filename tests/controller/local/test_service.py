@@ -129,9 +129,7 @@ def entry(name: str = "a", **keys: Any) -> dict[str, Any]:
 
 
 class TestSubmit:
-    def test_a_job_is_stored_and_taken_with_its_folder_and_environment_but_no_variable_of_ours(
-        self, world: World
-    ) -> None:
+    def test_a_job_is_stored_with_its_folder_and_environment_but_no_variable_of_ours(self, world: World) -> None:
         assert world.submit(entry(env={"B": "1"}), entry("b", after="a")).names == ["a", "b"]
         spec = world.session.records["a"].spec
         assert spec.environment == {"GREETING": "hello", "B": "1"}
@@ -254,9 +252,7 @@ class TestAttach:
         assert (again.state, again.port, again.process.pid if again.process else None) == ("running", 9464, pid)
 
     @pytest.mark.parametrize("other", [{"started_ticks": 1}, {"boot_id": "another"}])
-    def test_the_next_session_declares_it_ended_where_its_pid_is_that_of_another(
-        self, world: World, other: dict[str, Any]
-    ) -> None:
+    def test_it_has_ended_for_the_next_session_if_its_pid_is_reused(self, world: World, other: dict[str, Any]) -> None:
         world.ask(Attach(os.getpid(), entry()))
         stored = world.file.load()["a"]
         assert stored.process is not None
@@ -271,9 +267,7 @@ class TestAttach:
         assert session.records["a"].last_output_lines == session.refuses
         assert world.again().session.records["a"].process is None
 
-    def test_one_that_is_a_job_already_or_whose_name_is_taken_is_refused_and_nothing_is_stored(
-        self, world: World
-    ) -> None:
+    def test_one_that_is_a_job_or_whose_name_is_taken_is_refused_and_not_stored(self, world: World) -> None:
         world.ask(Attach(os.getpid(), entry()))
         again = world.ask(Attach(os.getpid(), entry("b")))
         assert (again.exit_code, again.error) == (2, f"process {os.getpid()} is one of the job a already.")
@@ -371,9 +365,7 @@ class TestTheNextSession:
         record = next_one.session.records["a"]
         assert (record.state, record.spec.arrive_seconds, next_one.session.fresh) == ("waiting", 30.0, [])
 
-    def test_one_that_a_restart_of_the_machine_has_cut_off_is_started_again_where_its_owner_says_so(
-        self, world: World
-    ) -> None:
+    def test_one_cut_off_by_a_restart_of_the_machine_is_started_again_if_its_owner_says_so(self, world: World) -> None:
         world.submit(entry("once"), entry("again", restart={"onFailure": 1}))
         for record in world.session.records.values():
             record.started_at_seconds = START

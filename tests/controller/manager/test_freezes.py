@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import requests
 from support.alerts import an_alert, body
-from support.api_server import refusal
 from support.managed_pods import NAMESPACE
 from support.replicas import GROWTHS, ORIGINAL, SHARE, RunningReplica, Town, wait_for
 from support.waiting import eventually
@@ -39,11 +38,11 @@ def put(town: Town, name: str = "f", *, spec: dict[str, Any] | None = None, **me
     town.server.put(freeze_path(), {"metadata": {"name": name, **metadata}, "spec": spec or OF_THE_NAMESPACE})
 
 
-def condition(town: Town, kind: str = "Managed") -> dict[str, Any]:
-    """Of the one JobGrowth; empty before it is written."""
+def condition(town: Town) -> dict[str, Any]:
+    """`Managed` of the one JobGrowth; empty before it is written."""
     growths = town.server.client().get(GROWTHS)["items"]
     conditions = growths[0].get("status", {}).get("conditions", []) if growths else []
-    return next((each for each in conditions if each["type"] == kind), {})
+    return next((each for each in conditions if each["type"] == "Managed"), {})
 
 
 def freeze(town: Town, name: str = "f") -> dict[str, Any]:
@@ -118,9 +117,7 @@ def test_a_deleted_policy_waits_with_its_restores_and_goes(town: Town) -> None:
         wait_for(lambda: town.limit() == ORIGINAL, "its orphan is restored after the freeze", town)
 
 
-def test_an_alert_freezes_and_its_end_lets_go_also_through_a_replica_that_does_not_lead(
-    town: Town, token_file: Path
-) -> None:
+def test_an_alert_freezes_and_its_end_lets_go_also_through_a_standby(town: Town, token_file: Path) -> None:
     started = time.time() - 5
     labels = {"slopewise_freeze": "namespace", "namespace": NAMESPACE}
     fires = an_alert(started=started, labels=labels)
@@ -209,13 +206,3 @@ def test_the_usable_alerts_of_a_call_count_and_the_others_are_named(town: Town) 
         assert handle(body()) == "no alerts"
     assert sorted(results) == ["ignored", *["refused"] * 5, "stored"]
     assert town.is_there(freeze_path(f"alert-{1:016x}"))
-
-
-def test_what_could_not_be_stored_is_stored_by_the_next_try(town: Town, token_file: Path) -> None:
-    alert = an_alert(started=time.time())
-    with town.replica(alert_token_file=token_file) as replica:
-        wait_for(lambda: replica.get("/readyz").status_code == 200, "it is ready", town)
-        town.server.fault(refusal(500, "InternalError", "etcd"), method="POST", path="/freezes$")
-        assert send(replica, alert).status_code == 503
-        assert eventually(lambda: town.lines("webhook failed"))
-        assert send(replica, alert).text == "1 stored\n"

@@ -72,7 +72,7 @@ def test_a_move_that_comes_to_nothing_is_in_the_history_of_its_workload(town: To
     assert pins(job(town)["spec"]["template"]["spec"].get("affinity")) == []
 
 
-def test_a_replica_that_stands_by_leaves_moves_to_the_leader_and_reports_a_suspended_job_once_whatever_its_pods(
+def test_a_standby_leaves_moves_to_the_leader_and_reports_a_suspended_job_once(
     town: Town,
 ) -> None:
     left = left_behind("node-a")

@@ -31,26 +31,6 @@ def test_a_replica_that_waits_for_the_lease_is_ready_and_alive_and_says_who_has_
     assert town.server.get(LEASE)["spec"]["holderIdentity"] == "b"
 
 
-def test_it_waits_for_an_api_server_that_is_away_and_says_what_it_waits_for(town: Town) -> None:
-    town.pod()
-    town.policy()
-    town.server.stop()
-    with town.replica() as replica:
-        wait_for(lambda: town.lines("not ready"), "it says so", town)
-        answer = replica.get("/readyz")
-        assert answer.status_code == 503
-        assert answer.text.startswith(
-            "waiting for pods, jobs, jobgrowths, nodes, namespaces, trainingpolicies, freezes ("
-        )
-        assert replica.get("/healthz").status_code == 200
-
-        town.server.restart()
-
-        wait_for(lambda: town.limit() == SHARE, "it leads and changes the pod", town)
-        assert replica.get("/readyz").status_code == 200
-    assert "connection refused" in town.lines("not ready")[0]["reason"]
-
-
 def test_missing_custom_resource_definitions_are_named(town: Town) -> None:
     town.server.fault(Reply(404, b"404 page not found"), path="trainingpolicies$", times=1000)
     with town.replica() as replica:
@@ -158,15 +138,6 @@ def test_a_standby_whose_api_server_goes_away_stays_alive(town: Town) -> None:
         assert replica.get("/healthz").status_code == 200
         assert not replica.ended()
         town.server.restart()
-
-
-def test_a_leader_without_prometheus_stays_alive_and_says_that_it_sees_nothing(town: Town) -> None:
-    town.prometheus.__exit__()
-    town.policy()
-    with town.replica() as replica:
-        wait_for(lambda: replica.metric("slopewise_passes_total", result="held"), "a pass is held", town)
-        assert replica.get("/healthz").status_code == 200
-        wait_for(lambda: town.condition("Ready").get("reason") == "CannotObserve", "the policy says so", town)
 
 
 def test_the_first_of_two_signals_is_the_one_that_counts() -> None:

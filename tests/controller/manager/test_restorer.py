@@ -6,10 +6,7 @@ import time
 
 from slopewise.feedback.restore import RestoreReport
 from slopewise.manager.finalization import NewOutcomes
-from slopewise.manager.policy_runner import (
-    CONFIRM_SECONDS,
-    Retry,
-)
+from slopewise.manager.policy_runner import CONFIRM_SECONDS, Retry
 
 
 def test_that_a_pod_still_waits_is_no_news() -> None:

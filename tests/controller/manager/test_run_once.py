@@ -29,11 +29,7 @@ from slopewise.telemetry.metrics import Instruments
 def options_in(town: Town, **more: Any) -> ClusterOptions:
     """With the lease as installed: a short one lapses on a busy machine, and nothing is written any more."""
     known = ClusterOptions(
-        Connection(),
-        town.prometheus.url,
-        scrape_interval_seconds=0.5,
-        once=True,
-        lease_namespace="controllers",
+        Connection(), town.prometheus.url, scrape_interval_seconds=0.5, once=True, lease_namespace="controllers"
     )
     return replace(known, **more)
 
@@ -80,9 +76,7 @@ def test_a_pass_that_cannot_observe_makes_it_4(town: Town) -> None:
     assert town.limit() == ORIGINAL
 
 
-def test_a_policy_of_the_users_that_fails_makes_it_1(
-    town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_users_policy_that_fails_makes_it_1(town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLOPEWISE_POLICIES", str(tmp_path))
     a_file(tmp_path, deciding("return None"), name="wrong")
     town.policy(policy={"name": "wrong"})
@@ -123,9 +117,7 @@ def test_a_signal_while_it_waits_ends_it(town: Town) -> None:
         ({"policy": {"name": "srpt-oracle"}}, "only the simulator does"),
     ],
 )
-def test_a_policy_file_that_cannot_be_obeyed_is_a_usage_error(
-    town: Town, tmp_path: Path, spec: dict[str, Any], reason: str
-) -> None:
+def test_a_bad_policy_file_is_a_usage_error(town: Town, tmp_path: Path, spec: dict[str, Any], reason: str) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(str(policy_document(**spec)))
     with pytest.raises(UsageError, match=reason):

@@ -64,9 +64,7 @@ def test_why_is_the_latest_word_on_a_job() -> None:
 
 
 @pytest.mark.parametrize("placed", [None, PolicyMemory(job_class="CC")], ids=["no placement", "a placement"])
-def test_a_resize_and_a_withheld_move_are_both_said_whatever_a_placement_remembers(
-    placed: PolicyMemory | None,
-) -> None:
+def test_a_resize_and_a_withheld_move_are_both_said_whatever_a_placement_remembers(placed: PolicyMemory | None) -> None:
     stays = Withheld(MIGRATE, "gain", "gain: too little")
     memory = {"a": known(placement=placed)}
 

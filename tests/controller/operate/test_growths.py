@@ -50,17 +50,13 @@ def test_the_actions_of_all_workloads_come_in_the_order_of_time(server: ApiServe
 
 
 @pytest.mark.parametrize("named", ["train", "team-a/train"])
-def test_one_workload_is_named_with_or_without_its_namespace(
-    server: ApiServer, connection: Connection, named: str
-) -> None:
+def test_a_workload_is_named_with_or_without_namespace(server: ApiServer, connection: Connection, named: str) -> None:
     put_moves(server, "team-a", "train", 1)
     put_moves(server, "team-a", "other", 2)
     assert [line.workload for line in read_history(connection, named)] == ["train"]
 
 
-def test_only_one_namespace_is_asked_for_where_there_is_no_right_beyond_it(
-    server: ApiServer, connection: Connection
-) -> None:
+def test_one_namespace_is_asked_for_without_a_right_beyond_it(server: ApiServer, connection: Connection) -> None:
     put_moves(server, "team-a", "train", 1)
     put_moves(server, "team-b", "train", 2)
     there = Connection(connection.kubeconfig, namespace="team-b")
@@ -68,9 +64,7 @@ def test_only_one_namespace_is_asked_for_where_there_is_no_right_beyond_it(
     assert {request.path.partition("?")[0] for request in server.asked("GET")} == {growth_path("team-b")}
 
 
-def test_a_workload_that_is_not_managed_is_a_mistake_and_one_without_actions_is_not(
-    server: ApiServer, connection: Connection
-) -> None:
+def test_an_unmanaged_workload_is_a_mistake_and_an_idle_one_is_not(server: ApiServer, connection: Connection) -> None:
     put_moves(server, "team-a", "train")
     assert read_history(connection, "train") == []
     with pytest.raises(UsageError, match="no workload nope is managed in the cluster"):
@@ -102,9 +96,7 @@ def put_trial(
 
 
 class TestStudies:
-    def test_trials_are_ranked_with_their_cpu_and_those_that_asha_would_have_stopped(
-        self, server: ApiServer, connection: Connection
-    ) -> None:
+    def test_trials_are_ranked_with_cpu_and_what_asha_stops(self, server: ApiServer, connection: Connection) -> None:
         for number in range(1, 5):
             put_trial(server, "team-a", f"t{number}", 0.1 * number, 10.0 * number, reason="first: best so far")
         put_growth(server, "other", "team-a", state="Training", loss=0.001)
@@ -117,9 +109,7 @@ class TestStudies:
         assert ranking.as_json()["cpu_seconds_of_rest"] == 90.0
         assert ranking.stopped == dict.fromkeys(("t2", "t3", "t4"), 1 / 27)
 
-    def test_one_trial_whose_loss_rises_from_its_start_does_not_turn_the_ranking_around(
-        self, server: ApiServer, connection: Connection
-    ) -> None:
+    def test_one_rising_loss_does_not_turn_the_ranking(self, server: ApiServer, connection: Connection) -> None:
         levels = Levels()
         for level in (2.3, 5.0, 9.0):
             levels = begin(levels, level) if levels.first is None else learn(levels, level, "min")
@@ -153,9 +143,7 @@ class TestStudies:
         put_trial(server, "team-b", "b", 0.1, 1.0)
         assert [each.study for each in read_studies(connection, "lr")] == ["team-a/lr", "team-b/lr"]
 
-    def test_each_index_of_an_indexed_job_is_a_trial_and_damaged_memory_says_nothing(
-        self, server: ApiServer, connection: Connection
-    ) -> None:
+    def test_each_index_of_an_indexed_job_is_a_trial(self, server: ApiServer, connection: Connection) -> None:
         put_trial(server, "team-a", "sweep", 0.1, 1.0)
         stored = server.get(growth_path("team-a", "sweep"))
         (pod,) = stored["status"]["pods"]

@@ -55,9 +55,7 @@ def test_an_applied_resize_is_explained_with_what_each_guard_made_of_it(path: Pa
     assert "is due at" in texts(explanation, "next")[0]
 
 
-def test_a_withheld_resize_names_the_guard_its_figure_and_its_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_withheld_resize_names_guard_figure_and_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "record.jsonl"
     reports = record_run(monkeypatch, three_jobs(), a_document("flowcon", mode="Recommend"), path)
     name, at = time_of(reports, "withheld")

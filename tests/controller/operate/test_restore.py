@@ -82,9 +82,7 @@ def test_every_pod_gets_what_it_came_with_and_every_policy_is_let_go(town: Town,
     assert "TrainingPolicy p" in shown(result)
 
 
-def test_what_a_kubelet_that_is_down_has_not_carried_out_is_not_back_and_is_reported(
-    town: Town, connection: Connection
-) -> None:
+def test_what_a_dead_kubelet_has_not_carried_out_is_not_back_and_said(town: Town, connection: Connection) -> None:
     town.server.objects.kubelets_follow = False
     result = restore(connection, deadline_seconds=2.0)
 
@@ -106,9 +104,7 @@ def test_what_a_kubelet_that_is_down_has_not_carried_out_is_not_back_and_is_repo
     assert restore(connection).complete
 
 
-def test_a_job_that_a_move_has_suspended_is_resumed_since_nothing_does_so_afterwards(
-    town: Town, connection: Connection
-) -> None:
+def test_a_job_that_a_move_has_suspended_is_resumed_before_the_end(town: Town, connection: Connection) -> None:
     town.server.put(JOBS, left_behind("node-z"))
 
     assert restore(connection).complete
@@ -139,9 +135,7 @@ def test_a_pod_that_is_gone_is_named_by_its_name(town: Town, connection: Connect
     assert result.complete
 
 
-def test_what_is_left_at_the_deadline_is_reported_with_its_reason_and_keeps_the_policies(
-    town: Town, connection: Connection
-) -> None:
+def test_what_is_left_at_the_deadline_is_reported_and_keeps_policies(town: Town, connection: Connection) -> None:
     town.server.fault(refusal(500, "InternalError", "the webhook is gone"), path="/pods/b/resize$", times=100)
     result = restore(connection, deadline_seconds=3.0)
 

@@ -65,9 +65,7 @@ def stage() -> Iterator[Stage]:
     structlog.reset_defaults()  # the command logs to a stream that is closed after it
 
 
-def put_moved_job(
-    stage: Stage, step: Step, *, to_node: str = "node-b", suspended: bool | None = None, uid: str = "uid-of-train"
-) -> None:
+def put_moved_job(stage: Stage, step: Step, *, to_node: str = "node-b", uid: str = "uid-of-train") -> None:
     """A Job in the middle of a move that was begun a minute and a second ago; `uid` is in its annotation."""
     stage.put_job()
     raw = stage.server.get(f"{JOBS}/train")
@@ -77,7 +75,7 @@ def put_moved_job(
         job_uids=(f"{uid}:0",), node_affinity=OWNERS_AFFINITY,
     )  # fmt: skip
     raw["metadata"]["annotations"] = {MOVE: move.written()}
-    raw["spec"]["suspend"] = step in ("leaving", "unpinning") if suspended is None else suspended
+    raw["spec"]["suspend"] = step in ("leaving", "unpinning")
     affinity = {"nodeAffinity": OWNERS_AFFINITY}
     raw["spec"]["template"]["spec"]["affinity"] = affinity if step == "leaving" else pinned(affinity, to_node)
     if raw["spec"]["suspend"]:
@@ -152,21 +150,14 @@ class TestStrandedPins:
 
 class TestSuspendedJobs:
     @pytest.mark.parametrize("step", ["leaving", "unpinning"])
-    def test_a_job_without_pods_runs_again_with_its_owners_affinity(self, stage: Stage, step: Step) -> None:
-        put_moved_job(stage, step)
+    @pytest.mark.parametrize("uid", ["uid-of-train", "uid-before-a-restore"], ids=["moved", "brought back by a backup"])
+    def test_a_job_without_pods_runs_again_with_its_owners_affinity(self, stage: Stage, step: Step, uid: str) -> None:
+        put_moved_job(stage, step, uid=uid)
         swept = Run(stage).sweep()
         assert list(swept.freed) == ["Job team-a/train"]
         spec = job(stage)["spec"]
         assert (spec["suspend"], spec["template"]["spec"]["affinity"]["nodeAffinity"]) == (False, OWNERS_AFFINITY)
         assert MOVE not in job(stage)["metadata"]["annotations"]
-
-    @pytest.mark.parametrize("step", ["leaving", "unpinning"])
-    def test_a_job_that_a_backup_has_brought_back_suspended_is_resumed_too(self, stage: Stage, step: Step) -> None:
-        put_moved_job(stage, step, uid="uid-before-the-restore")
-        swept = Run(stage).sweep()
-        assert list(swept.freed) == ["Job team-a/train"]
-        spec = job(stage)["spec"]
-        assert (spec["suspend"], spec["template"]["spec"]["affinity"]["nodeAffinity"]) == (False, OWNERS_AFFINITY)
 
     def test_a_pod_that_still_saves_is_waited_for_and_that_is_reported(self, stage: Stage) -> None:
         put_moved_job(stage, "leaving")
@@ -182,18 +173,6 @@ class TestSuspendedJobs:
         run.in_pause = lambda: stage.server.remove(f"{PODS}/train-x") if run.seconds == 5.0 else None
         assert list(run.sweep().freed) == ["Job team-a/train"]
         assert job(stage)["spec"]["suspend"] is False
-
-    @pytest.mark.parametrize("ended", [{"deletionTimestamp": "2026-01-01T00:00:30Z"}, {}], ids=["deleted", "finished"])
-    def test_a_suspended_job_that_comes_back_no_more_waits_for_nothing(
-        self, stage: Stage, ended: dict[str, str]
-    ) -> None:
-        put_moved_job(stage, "leaving")
-        raw = job(stage)
-        raw["metadata"] |= ended
-        if not ended:
-            raw["status"]["conditions"].append({"type": "Failed", "status": "True"})
-        stage.server.put(JOBS, raw)
-        assert Run(stage, age_seconds=600.0).sweep() == Swept()
 
     def test_a_job_that_a_controller_works_on_is_left_to_it(self, stage: Stage) -> None:
         put_moved_job(stage, "leaving")
@@ -241,11 +220,6 @@ class TestSuspendedJobs:
         assert list(swept.freed) == ["Job team-a/train"]
         assert swept.failed["Job team-a/a-strange-one"].startswith("an error of the sweeper: TypeError(")
 
-    def test_a_job_that_its_owner_suspended_stays_so(self, stage: Stage) -> None:
-        stage.put_job(suspend=True)
-        assert Run(stage).sweep() == Swept()
-        assert job(stage)["spec"]["suspend"] is True
-
     def test_an_annotation_that_we_did_not_write_frees_nothing(self, stage: Stage) -> None:
         stage.put_job(suspend=True)
         raw = job(stage)
@@ -256,14 +230,7 @@ class TestSuspendedJobs:
 
 
 class TestPinnedJobs:
-    def test_a_pin_to_a_node_that_is_gone_is_let_go(self, stage: Stage) -> None:
-        put_moved_job(stage, "pinned", to_node="node-lost")
-        swept = Run(stage).sweep()
-        assert (swept.freed, list(swept.young)) == ({}, ["Job team-a/train"])
-        assert job(stage)["spec"]["suspend"] is True
-        assert json.loads(job(stage)["metadata"]["annotations"][MOVE])["step"] == "unpinning"
-
-    def test_and_runs_anywhere_in_the_same_run_once_its_pods_have_ended(self, stage: Stage) -> None:
+    def test_a_job_pinned_to_a_node_that_is_gone_runs_anywhere_in_the_same_run(self, stage: Stage) -> None:
         put_moved_job(stage, "pinned", to_node="node-lost")
         run = Run(stage)
 
@@ -279,7 +246,8 @@ class TestPinnedJobs:
 
     def test_what_a_run_could_not_end_the_next_one_does(self, stage: Stage) -> None:
         put_moved_job(stage, "pinned", to_node="node-lost")
-        Run(stage).sweep()
+        swept = Run(stage).sweep()
+        assert (swept.freed, list(swept.young), job(stage)["spec"]["suspend"]) == ({}, ["Job team-a/train"], True)
         stage.server.put(JOBS, {**job(stage), "status": {"conditions": [STOPPED]}})
         Run(stage, age_seconds=200.0).sweep()
         assert job(stage)["spec"]["suspend"] is False

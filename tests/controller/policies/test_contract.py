@@ -19,7 +19,6 @@ from slopewise.model import (
     CpuControl,
     Job,
     JobMemory,
-    JobState,
     Levels,
     MemoryState,
     Node,
@@ -28,12 +27,7 @@ from slopewise.model import (
     PolicyMemory,
 )
 from slopewise.model.reported import LARGEST_FIGURE, LARGEST_LEVEL, SMALLEST_FIGURE
-from slopewise.own_policies.contract import (
-    ContractError,
-    check_everything,
-    check_limits_add_up,
-    decide,
-)
+from slopewise.own_policies.contract import ContractError, check_everything, check_limits_add_up, decide
 from slopewise.own_policies.drawn_worlds import INTERVAL, worlds
 from slopewise.policies import DecidesOn, PolicyProtocol, Setting, build, find, names
 
@@ -85,9 +79,7 @@ def a_busy_world() -> World:
 @pytest.mark.parametrize("control", CONTROLS)
 @pytest.mark.parametrize("name", names())
 class TestEveryPolicy:
-    def test_keeps_to_the_contract_in_a_busy_world_and_goes_on_from_its_own_memory(
-        self, name: str, control: CpuControl
-    ) -> None:
+    def test_keeps_to_the_contract_in_a_busy_world_and_from_its_memory(self, name: str, control: CpuControl) -> None:
         snapshot, memory = a_busy_world()
         for number in range(4):
             seen = replace(snapshot, taken_at_seconds=START + number * INTERVAL)
@@ -98,9 +90,7 @@ class TestEveryPolicy:
         assert all(look.evaluated_at_seconds > START for look in memory.nodes.values())
 
     @pytest.mark.parametrize("figure", [SMALLEST_FIGURE, LARGEST_FIGURE])
-    def test_survives_the_most_extreme_figures_that_observers_let_through(
-        self, name: str, control: CpuControl, figure: float
-    ) -> None:
+    def test_survives_the_most_extreme_figures(self, name: str, control: CpuControl, figure: float) -> None:
         snapshot, memory = a_busy_world()
         first = replace(snapshot.jobs[0], steps_total=SMALLEST_FIGURE, steps_planned=figure)
         assert first.evaluation is not None
@@ -131,11 +121,11 @@ def test_every_policy_keeps_to_the_contract_in_any_world(control: CpuControl, wo
 SQUEEZED, CAME_WITH = CpuAllocation(100, 100), CpuAllocation(1500, 900)
 
 
-def a_world_beside(silent: Job, known_of_it: JobMemory, reporting: JobState = JobState.TRAINING) -> World:
+def a_world_beside(silent: Job, known_of_it: JobMemory) -> World:
     """Two jobs that report everything there is, in the middle of their lives, and one that reports nothing."""
     jobs = [
         replace(
-            a_job(uid, cpu_seconds=seconds, state=reporting),
+            a_job(uid, cpu_seconds=seconds),
             steps_total=100.0,
             steps_planned=1000.0,
             objectives=Objectives(0.2, START + 600.0, target_level=0.2),
@@ -152,9 +142,7 @@ def a_world_beside(silent: Job, known_of_it: JobMemory, reporting: JobState = Jo
 @pytest.mark.parametrize("control", CONTROLS)
 @pytest.mark.parametrize("name", names())
 class TestSilentJobs:
-    def test_a_job_that_never_reported_is_left_alone_and_its_share_is_its_own(
-        self, name: str, control: CpuControl
-    ) -> None:
+    def test_a_job_that_never_reported_keeps_its_own_share(self, name: str, control: CpuControl) -> None:
         silent = a_job("silent", level=None, cpu_seconds=500.0, limit=400, request=700, started_at=START - 900)
         world = a_world_beside(silent, JobMemory(decided=PolicyMemory(wanted_cores=wanted_before(name))))
         decisions = check_everything(maker(name, control), control, *world, decides_on(name))

@@ -9,18 +9,7 @@ from typing import Any
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot
 
-from slopewise.model import (
-    Arrival,
-    Decisions,
-    Job,
-    JobMemory,
-    MemoryState,
-    Node,
-    NodeMemory,
-    Objectives,
-    Pace,
-    Place,
-)
+from slopewise.model import Arrival, Decisions, Job, JobMemory, MemoryState, Node, NodeMemory, Objectives, Pace, Place
 from slopewise.policies import Setting
 from slopewise.policies.deadline import Parameters, Policy
 
@@ -206,10 +195,10 @@ class TestNewcomers:
         assert limits(decisions) == pytest.approx({"new": 0.5, "old": 0.5})
 
 
-def arrival(uid: str, *, within: float | None = 1000, useful: float | None = 1.0) -> Arrival:
+def arrival(uid: str, *, within: float | None = 1000) -> Arrival:
     deadline = None if within is None else START + within
     return Arrival(
-        uid, uid, "team", START, useful_parallelism_cores=useful, objectives=Objectives(deadline_at_seconds=deadline)
+        uid, uid, "team", START, useful_parallelism_cores=1.0, objectives=Objectives(deadline_at_seconds=deadline)
     )
 
 

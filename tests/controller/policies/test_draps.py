@@ -43,9 +43,9 @@ def using(cores: float | None, at: float = START) -> JobMemory:
     return known() if cores is None else structs.replace(known(), growth=Growth(at, 20.0, 0.01, cores))
 
 
-def arrival(uid: str = "new", cores: float | None = None, gib: float | None = None, millicores: int = 0) -> Arrival:
+def arrival(cores: float | None = None, gib: float | None = None, millicores: int = 0) -> Arrival:
     memory_bytes = None if gib is None else gib * GIB
-    return Arrival(uid, uid, "team", START, millicores, memory_bytes, cores)
+    return Arrival("new", "new", "team", START, millicores, memory_bytes, cores)
 
 
 def world(nodes: Sequence[Node], jobs: Sequence[Job], waiting: Sequence[Arrival] = ()) -> ClusterSnapshot:

@@ -177,9 +177,7 @@ def both_converged(**more: object) -> MemoryState:
 @pytest.mark.parametrize(
     ("broken", "why"), [({"finite": False}, "has had no finite loss yet"), ({"level": None}, "reports no loss")]
 )
-def test_a_job_without_a_loss_keeps_what_it_came_with_and_is_left_out(
-    broken: dict[str, Any], why: str, control: str
-) -> None:
+def test_a_job_without_a_loss_keeps_its_cpu_and_is_left_out(broken: dict[str, Any], why: str, control: str) -> None:
     odd = a_job("odd", limit=300, **broken)
     world = (
         a_snapshot([a_job("a"), a_job("b"), odd]),

@@ -24,8 +24,8 @@ def pod(uid: str, on: str, millicores: int, gib: float | None = None) -> Job:
     return replace(a_job(uid, node=on, request=millicores), memory_request_bytes=None if gib is None else gib * GIB)
 
 
-def arrival(uid: str = "new", millicores: int = 0, gib: float | None = None) -> Arrival:
-    return Arrival(uid, uid, "team", START, millicores, None if gib is None else gib * GIB)
+def arrival(millicores: int = 0, gib: float | None = None) -> Arrival:
+    return Arrival("new", "new", "team", START, millicores, None if gib is None else gib * GIB)
 
 
 def decide(nodes: Sequence[Node], jobs: Sequence[Job], waiting: Sequence[Arrival], requests: str = "pods") -> Decisions:

@@ -195,11 +195,11 @@ class TestFairShare:
 
 
 class TestOrder:
-    def in_order(self, *jobs: tuple[float, float, float], reserve: float = 10.0) -> list[str]:
+    def in_order(self, *jobs: tuple[float, float, float]) -> list[str]:
         """Jobs by due time, work left and index; on one core."""
         found = [a_forecast(f"j{at}", total=left, index=index) for at, (_, left, index) in enumerate(jobs)]
         due = {f"j{at}": each[0] for at, each in enumerate(jobs)}
-        return [each.job.uid for each in order(found, due, 1.0, reserve).jobs]
+        return [each.job.uid for each in order(found, due, 1.0, 10.0).jobs]
 
     def test_the_index_decides_unless_a_job_would_end_late(self) -> None:
         assert self.in_order((100, 80, 1.0), (300, 100, 2.0)) == ["j1", "j0"]
@@ -211,13 +211,8 @@ class TestOrder:
         assert slack == {"a": 50.0, "b": 5.0}
 
     @examples(50)
-    @given(
-        st.lists(st.tuples(st.floats(0.01, 2), st.floats(0, 1)), min_size=1, max_size=8),
-        st.floats(0.5, 8),
-    )
-    def test_cpu_is_never_more_than_the_node_and_none_is_wasted(
-        self, jobs: list[tuple[float, float]], capacity: float
-    ) -> None:
+    @given(st.lists(st.tuples(st.floats(0.01, 2), st.floats(0, 1)), min_size=1, max_size=8), st.floats(0.5, 8))
+    def test_cpu_is_all_of_the_node_and_no_more(self, jobs: list[tuple[float, float]], capacity: float) -> None:
         uids = [str(at) for at in range(len(jobs))]
         cores = {uid: each[0] for uid, each in zip(uids, jobs, strict=True)}
         floors = {uid: min(cores[uid], each[1] * capacity / len(jobs)) for uid, each in zip(uids, jobs, strict=True)}
@@ -277,13 +272,7 @@ class TestDepartedJobs:
         begun = {uid: stepping(1.0, 1.0).altered(levels=Levels(first=2.0, best=2.0)) for uid in ("a", "b")}
         first = policy.decide(a_snapshot([a, b], node, at=START), MemoryState(begun)).memory
         due = first.jobs["b"].decided.ends
-        remembered = replace(
-            first,
-            jobs={
-                **first.jobs,
-                "a": first.jobs["a"].with_decided(wanted_cores=1.0),
-            },
-        )
+        remembered = replace(first, jobs={**first.jobs, "a": first.jobs["a"].with_decided(wanted_cores=1.0)})
         later = a_snapshot([b], node, at=START + 100)
         measured = measurements.measure(later, remembered, Measuring(20.0))
         assert [each.job_uid for each in measured.departed] == ["a"]

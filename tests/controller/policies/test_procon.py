@@ -22,10 +22,8 @@ def at_pace(*seconds: float) -> JobMemory:
     return known(paces=tuple(Pace(START, each, None) for each in seconds))
 
 
-def decide(
-    jobs: Sequence[Job], memory: Mapping[str, JobMemory], arrivals: int = 1, nodes: Sequence[Node] = ()
-) -> Decisions:
-    waiting = tuple(Arrival(f"new-{index}", f"new-{index}", "team", START) for index in range(arrivals))
+def decide(jobs: Sequence[Job], memory: Mapping[str, JobMemory], nodes: Sequence[Node] = ()) -> Decisions:
+    waiting = (Arrival("new-0", "new-0", "team", START),)
     snapshot = replace(a_snapshot(jobs, nodes or [a_node("n1"), a_node("n2")]), waiting=waiting)
     return Policy(Parameters(), Setting(20.0, "limits")).decide(snapshot, MemoryState(memory))
 

@@ -41,13 +41,11 @@ def growth(per_interval: float, at: float = START, cores: float | None = 1.0) ->
     return Growth(at, INTERVAL, per_interval / INTERVAL, cores)
 
 
-def grown(
-    now: float | None, before: float | None, category: str | None, *, cores: float = 1.0, **more: object
-) -> JobMemory:
+def grown(now: float | None, before: float | None, category: str | None, **more: object) -> JobMemory:
     """A job's memory with two measurements, as growth per interval."""
     return structs.replace(
         known(job_class=category, **more),  # type: ignore[arg-type]
-        growth=None if now is None else growth(now, cores=cores),
+        growth=None if now is None else growth(now),
         previous_growth=None if before is None else growth(before, START - INTERVAL),
     )
 
@@ -296,9 +294,7 @@ def test_a_job_that_is_on_its_way_counts_on_its_target_already() -> None:
         ((2.0, 16.0, 4.0), {"n1-0": 0.9, "n2-0": 2.0, "n3-0": 1.0}, "n2"),  # 45 %, 13 % and 25 % of the node
     ],
 )
-def test_of_several_nodes_of_least_score_the_one_with_the_least_cpu_use_is_taken(
-    cores: tuple[float, ...], used: dict[str, float], to: str
-) -> None:
+def test_of_equal_scores_the_least_used_node_wins(cores: tuple[float, ...], used: dict[str, float], to: str) -> None:
     nodes = (*(a_node(f"n{number}", each) for number, each in enumerate(cores, start=1)), a_node("n4"))
     snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"], "n3": ["PC"], "n4": ["PC"] * 5}, nodes)
     grown_before = {uid: growth(0.5, START - INTERVAL, each) for uid, each in used.items()}
@@ -317,9 +313,7 @@ def test_of_several_nodes_of_least_score_the_one_with_the_least_cpu_use_is_taken
     ],
     ids=["refused by a node", "could not come back", "too large"],
 )
-def test_a_job_goes_only_where_it_is_taken_and_is_marked_only_where_it_goes(
-    changed: dict[str, Any], to: str | None
-) -> None:
+def test_a_job_goes_only_where_it_is_taken_and_is_marked_if_it_goes(changed: dict[str, Any], to: str | None) -> None:
     snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"] * 2, "n3": ["PC"] * 2, "n4": ["PC"] * 5})
     jobs = tuple(replace(job, **changed) if job.uid == "slow" else job for job in snapshot.jobs)
     decisions = decide(replace(snapshot, jobs=jobs), memory)

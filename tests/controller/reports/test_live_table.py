@@ -147,9 +147,7 @@ def test_a_sparkline_goes_from_low_to_high_and_leaves_gaps(history: list[float],
         ),
     ],
 )
-def test_the_line_for_a_log_counts_jobs_passes_and_changes_and_says_failures_and_trouble(
-    states: list[str], header: LiveHeader, line: str
-) -> None:
+def test_the_line_for_a_log_has_counts_and_trouble(states: list[str], header: LiveHeader, line: str) -> None:
     assert plain_progress_line([replace(ROW, state=each) for each in states], header) == line
 
 

@@ -106,9 +106,7 @@ class TestAsha:
         early = [a_trial(f"t{number}", 0.5, rungs={0: 1.0 + number}) for number in range(3)]
         assert "late" in Ranking("s", [late, *early]).stopped
 
-    def test_a_loss_at_a_rung_lies_between_those_around_it_and_is_not_known_where_they_are_far(
-        self,
-    ) -> None:
+    def test_a_loss_at_a_rung_lies_between_those_around_it_and_is_not_known_where_they_are_far(self) -> None:
         points = np.array([[18.0, 0.9], [22.0, 0.7], [50.0, 0.6], [70.0, 0.4]], "<f4")
         assert at_rungs(points, 540.0) == {0: pytest.approx(0.8), 1: pytest.approx(0.5)}
         assert at_rungs(points[1:], 540.0) == {1: pytest.approx(0.5)}

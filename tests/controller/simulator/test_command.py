@@ -53,9 +53,7 @@ def message_of(result: subprocess.CompletedProcess[str]) -> str:
 # --- what it prints ---------------------------------------------------------------------------------------
 
 
-def test_json_has_every_policy_and_measure_with_its_interval_and_its_ratio_to_fair_with_any_number_of_workers(
-    folder: Path,
-) -> None:
+def test_json_has_every_measure_with_its_interval_and_ratio_to_fair_for_any_number_of_workers(folder: Path) -> None:
     alone = simulate(folder, "small.yaml", "-o", "json").stdout
     printed = json.loads(alone)
     assert list(printed) == ["scenario", "seeds", "policies", "ratio_to_fair"]
@@ -124,9 +122,7 @@ def test_the_trace_has_the_events_of_every_run_in_order_one_object_a_line(folder
         (("small.yaml", "--report", "x", "--trace", "./x"), "--trace x is the file of --report as well; name another"),
     ],
 )
-def test_a_mistake_is_reported_in_one_sentence_before_anything_runs(
-    folder: Path, arguments: tuple[str, ...], message: str
-) -> None:
+def test_a_mistake_is_one_sentence_before_any_run(folder: Path, arguments: tuple[str, ...], message: str) -> None:
     assert message in message_of(simulate(folder, *arguments))
 
 

@@ -8,16 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slopewise.simulator.curves import (
-    Diverging,
-    Exponential,
-    Inverse,
-    Overfit,
-    Power,
-    Sigmoid,
-    Steps,
-    points,
-)
+from slopewise.simulator.curves import Diverging, Exponential, Inverse, Overfit, Power, Sigmoid, Steps, points
 from slopewise.simulator.scenario.curve_settings import FLATTEST, MAX_INVERSE, MAX_POWER, STEEPEST
 from slopewise.simulator.world.model import Curve
 

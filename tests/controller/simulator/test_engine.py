@@ -21,14 +21,7 @@ from slopewise.config.training_policy import Behaviour, EvaluationSettings
 from slopewise.errors import SlopewiseError, UsageError
 from slopewise.estimators.growth import Measuring
 from slopewise.model import ClusterSnapshot, Decisions, MemoryState, Migrate
-from slopewise.simulator.engine import (
-    Controller,
-    controller_of,
-    drive,
-    pass_settings,
-    run,
-    run_unmanaged,
-)
+from slopewise.simulator.engine import Controller, controller_of, drive, pass_settings, run, run_unmanaged
 from slopewise.simulator.world.default_scheduler import DefaultScheduler
 from slopewise.simulator.world.model import Instance, Physics, PolicyRun, RunOutcome
 from slopewise.simulator.world.world import World
@@ -44,9 +37,9 @@ def the_fixed_run() -> Instance:
     return an_instance(jobs)
 
 
-def a_mixed_instance(seed: int = 1, noise: float = 0.02) -> Instance:
+def a_mixed_instance(seed: int = 1) -> Instance:
     jobs = [
-        a_sim_job(f"j{i}", 60.0 + 17 * i, 23.0 * i, Exponential(4.0 + i), noise=noise, steps_planned=1000)
+        a_sim_job(f"j{i}", 60.0 + 17 * i, 23.0 * i, Exponential(4.0 + i), noise=0.02, steps_planned=1000)
         for i in range(9)
     ]
     nodes = [a_sim_node("n1"), a_sim_node("n2"), a_sim_node("n3", speed=1.3)]

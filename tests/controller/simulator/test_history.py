@@ -34,9 +34,7 @@ def test_jobs_say_which_they_are_like_unless_they_have_no_class(spec: dict[str, 
     assert {job.class_name for job in draw(with_jobs(**spec), 1).jobs} == classes
 
 
-def test_a_policy_begins_with_the_records_of_the_history_and_no_figure_counts_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_policy_begins_with_the_historys_records_and_no_figure_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[float, MemoryState]] = []
 
     class Watching(fair.Policy):

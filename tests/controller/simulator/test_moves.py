@@ -50,8 +50,9 @@ class Flipping:
         return improvement_ratio if improvement_ratio <= 1 else None
 
 
-def flipping_jobs(count: int, hours: float = 2.0, work: float = 40_000.0) -> Instance:
+def flipping_jobs(count: int, hours: float) -> Instance:
     """Jobs that run for hours on three nodes; some short ones leave a node idle every now and then."""
+    work = 40_000.0
     jobs = [
         a_sim_job(f"long-{n}", work, curve=Flipping(40.0 / work), noise=0.001, steps_planned=100_000)
         for n in range(count)

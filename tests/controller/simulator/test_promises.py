@@ -28,11 +28,7 @@ EVERY_20_S = Behaviour(interval_seconds=20.0)
 @cache
 def uneven(kind: str) -> Scenario:
     """Two nodes of one core and one of four, on which the default scheduler puts as many jobs."""
-    qoe = {
-        "count": 14,
-        "arriveSeconds": {"uniform": [0, 300]},
-        "qoe": {"requestCpuSeconds": [0.2, 2], "totalCores": 5},
-    }
+    qoe = {"count": 14, "arriveSeconds": {"uniform": [0, 300]}, "qoe": {"requestCpuSeconds": [0.2, 2], "totalCores": 5}}
     deadlines = {"count": 30, "deadlines": {"factor": [1.5, 4], "load": 1.0}}
     nodes = [{"name": "small", "count": 2, "cpu": 1, "memoryGiB": 64}, {"name": "large", "cpu": 4, "memoryGiB": 64}]
     of_kind = {"generate": qoe, "durationSeconds": 1200} if kind == "qoe" else {"generate": deadlines}

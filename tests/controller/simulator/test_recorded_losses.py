@@ -167,9 +167,7 @@ spec:
             ("done_ratio,eval\n0,1\n1\n", r"holds something other than numbers below its first row\.$"),
         ],
     )
-    def test_that_cannot_be_used_is_refused_in_one_sentence(
-        self, tmp_path: Path, table: str | None, message: str
-    ) -> None:
+    def test_that_cannot_be_used_is_one_sentence(self, tmp_path: Path, table: str | None, message: str) -> None:
         with pytest.raises(UsageError, match=rf"spec\.models\.mine\.curve\.recorded: .*{message}"):
             self.load(tmp_path, table)
 

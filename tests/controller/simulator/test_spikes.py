@@ -39,9 +39,7 @@ def completion_seconds(spike: Spike | None, control: CpuControl = "requests") ->
         (-1e12, 0.03, WHOLE_WINDOWS, "limits"),
     ],
 )
-def test_a_spike_takes_no_cpu_from_a_training_and_gives_it_none(
-    size: float, at: float, lasts: float, control: CpuControl
-) -> None:
+def test_a_spike_changes_no_trainings_cpu(size: float, at: float, lasts: float, control: CpuControl) -> None:
     ended = completion_seconds(Spike(at, at + lasts, size), control)
     assert ended["spiked"] == pytest.approx(ended["calm"], rel=0.06)
     without = completion_seconds(None, control)

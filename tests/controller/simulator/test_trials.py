@@ -82,8 +82,8 @@ class TestFiles:
             draw([LOST, LOST], 2, 1)
 
 
-def a_setting(running: int, *, threads: float = 1.0, cores: float = 1.0) -> Setting:
-    return Setting(cores, 100.0, running, threads, 0.01)
+def a_setting(running: int) -> Setting:
+    return Setting(1.0, 100.0, running, 1.0, 0.01)
 
 
 class TestRules:

@@ -58,9 +58,7 @@ def three_jobs(limit: int | None, request: int = 1000) -> dict[Job, JobMemory]:
 @pytest.mark.parametrize(
     ("control", "lowered"), [("limits", {"limit": 250}), ("requests", {"limit": None, "request": 286})]
 )
-def test_what_a_converged_job_leaves_is_freed_from_its_class_and_received_by_the_others(
-    control: CpuControl, lowered: dict[str, int]
-) -> None:
+def test_a_converged_jobs_cpu_is_freed_and_received_by_others(control: CpuControl, lowered: dict[str, int]) -> None:
     jobs = three_jobs(**lowered)
     telemetry = recorded(a_report(0, jobs), a_report(20, jobs), a_report(60, jobs), control=control)
 

@@ -31,13 +31,7 @@ def a_report(
 ) -> PassReport:
     decisions = Decisions("p", (), {}, MemoryState({"a": JobMemory()}))
     return PassReport(
-        START,
-        "p",
-        {},
-        START + 20,
-        snapshot=a_snapshot([JOB]),
-        decisions=decisions,
-        results=Results(outcomes, withheld),
+        START, "p", {}, START + 20, snapshot=a_snapshot([JOB]), decisions=decisions, results=Results(outcomes, withheld)
     )
 
 

@@ -358,10 +358,7 @@ def test_what_became_of_earlier_migrations_is_in_a_line_of_its_own_pass_however_
 def test_a_migration_that_stays_withheld_is_reported_once_though_its_figures_change() -> None:
     migrate = Migrate("a", "n1", "n2", "slow move")
     held = [
-        also(
-            a_quiet_report(after),
-            withheld=(Withheld(migrate, guard, f"{guard}: {after:g} s"),),
-        )
+        also(a_quiet_report(after), withheld=(Withheld(migrate, guard, f"{guard}: {after:g} s"),))
         for after, guard in ((0.0, "minimum_stay"), (2.0, "minimum_stay"), (4.0, "gain"), (24.0, "gain"))
     ]
     lines = lines_of(*held)
@@ -414,9 +411,7 @@ def test_a_job_that_went_to_another_policy_is_reported_once_by_the_one_that_saw_
     assert value(telemetry, "slopewise_jobs", state="training") == 1
 
 
-def test_a_failure_that_was_to_be_expected_is_one_sentence_and_a_mistake_of_ours_is_logged_in_full_and_counted() -> (
-    None
-):
+def test_an_expected_failure_is_one_sentence_and_our_mistake_is_logged_in_full() -> None:
     stream = io.StringIO()
     configure_logging(stream=stream, as_json=True)
     telemetry = Telemetry(control="limits", interval_seconds=20.0)

@@ -168,8 +168,7 @@ def test_secrets_are_in_no_repr(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize(
-    "quoted",
-    [SECRET, quote(SECRET), quote(SECRET).replace("%20", "+"), '"h\\u00fcnter 2"', basic("me", SECRET)],
+    "quoted", [SECRET, quote(SECRET), quote(SECRET).replace("%20", "+"), '"h\\u00fcnter 2"', basic("me", SECRET)]
 )
 def test_a_secret_is_masked_however_it_is_quoted(folder: Folder, quoted: str) -> None:
     mask = folder.write(f"basic_auth: {{username: me, password: {SECRET}}}").mask
@@ -214,9 +213,7 @@ def test_a_proxy_is_passed_by_where_no_proxy_says_so(folder: Folder, url: str, n
     assert (folder.read(url).proxy is None) is passed_by
 
 
-def test_the_environments_proxy_counts_only_where_it_is_asked_for(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environments_proxy_counts_only_where_asked_for(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://me:proxy-secret@proxy.example.org:3128")
     monkeypatch.setenv("NO_PROXY", "example.com")
     assert folder.write("enable_http2: true").proxy is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from slopewise.adapters.http.config import Endpoint, load_http_config
+from slopewise.adapters.http.config import load_http_config
 from slopewise.errors import UsageError
 
 SECRET = "hunter2"
@@ -82,10 +82,7 @@ def test_the_older_words_for_a_token_are_understood(file: Path, key: str) -> Non
         ("authorization: {credentials: ''}", "authorization: names no credentials; add credentials_file or"),
         ("authorization: {}", "authorization: names no credentials; add credentials_file or credentials."),
         ("authorization: {type: basic, credentials: hunter2}", "authorization: type cannot be Basic; use basic_auth"),
-        (
-            "authorization: {type: Bearer hunter2, credentials: x}",
-            "type is not a scheme of authorization; write",
-        ),
+        ("authorization: {type: Bearer hunter2, credentials: x}", "type is not a scheme of authorization; write"),
         ("bearer_token: 12345", "bearer_token: must be a valid string; write it in quotes."),
         ("tls_config: {cert_file: a}", "tls_config: a client certificate needs both cert_file and key_file; add key_f"),
         ("tls_config: {key: hunter2}", "tls_config: a client certificate needs both cert_file and key_file; add cert_"),
@@ -99,14 +96,8 @@ def test_the_older_words_for_a_token_are_understood(file: Path, key: str) -> Non
         ("http_headers: {X-Key: {}}", "http_headers.X-Key: has no value; add values, secrets or files."),
         ("http_headers: {'X-Key: hunter2': {values: [a]}}", "http_headers: a key is not the name of a header; write "),
         ("http_headers: {authorization: {values: [hunter2]}}", "authorization cannot be set; use basic_auth or auth"),
-        (
-            "proxy_url: http://p\nproxy_from_environment: true",
-            "proxy_url and proxy_from_environment exclude",
-        ),
-        (
-            "no_proxy: example.org",
-            "no_proxy is for proxy_url; add that, or leave it out (NO_PROXY is the",
-        ),
+        ("proxy_url: http://p\nproxy_from_environment: true", "proxy_url and proxy_from_environment exclude"),
+        ("no_proxy: example.org", "no_proxy is for proxy_url; add that, or leave it out (NO_PROXY is the"),
         ("proxy_connect_header: {A: [hunter2]}", "proxy_connect_header needs proxy_url or proxy_from_environment; add"),
         ("oauth2: {client_secret: hunter2}", "oauth2: is not supported; have a token kept fresh in a file, and name "),
         ("scrape_configs: []", "holds an unknown key; it may hold authorization, basic_auth, bearer_token, bearer_"),
@@ -121,11 +112,6 @@ def test_a_mistake_is_one_sentence_without_what_was_written(file: Path, content:
 def test_a_file_that_is_not_there_is_reported(file: Path) -> None:
     with pytest.raises(UsageError, match=r"cannot be read \(No such file or directory\)"):
         load_http_config(file)
-
-
-def test_an_endpoint_never_holds_a_url_with_a_secret(file: Path) -> None:
-    with pytest.raises(UsageError, match="write it without, and those as basic_auth or authorization into a file"):
-        Endpoint("https://me:hunter2@prometheus.example.org", file)
 
 
 def test_of_further_headers_only_those_are_refused_that_prometheus_refuses(file: Path) -> None:

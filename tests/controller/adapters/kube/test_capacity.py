@@ -24,9 +24,7 @@ from slopewise.adapters.kube.capacity import Capacity, available, capacity_messa
         (None, 1.5, 2.5),
     ],
 )
-def test_others_take_what_they_request_or_use_if_that_is_more(
-    requested: float | None, used: float | None, left: float
-) -> None:
+def test_others_take_what_they_request_or_use_if_more(requested: float | None, used: float | None, left: float) -> None:
     assert available(4.0, 2.0, requested, used).available_cores == pytest.approx(left)
 
 

@@ -128,9 +128,7 @@ def test_the_second_one_waits_and_takes_a_lease_that_is_handed_back_at_once(elec
 
 
 @pytest.mark.parametrize(("says", "lasts"), [(2, 4.0), (60, 60.0)], ids=["shorter than ours", "longer"])
-def test_the_lease_of_one_that_died_is_taken_when_it_has_run_out_here_not_by_its_own_clock(
-    election: Election, says: int, lasts: float
-) -> None:
+def test_the_lease_of_a_dead_holder_is_taken_by_our_clock(election: Election, says: int, lasts: float) -> None:
     election.put_foreign(leaseDurationSeconds=says)
     clock = FakeClock()
     waiting = election.enter("b", clock=clock.monotonic)
@@ -249,9 +247,7 @@ def test_a_lease_without_contents_is_free(election: Election, rubbish: object) -
 
 
 @pytest.mark.parametrize(("fault", "expected"), [(True, "leases is forbidden"), (False, "TypeError")])
-def test_a_lease_that_may_not_be_read_or_has_rubbish_in_it_is_reported_and_not_taken(
-    election: Election, fault: bool, expected: str
-) -> None:
+def test_an_unreadable_lease_is_reported_and_not_taken(election: Election, fault: bool, expected: str) -> None:
     election.put_foreign(leaseTransitions="many", leaseDurationSeconds="long")
     if fault:
         election.server.fault(refusal(403, "Forbidden", "leases is forbidden"), times=10_000)

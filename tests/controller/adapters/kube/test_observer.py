@@ -239,9 +239,7 @@ def test_an_index_of_a_job_of_a_study_is_a_trial_and_has_no_loss_of_another_one(
         (a_pod(), JobSeries(responses=Responses(1, 1.0)), JobState.TRAINING),
     ],
 )
-def test_the_state_is_how_the_pod_ended_or_what_the_job_says(
-    pod: PodRecord, series: JobSeries, state: JobState
-) -> None:
+def test_the_state_is_how_the_pod_ended_or_the_job_says(pod: PodRecord, series: JobSeries, state: JobState) -> None:
     assert world(pod, p=series).job().state is state
 
 
@@ -361,9 +359,7 @@ def test_memory_of_pods_whose_owner_somebody_scales_by_memory_is_left_alone_and_
         (REPORTS, None),
     ],
 )
-def test_what_cannot_be_measured_is_reported_after_a_while_with_the_remedy(
-    series: JobSeries, expected: str | None
-) -> None:
+def test_what_cannot_be_measured_is_reported_later_with_a_remedy(series: JobSeries, expected: str | None) -> None:
     here = world(a_pod("p", a_container(running_since_seconds=START)), p=series)
     assert here.job().warnings == ()
     here.clock.seconds += GRACE_SECONDS

@@ -88,9 +88,7 @@ class TestAttachable:
             other = thread.native_id
         assert f"there is no process {other}" in refused(other or 0)
 
-    def test_none_of_another_user_or_of_the_kernel(
-        self, training: psutil.Process, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_none_of_a_user_or_the_kernel(self, training: psutil.Process, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: training.uids().real + 1)
         assert f"process {training.pid} is that of {training.username()}" in refused(training.pid)
         monkeypatch.undo()
@@ -148,9 +146,7 @@ def a_supervisor(folder: Path, limiter: FakeLimiter) -> Supervisor:
 
 
 class TestAttachedJob:
-    def test_without_metrics_it_is_no_target_and_says_so_and_keeps_its_share(
-        self, tmp_path: Path, training: psutil.Process
-    ) -> None:
+    def test_without_metrics_it_is_no_target_but_has_a_share(self, tmp_path: Path, training: psutil.Process) -> None:
         supervisor = a_supervisor(tmp_path, FakeLimiter())
         supervisor.attach(JobSpec("train", ["python"], 0.0), identify(training.pid))
         supervisor.attach(JobSpec("seen", ["python"], 0.0, port=9464), identify(training.pid))

@@ -73,9 +73,7 @@ def test_an_ordinary_end_with_nothing_left_says_nothing_and_removes_the_journal(
     assert list(state_dir.iterdir()) == []
 
 
-def test_the_end_of_a_run_cleans_up_what_was_forgotten(
-    state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_the_end_of_a_run_cleans_up_the_rest(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
     journal = Journal.open(state_dir, run_id)
     folder = journal.make_folder("prometheus")
     (folder / "wal").mkdir()
@@ -108,18 +106,14 @@ def test_a_reused_pid_is_not_ended(state_dir: Path, run_id: str, sleeper: subpro
     assert not path.exists()
 
 
-def test_processes_of_a_former_boot_are_not_ours(
-    state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_processes_of_an_old_boot_are_not_ours(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
     ticks = identify(sleeper.pid).started_ticks
     dead_runs_journal(state_dir, run_id, process_entry(sleeper.pid, ticks, boot_id="another"))
     assert clean_up_after_killed(state_dir) == []
     assert sleeper.poll() is None
 
 
-def test_a_users_process_runs_on_and_is_continued(
-    state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_a_users_process_is_left_running(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
     ticks = identify(sleeper.pid).started_ticks
     sleeper.send_signal(signal.SIGSTOP)
     assert eventually(lambda: psutil.Process(sleeper.pid).status() == psutil.STATUS_STOPPED)
@@ -132,9 +126,7 @@ def test_a_users_process_runs_on_and_is_continued(
 
 
 @pytest.mark.parametrize(("mark", "ended"), [("", False), ("the run", True)])
-def test_children_of_an_ended_leader_are_known_by_the_mark_of_their_run(
-    state_dir: Path, run_id: str, mark: str, ended: bool
-) -> None:
+def test_children_of_an_ended_leader_have_its_mark(state_dir: Path, run_id: str, mark: str, ended: bool) -> None:
     code = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-S', '-c', {ASLEEP!r}]).pid)"
     environment = {**os.environ, "SLOPEWISE_RUN_ID": run_id if mark else ""}
     with subprocess.Popen(
@@ -167,9 +159,7 @@ def test_a_process_that_has_just_started_carries_its_mark(run_id: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["precious", "slopewise-of-another-run"])
-def test_a_folder_that_is_not_this_runs_is_never_removed(
-    state_dir: Path, run_id: str, tmp_path: Path, name: str
-) -> None:
+def test_a_folder_of_another_run_is_never_removed(state_dir: Path, run_id: str, tmp_path: Path, name: str) -> None:
     folder = tmp_path / name
     folder.mkdir()
     dead_runs_journal(state_dir, run_id, {"kind": "folder", "path": str(folder)})
@@ -197,9 +187,7 @@ def test_a_cgroup_that_is_not_this_runs_is_never_removed(state_dir: Path, run_id
 
 
 @pytest.mark.parametrize("broken", ['{"kind": "folder", "pa', '{"kind": "novelty"}', "\x00\x00"])
-def test_an_unreadable_line_stops_nothing_and_the_journal_is_kept_aside(
-    state_dir: Path, run_id: str, tmp_path: Path, broken: str
-) -> None:
+def test_an_unreadable_line_stops_nothing(state_dir: Path, run_id: str, tmp_path: Path, broken: str) -> None:
     folder = tmp_path / f"slopewise-data-{run_id}"
     folder.mkdir()
     path = dead_runs_journal(state_dir, run_id, {"kind": "folder", "path": str(folder)}, broken)
@@ -238,9 +226,7 @@ def test_a_full_disk_is_reported_before_anything_is_made(tmp_path: Path) -> None
     journal.close()
 
 
-def test_a_line_that_a_full_disk_cut_is_taken_back_before_the_next(
-    state_dir: Path, run_id: str, tmp_path: Path
-) -> None:
+def test_a_line_cut_by_a_full_disk_is_taken_back_before_the_next(state_dir: Path, run_id: str, tmp_path: Path) -> None:
     journal = Journal.open(state_dir, run_id)
     folder = journal.make_folder("data")
     before = journal_path(state_dir, run_id).read_text()
@@ -255,9 +241,7 @@ def test_a_line_that_a_full_disk_cut_is_taken_back_before_the_next(
     assert journal.close() == [f"Cleaned up after run {run_id}: removed the folder {folder}."]
 
 
-def test_a_journal_of_another_machine_in_a_shared_home_is_left_to_that_machine(
-    state_dir: Path, run_id: str, tmp_path: Path
-) -> None:
+def test_a_journal_of_another_machine_in_a_shared_home_is_left(state_dir: Path, run_id: str, tmp_path: Path) -> None:
     folder = tmp_path / f"slopewise-data-{run_id}"
     folder.mkdir()
     ours = dead_runs_journal(state_dir, run_id, {"kind": "folder", "path": str(folder)})
@@ -268,9 +252,7 @@ def test_a_journal_of_another_machine_in_a_shared_home_is_left_to_that_machine(
 
 
 @pytest.mark.parametrize(("age_seconds", "left"), [(3600, False), (0, True)])
-def test_a_journal_whose_beginning_was_killed_is_removed_once_it_is_old(
-    state_dir: Path, run_id: str, age_seconds: int, left: bool
-) -> None:
+def test_an_old_journal_without_a_run_is_removed(state_dir: Path, run_id: str, age_seconds: int, left: bool) -> None:
     state_dir.mkdir()
     unseen = journal_path(state_dir, run_id).with_suffix(".new")
     unseen.touch()
@@ -356,9 +338,7 @@ def cgroups_of(run_id: str) -> list[Path]:
 
 
 @pytest.mark.processes
-def test_the_next_start_cleans_up_after_a_killed_controller(
-    killed: dict[str, Any], state_dir: Path, run_id: str
-) -> None:
+def test_a_start_cleans_up_after_a_killed_controller(killed: dict[str, Any], state_dir: Path, run_id: str) -> None:
     messages = clean_up_after_killed(state_dir)
     assert any(f"ended 'training' (process group {killed['training']})" in message for message in messages)
     assert any(f"let 'users' (process group {killed['users']}) run on" in message for message in messages)

@@ -108,9 +108,7 @@ def a_job(name: str, *arguments: str, port: int | None = None) -> JobSpec:
     return JobSpec(name, list(arguments or ("python", "a.py")), 0.0, port=port, working_directory=Path("/home/me"))
 
 
-def test_what_runs_is_found_again_and_what_is_over_is_known_to_be(
-    tmp_path: Path, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_what_runs_is_found_again_and_what_is_over_is_known(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     entries = (started("a", sleeper.pid), started("b"), ended("b"), started("c"), ended("c", 3), started("d"))
     killed(tmp_path, "run-1", *entries)
     earlier = earlier_run(tmp_path, JOBS)
@@ -139,9 +137,7 @@ def test_what_runs_is_found_again_where_its_cgroup_could_not_be_removed(
     assert journal_path(tmp_path, "run-1").exists()  # for the next start to try again
 
 
-def test_once_settled_it_is_the_next_runs_to_remember_and_survives_another_crash(
-    tmp_path: Path, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_once_settled_the_next_run_remembers_it(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     path = killed(tmp_path, "run-1", started("a", sleeper.pid), started("b"), ended("b"))
     journal = Journal.open(tmp_path, "run-2")
     journal.record(RunOf(jobs=JOBS, started_at_seconds=5.0))
@@ -163,9 +159,7 @@ def test_it_is_reported_once_and_not_with_every_later_start(tmp_path: Path, slee
     assert earlier_run(tmp_path, JOBS).jobs["a"].runs
 
 
-def test_what_was_remembered_between_passes_is_kept_beside_the_journal(
-    tmp_path: Path, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_the_memory_of_passes_is_kept_beside_the_journal(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     (tmp_path / "memory.json").write_text("{}")
     path = killed(tmp_path / "state", "run-1", started("a", sleeper.pid), memory=tmp_path / "memory.json")
     assert earlier_run(tmp_path / "state", JOBS).memory == path.with_suffix(MEMORY_SUFFIX)
@@ -181,9 +175,7 @@ def test_what_was_remembered_between_passes_is_kept_beside_the_journal(
         (a_job("a", port=9500), "on another port (20001)"),
     ],
 )
-def test_a_job_that_runs_and_is_another_by_now_is_refused(
-    tmp_path: Path, sleeper: subprocess.Popen[bytes], spec: JobSpec, reason: str
-) -> None:
+def test_a_changed_job_is_refused(tmp_path: Path, sleeper: subprocess.Popen[bytes], spec: JobSpec, reason: str) -> None:
     killed(tmp_path, "run-1", started("a", sleeper.pid))
     with pytest.raises(SlopewiseError) as refused:
         check_goes_on(earlier_run(tmp_path, JOBS), [spec], where="jobs.yaml")
@@ -205,9 +197,7 @@ def test_when_all_are_over_nothing_is_started_again_unasked(tmp_path: Path) -> N
     assert earlier_run(tmp_path, JOBS).jobs == {}
 
 
-def test_a_comparison_of_policies_cannot_go_on_with_a_job_and_says_what_to_end(
-    tmp_path: Path, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_a_comparison_cannot_go_on_with_a_job_and_says_so(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     path = killed(tmp_path, "run-1", started("a", sleeper.pid), started("b"))
     with pytest.raises(SlopewiseError, match=rf"killed: a; end them first \(kill {sleeper.pid}\)"):
         refuse_running(tmp_path, JOBS, [a_job("a"), a_job("b")], where="jobs.yaml")
@@ -237,9 +227,7 @@ def test_after_a_restart_of_the_machine_nothing_runs_and_everything_starts_again
     assert earlier_run(tmp_path, JOBS).jobs == {}
 
 
-def test_an_old_run_that_nothing_is_left_of_is_forgotten_and_one_that_runs_is_not(
-    tmp_path: Path, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_an_old_run_is_forgotten_unless_something_runs(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     old, long = killed(tmp_path, "run-1", started("a")), killed(tmp_path, "run-2", started("b", sleeper.pid), jobs="b")
     week_ago = time.time() - RETENTION_SECONDS - 60
     for path in (old, long):
@@ -280,9 +268,7 @@ def test_an_adopted_process_that_has_ended_is_never_mistaken_for_a_stranger_with
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_again_starts_every_job_and_forgets_what_ran_before(
-    tmp_path: Path, sleeper: subprocess.Popen[bytes], again: bool
-) -> None:
+def test_again_starts_every_job_and_forgets_old(tmp_path: Path, sleeper: subprocess.Popen[bytes], again: bool) -> None:
     options = LocalRunOptions(Path("/home/me/jobs.yaml"), None, False, "auto", 0, False, again=again)
     path = killed(tmp_path, "run-1", started("a", sleeper.pid))
     reported: list[str] = []
@@ -303,9 +289,7 @@ class TestLogs:
         os.utime(path, (1e9 - age_seconds, 1e9 - age_seconds))
         return path
 
-    def test_the_oldest_beyond_the_bound_go_with_their_empty_folders(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_oldest_go_with_their_empty_folders(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(crashed_runs, "MAX_LOGS", 2)
         old, first = self.a_log(tmp_path, "old", "a", 30), self.a_log(tmp_path, "own", "a", 20)
         kept = [self.a_log(tmp_path, "own", "b", 10), self.a_log(tmp_path, "other", "c", 5)]
@@ -314,9 +298,7 @@ class TestLogs:
         assert sorted(each.name for each in (tmp_path / "logs").iterdir()) == ["other", "own"]
 
     @pytest.mark.parametrize("suffix", ["@0123456789ab.journal", "@another-machine.journal", "@0123456789ab.crashed"])
-    def test_none_that_is_used_or_is_of_a_run_with_a_journal_goes(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-    ) -> None:
+    def test_none_in_use_or_a_journal_goes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
         monkeypatch.setattr(crashed_runs, "MAX_LOGS", 1)
         used, others = self.a_log(tmp_path, "own", "a", 30), self.a_log(tmp_path, "20260514-1", "a", 20)
         (tmp_path / f"20260514-1{suffix}").touch()
@@ -324,9 +306,7 @@ class TestLogs:
         prune_logs(tmp_path, "own", [used])
         assert [path.exists() for path in (used, others, gone, kept)] == [True, True, False, True]
 
-    def test_none_that_another_session_has_taken_over_with_its_job_goes(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_none_that_another_session_took_over_goes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(crashed_runs, "MAX_LOGS", 1)
         taken, gone, kept = (self.a_log(tmp_path, "before", name, age) for name, age in (("a", 9), ("b", 8), ("c", 7)))
         entry = started("a", command=command().model_copy(update={"log_path": taken}))
@@ -334,9 +314,7 @@ class TestLogs:
         prune_logs(tmp_path, "own", [])
         assert [path.exists() for path in (taken, gone, kept)] == [True, False, True]
 
-    def test_a_folder_that_another_session_removes_meanwhile_is_no_error(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_folder_removed_by_another_session_is_fine(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         logs, stat = [self.a_log(tmp_path, run, "a", 30) for run in ("one", "two")], Path.stat
 
         def removes_the_other(path: Path, **more: bool) -> os.stat_result:

@@ -62,9 +62,7 @@ def start(journal: Journal, tmp_path: Path) -> Iterator[Callable[..., ManagedPro
         process.terminate(grace_seconds=0.0)
 
 
-def test_a_command_leads_a_session_of_its_own_and_its_exit_status_is_reported(
-    start: Callable[..., ManagedProcess],
-) -> None:
+def test_a_command_leads_its_own_session_and_its_status_is_reported(start: Callable[..., ManagedProcess]) -> None:
     process = start(*PYTHON, "import os, sys; print(os.getsid(0) == os.getpid()); sys.exit(3)")
     assert eventually(lambda: process.poll() is not None)
     assert process.poll() == 3
@@ -73,9 +71,7 @@ def test_a_command_leads_a_session_of_its_own_and_its_exit_status_is_reported(
     assert process.poll() == 3
 
 
-def test_nothing_runs_before_the_job_is_admitted_and_recorded(
-    start: Callable[..., ManagedProcess], journal: Journal, tmp_path: Path
-) -> None:
+def test_nothing_runs_before_admission(start: Callable[..., ManagedProcess], journal: Journal, tmp_path: Path) -> None:
     seen: list[object] = []
 
     def admit(pid: int) -> None:
@@ -119,29 +115,18 @@ Launcher(journal).start(Command("job", ["touch", {str(tmp_path / "trace")!r}], P
     assert not (tmp_path / "trace").exists()
 
 
-def test_arguments_environment_and_folder_reach_the_command_as_they_are(
-    start: Callable[..., ManagedProcess], tmp_path: Path
-) -> None:
+def test_arguments_environment_and_folder_are_passed_on(start: Callable[..., ManagedProcess], tmp_path: Path) -> None:
     folder = tmp_path / "a folder"
     folder.mkdir()
     code = "import os, sys; print(sys.argv[1:], os.environ['OMP_NUM_THREADS'], os.getcwd(), sys.stdin.read() == '')"
     process = start(
-        *PYTHON,
-        code,
-        "two words",
-        "$HOME",
-        "",
-        "--",
-        environment=single_thread_environment(),
-        working_directory=folder,
+        *PYTHON, code, "two words", "$HOME", "", "--", environment=single_thread_environment(), working_directory=folder
     )
     assert eventually(lambda: process.poll() == 0)
     assert process.tail() == f"['two words', '$HOME', '', '--'] 1 {folder} True"
 
 
-def test_a_program_is_found_relative_to_the_working_directory(
-    start: Callable[..., ManagedProcess], tmp_path: Path
-) -> None:
+def test_a_program_is_found_from_the_working_directory(start: Callable[..., ManagedProcess], tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     script.write_text("#!/bin/sh\necho trained\n")
     script.chmod(0o755)
@@ -211,9 +196,7 @@ def left_behind(
 
 
 @pytest.mark.parametrize("code", [ASLEEP, STUBBORN])
-def test_a_process_that_left_its_group_ends_with_its_command(
-    start: Callable[..., ManagedProcess], journal: Journal, code: str
-) -> None:
+def test_a_process_out_of_its_group_ends(start: Callable[..., ManagedProcess], journal: Journal, code: str) -> None:
     limiter = DutyCycleLimiter("for a test", journal.run_id)
     process, daemon = left_behind(start, limiter, code)
     assert eventually(lambda: code == ASLEEP or "ready" in process.tail())
@@ -235,9 +218,7 @@ def test_a_process_of_another_run_or_job_is_no_member(start: Callable[..., Manag
         os.kill(daemon, signal.SIGKILL)
 
 
-def test_all_are_signalled_to_end_before_one_of_them_is_waited_for(
-    start: Callable[..., ManagedProcess], tmp_path: Path
-) -> None:
+def test_all_are_signalled_before_one_is_waited_for(start: Callable[..., ManagedProcess], tmp_path: Path) -> None:
     """The first ends only when the second has been signalled: one after the other, the first would be killed."""
     reported = tmp_path / "reported"
     waits = (
@@ -277,9 +258,7 @@ def test_a_stopped_command_can_still_end_politely(start: Callable[..., ManagedPr
     assert process.terminate() == -signal.SIGTERM
 
 
-def test_only_the_command_is_asked_to_end_and_it_is_over_when_its_helpers_have_ended_too(
-    start: Callable[..., ManagedProcess],
-) -> None:
+def test_only_the_command_is_asked_to_end_and_helpers_are_waited_for(start: Callable[..., ManagedProcess]) -> None:
     wait_for_helper = f"""
 import signal, subprocess, sys
 helper = subprocess.Popen([sys.executable, '-S', '-c', {ASLEEP!r}])

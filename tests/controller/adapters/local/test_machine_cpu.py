@@ -126,9 +126,7 @@ def test_a_node_keeps_all_of_its_cpu_where_nothing_is_counted() -> None:
         (1.9, RunningJobs(1, 0), 0.0),  # has just ended
     ],
 )
-def test_sessions_share_what_other_programs_leave_as_their_jobs_would_in_one(
-    theirs: float, running: RunningJobs, left: float
-) -> None:
+def test_sessions_share_what_others_leave_as_one_would(theirs: float, running: RunningJobs, left: float) -> None:
     """Other programs use 0.1 of 2 cores, the jobs of another session `theirs`."""
     counts = [replace(count(at, at * (0.1 + theirs), 0.0), sessions_seconds=at * theirs) for at in (0.0, 20.0)]
     shared = LeftByOthers({"local": CountedMachine([*counts])}, lambda: running)

@@ -78,9 +78,7 @@ def test_the_run_begins_at_once_when_prometheus_scrapes_its_jobs(tmp_path: Path)
 
 
 @pytest.mark.parametrize("works", [True, False])
-def test_when_prometheus_does_not_scrape_the_jobs_the_user_is_shown_what_to_write_and_the_run_begins(
-    tmp_path: Path, works: bool
-) -> None:
+def test_a_user_whose_jobs_are_not_scraped_is_told_and_the_run_begins(tmp_path: Path, works: bool) -> None:
     reported: list[str] = []
     with given(tmp_path / "jobs.json", FakeTargets(works=works), reported) as prometheus:
         prometheus.wait_for_targets(timeout_seconds=0.0)

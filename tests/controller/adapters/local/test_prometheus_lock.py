@@ -324,9 +324,7 @@ def test_an_authority_of_ones_own_is_trusted_where_it_is_named(
     assert warned == [], "urllib3 would warn into a log that is JSON"
 
 
-def test_the_systems_authorities_count_where_none_is_named(
-    asker: Asker, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_system_has_authorities(asker: Asker, certificates: Certificates, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates.authority.certificate))
     with secure(certificates.server) as fake:
         asker.asks(fake.url)
@@ -345,9 +343,7 @@ def test_an_expired_certificate_is_reported(asker: Asker, certificates: Certific
     assert fake.asked == []
 
 
-def test_a_certificate_for_another_host_is_reported_and_taken_under_its_own_name(
-    asker: Asker, certificates: Certificates
-) -> None:
+def test_a_certificate_for_another_host_is_taken_under_its_name(asker: Asker, certificates: Certificates) -> None:
     with secure(certificates.elsewhere) as fake:
         by_address = asker.writes(trusting(certificates.authority)).is_reported(fake.url)
         by_name = asker.is_reported(fake.url.replace("127.0.0.1", "localhost"))
@@ -383,9 +379,7 @@ def test_a_certificate_that_is_renewed_is_used_for_new_connections(asker: Asker,
 
 
 @pytest.mark.parametrize("version", ["TLS12", "TLS13"])
-def test_a_version_of_tls_that_the_server_does_not_speak_is_reported(
-    asker: Asker, certificates: Certificates, version: str
-) -> None:
+def test_a_version_of_tls_unknown_to_it_is_reported(asker: Asker, certificates: Certificates, version: str) -> None:
     tls = context(certificates.server)
     other = {"TLS12": ssl.TLSVersion.TLSv1_3, "TLS13": ssl.TLSVersion.TLSv1_2}[version]
     tls.minimum_version = tls.maximum_version = other
@@ -396,9 +390,7 @@ def test_a_version_of_tls_that_the_server_does_not_speak_is_reported(
     assert "(no version of TLS is known to both); correct tls_config.min_version and max_version" in message
 
 
-def test_https_where_there_is_none_and_http_where_there_is_are_reported(
-    asker: Asker, fake: FakePrometheus, certificates: Certificates
-) -> None:
+def test_the_wrong_scheme_is_reported(asker: Asker, fake: FakePrometheus, certificates: Certificates) -> None:
     plain = asker.is_reported(fake.url.replace("http:", "https:"))
     assert "(what answers there speaks no TLS); write http:// into its URL; nothing" in plain
     for body in (b"Client sent an HTTP request to an HTTPS server.\n", b""):

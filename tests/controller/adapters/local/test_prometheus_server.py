@@ -94,9 +94,7 @@ def test_it_answers_with_its_targets_also_after_a_kill_and_leaves_neither_proces
     assert journal.close() == []
 
 
-def test_a_port_where_another_prometheus_answers_is_not_taken_for_ours(
-    prometheus_binaries: PrometheusBinaries, tmp_path: Path
-) -> None:
+def test_another_prometheus_at_a_port_is_not_ours(prometheus_binaries: PrometheusBinaries, tmp_path: Path) -> None:
     with PrometheusServer(prometheus_binaries, tmp_path / "first") as first:
         theirs = int(first.url.rpartition(":")[2])
         ports = iter([theirs, free_loopback_port()])
@@ -174,18 +172,14 @@ def test_interrupted_while_it_is_waited_for_it_ends_and_leaves_no_data(tmp_path:
     assert not (tmp_path / "data").exists()
 
 
-def test_a_folder_with_somebodys_files_is_refused_and_kept(
-    prometheus_binaries: PrometheusBinaries, tmp_path: Path
-) -> None:
+def test_a_folder_with_other_files_is_refused(prometheus_binaries: PrometheusBinaries, tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
     with pytest.raises(UsageError, match="is not empty"):
         PrometheusServer(prometheus_binaries, tmp_path).start()
     assert (tmp_path / "thesis.txt").exists()
 
 
-def test_a_target_chooses_its_own_labels_where_it_is_allowed_to(
-    prometheus_binaries: PrometheusBinaries, tmp_path: Path
-) -> None:
+def test_a_target_chooses_its_labels_where_allowed(prometheus_binaries: PrometheusBinaries, tmp_path: Path) -> None:
     with PrometheusServer(prometheus_binaries, tmp_path / "data", honor_labels=True) as server:
         obeyed = requests.get(f"{server.url}/api/v1/status/config", timeout=5).json()["data"]["yaml"]
     assert "honor_labels: true" in obeyed

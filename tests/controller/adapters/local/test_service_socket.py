@@ -99,9 +99,7 @@ def test_without_a_session_that_is_said_and_what_a_killed_one_left_is_replaced(f
     assert not (folder / "socket").exists()
 
 
-def test_where_no_descriptor_is_left_the_session_goes_on(
-    session: ServiceSocket, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_descriptors_it_goes_on(session: ServiceSocket, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def accept(_: socket.socket) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -111,9 +109,7 @@ def test_where_no_descriptor_is_left_the_session_goes_on(
     assert answered(session, folder, b"x") == b"to x\n"
 
 
-def test_a_client_that_says_nothing_is_left_alone_and_the_next_one_is_served(
-    session: ServiceSocket, folder: Path
-) -> None:
+def test_a_silent_client_is_left_alone_and_the_next_one_is_served(session: ServiceSocket, folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent, service_socket._short(folder) as short:
         silent.connect(str(short / "socket"))
         assert answered(session, folder, b"x") == b"to x\n"

@@ -251,9 +251,7 @@ def test_completion_counts_from_the_arrival_and_not_from_the_start(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("nodes", "labelled"), [(ONE, "local"), (TWO, None)])
-def test_a_target_names_its_node_only_where_there_is_but_one(
-    tmp_path: Path, nodes: list[LocalNode], labelled: str | None
-) -> None:
+def test_a_target_names_its_node_if_it_is_alone(tmp_path: Path, nodes: list[LocalNode], labelled: str | None) -> None:
     (target,) = a_world(tmp_path, nodes, job("a")).supervisor.targets()
     assert target["labels"].get("node") == labelled
     assert target["labels"]["pod"] == "a"
@@ -314,9 +312,7 @@ def test_helpers_are_signalled_to_end_once_the_command_has_and_the_job_waits_for
 
 
 @pytest.mark.parametrize("helpers", [0, 1])
-def test_who_does_not_end_within_its_grace_is_killed_and_goes_on_from_its_last_checkpoint(
-    tmp_path: Path, helpers: int
-) -> None:
+def test_who_does_not_end_in_time_is_killed_and_resumes_from_its_checkpoint(tmp_path: Path, helpers: int) -> None:
     world, process = a_moving_world(tmp_path)
     process.stubborn, process.helpers = True, helpers
     process.status = 143 if helpers else None
@@ -370,9 +366,7 @@ def test_a_job_that_ends_with_status_0_when_it_is_signalled_to_end_has_finished(
 
 
 @pytest.mark.parametrize("state", [JobState.FINISHED, JobState.FAILED])
-def test_a_job_that_a_move_has_ended_is_shown_to_the_next_passes_and_then_no_more(
-    tmp_path: Path, state: JobState
-) -> None:
+def test_a_job_ended_by_a_move_is_shown_to_the_next_passes_and_then_no_more(tmp_path: Path, state: JobState) -> None:
     world, process = a_moving_world(tmp_path)
     process.status = 0 if state is JobState.FINISHED else 143
     for _ in range(3):
@@ -465,9 +459,7 @@ def test_another_job_of_an_earlier_ones_name_is_checked_and_has_a_port_and_a_log
 
 
 @pytest.mark.parametrize(("status", "state"), [(0, JobState.FINISHED), (1, JobState.FAILED)])
-def test_a_job_that_had_ended_before_it_was_signalled_is_not_moved_and_passes_learn_of_it(
-    tmp_path: Path, status: int, state: JobState
-) -> None:
+def test_a_job_that_had_ended_before_its_signal_is_not_moved(tmp_path: Path, status: int, state: JobState) -> None:
     world = a_world(tmp_path, TWO, job("a", migratable=True), job("b"))
     world.look_and_pass()
     process = world.launcher.started["a"]
@@ -647,9 +639,7 @@ def test_what_even_a_kill_does_not_end_holds_up_no_end_for_ever(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("status", "state"), [(1, "cancelled"), (0, "finished")])
-def test_one_that_is_cancelled_while_what_it_left_behind_ends_is_not_started_again(
-    tmp_path: Path, status: int, state: str
-) -> None:
+def test_one_that_is_cancelled_while_its_rest_ends_is_not_restarted(tmp_path: Path, status: int, state: str) -> None:
     world = a_world(tmp_path, ONE, job("a", queueing=Queueing(restarts=3)))
     world.supervisor.poll()
     process = world.launcher.started["a"]
@@ -692,11 +682,7 @@ READ = (
 
 @pytest.mark.parametrize(
     ("written", "more", "shown"),
-    [
-        ("epoch 1\nepoch 2 of 3\n", {}, READ),
-        ("", {}, ""),
-        ("it serves its own\n", {"port": 20_001}, ""),
-    ],
+    [("epoch 1\nepoch 2 of 3\n", {}, READ), ("", {}, ""), ("it serves its own\n", {"port": 20_001}, "")],
 )
 def test_what_was_read_of_a_users_output(tmp_path: Path, written: str, more: dict[str, Any], shown: str) -> None:
     world = a_world(tmp_path, ONE, job("a", **more))

@@ -144,9 +144,7 @@ class TestARealPrometheus:
     def test_waits_that_no_steps_can_have_are_not_believed(self, jobs: dict[str, JobHistory]) -> None:
         assert (jobs["gpu-0"].wait_ratio, jobs["silent-0"].wait_ratio) == (1.0, None)
 
-    def test_exporters_that_are_scraped_without_honouring_labels_are_understood(
-        self, jobs: dict[str, JobHistory]
-    ) -> None:
+    def test_exporters_scraped_without_honouring_labels_are_understood(self, jobs: dict[str, JobHistory]) -> None:
         job = jobs["gpu-0"]
         assert (job.gpus, job.node, job.requests.cpu_cores) == (2, "node-b", 2)
         assert job.gpu_use_ratio[:, 1].mean() == pytest.approx(0.3)
@@ -265,11 +263,7 @@ def test_the_last_point_of_a_jobs_values_is_at_its_end(fake: FakePrometheus) -> 
     until = 1_790_000_000.0
     job = Lifetime(JobKey("team", "job-0"), until - 20_000, until - 7_777, reports_loss=True)
     reader = PrometheusHistory(
-        Endpoint(fake.url),
-        Period(until - 24 * HOUR, until),
-        metric="training_loss",
-        max_jobs=10,
-        timeout_seconds=30,
+        Endpoint(fake.url), Period(until - 24 * HOUR, until), metric="training_loss", max_jobs=10, timeout_seconds=30
     )
     with suppress(ObservationError):  # the facts are no matrix
         list(reader.read([job]))

@@ -49,9 +49,7 @@ def asked_for(samples: str, expected: dict[str, float]) -> dict[str, Any]:
     }
 
 
-def test_one_spike_of_four_scrapes_shifts_the_level_by_half_a_step_and_what_is_not_finite_shows_beside_it(
-    promtool: Path, tmp_path: Path
-) -> None:
+def test_a_spike_shifts_the_level_by_half_a_step_and_no_finite_value_is_hidden(promtool: Path, tmp_path: Path) -> None:
     """A median passes over a NaN as over any spike, and a divergence must show: by the last and the lowest value."""
     tests = [asked_for(samples, expected) for samples, expected in (*ONE_SPIKE, *NOT_FINITE)]
     file = tmp_path / "test.yaml"

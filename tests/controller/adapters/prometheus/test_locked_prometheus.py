@@ -26,36 +26,23 @@ PAGE = 'training_loss{stage="eval"} 0.5\ntraining_steps_total 10\nprocess_start_
 
 
 class Locked:
-    """The server, and an http_config for it whose files a test may rewrite."""
+    """The server, and an http_config for it whose password a test may rewrite."""
 
     def __init__(self, server: LockedPrometheus, authority: Authority, client: Pair, folder: Path) -> None:
         self.server = server
-        self.client = client
         self.password = folder / "password"
         self.config = folder / "http.yaml"
-        self.document = {
-            "basic_auth": {"username": USER, "password_file": "password"},
-            "tls_config": {
-                "ca_file": str(authority.certificate),
-                "cert_file": str(client.certificate),
-                "key_file": str(client.key),
-            },
-        }
         self.password.write_text("first-password\n")
-        self.write()
+        files = {"ca_file": authority.certificate, "cert_file": client.certificate, "key_file": client.key}
+        document = {
+            "basic_auth": {"username": USER, "password_file": "password"},
+            "tls_config": {key: str(path) for key, path in files.items()},
+        }
+        self.config.write_text(yaml.safe_dump(document))
 
-    def write(self, **changed: object) -> None:
-        self.config.write_text(yaml.safe_dump({**self.document, **changed}))
-
-    def reader(self, url: str | None = None) -> PrometheusReader:
-        endpoint = Endpoint(url or self.server.url, self.config)
+    def reader(self) -> PrometheusReader:
+        endpoint = Endpoint(self.server.url, self.config)
         return PrometheusReader(endpoint, {"namespace": "flowcon"}, 0.5, [EvaluationSettings()], 2.0)
-
-    def error(self, url: str | None = None) -> str:
-        """The sentence of a reading that fails."""
-        with self.reader(url) as reader, pytest.raises(ObservationError) as caught:
-            reader.read(time.time())
-        return str(caught.value)
 
 
 @pytest.fixture(scope="module")

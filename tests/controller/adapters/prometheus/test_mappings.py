@@ -192,10 +192,7 @@ def test_labels_of_the_series_name_the_pods_of_an_exporter_of_many_jobs(world: W
         end = time.time()
         curves = reader.range_curve(end - 1, end, SCRAPE_SECONDS)
     values = {pod: {value for _, value in curve} for pod, curve in curves.items()}
-    assert values == {
-        "mapped-a": {0.5},
-        "mapped-b": {0.75},
-    }
+    assert values == {"mapped-a": {0.5}, "mapped-b": {0.75}}
 
 
 def test_a_series_that_names_a_pod_of_another_namespace_stays_outside_of_what_is_forced(world: World) -> None:
@@ -257,11 +254,7 @@ def test_a_label_that_grows_with_the_training_is_recognised_and_named_and_ranks_
         assert read("iterates").warnings == ()
         for step in (2, 3):
             world.set("iterates", "".join(f'training_loss{{it="{it}"}} {4 - it}\n' for it in range(1, step + 1)))
-            wait_for(
-                "its series",
-                lambda: read("iterates"),
-                partial(_shows, step),
-            )
+            wait_for("its series", lambda: read("iterates"), partial(_shows, step))
         job = read("iterates")
         assert job.evaluation is None
         (warning,) = job.warnings

@@ -121,9 +121,7 @@ def test_a_scrape_that_times_out_is_no_missing_exporter() -> None:
         ),
     ],
 )
-def test_an_endpoint_without_the_metric_is_reported_with_those_that_it_has(
-    names: tuple[str, ...], reported: str
-) -> None:
+def test_an_endpoint_without_the_metric_is_reported_with_its_own(names: tuple[str, ...], reported: str) -> None:
     known = found(ANSWERING, FakePrometheus(names=names))
     assert known == MissingEvaluation("NoMetric", f"port 41523 answers, but {reported}")
 
@@ -146,9 +144,7 @@ def test_a_metric_without_the_labels_that_are_asked_for_is_reported_as_that() ->
         ),
     ],
 )
-def test_an_endpoint_whose_metrics_a_preset_names_is_reported_with_that_setting(
-    names: tuple[str, ...], reported: str
-) -> None:
+def test_an_endpoint_that_a_preset_knows_is_reported_with_that_setting(names: tuple[str, ...], reported: str) -> None:
     known = found(ANSWERING, FakePrometheus(names=names))
     assert known == MissingEvaluation("NoMetric", f"port 41523 answers, but has no training_loss; {reported}")
 
@@ -251,10 +247,7 @@ def test_many_silent_jobs_cost_one_request_of_each_kind_a_pass(series: JobSeries
 
 @pytest.mark.parametrize(
     ("series", "reported"),
-    [
-        (FAILING, "port 41523 cannot be scraped; start it"),
-        (ANSWERING, "port 41523 answers, but has no training_loss"),
-    ],
+    [(FAILING, "port 41523 cannot be scraped; start it"), (ANSWERING, "port 41523 answers, but has no training_loss")],
 )
 def test_a_prometheus_that_cannot_be_asked_costs_the_cause_and_not_the_pass(series: JobSeries, reported: str) -> None:
     prometheus = FakePrometheus(works=False)

@@ -58,9 +58,7 @@ def failed(name: str, value: float) -> Row:
         ),
     ],
 )
-def test_a_served_model_is_known_by_both_halves_of_a_finite_histogram(
-    rows: list[Row], responses: Responses | None
-) -> None:
+def test_a_served_model_is_known_by_a_whole_finite_histogram(rows: list[Row], responses: Responses | None) -> None:
     assert latest(*rows).responses == responses
 
 

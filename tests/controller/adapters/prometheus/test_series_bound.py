@@ -140,7 +140,7 @@ def test_a_namespace_with_such_a_pod_is_a_part_of_its_own() -> None:
         (("namespace", "team"), ("pod", NoneOf(("loud",)))),
     ]
     assert series_bound.parts(("other",), [LOUD]) == [
-        (("namespace", AnyOf(("other",))), ("namespace", NoneOf(("team",)))),
+        (("namespace", AnyOf(("other",))), ("namespace", NoneOf(("team",))))
     ], "the namespaces are a pattern that may be too long, so that the count sees others"
 
 

@@ -65,12 +65,7 @@ class World:
 
     def others(self, namespaces: Collection[str], *ours: tuple[str, str]) -> dict[str, float]:
         with PrometheusReader(
-            self.scraped.asked.url,
-            {"pod": AnyOf()},
-            SCRAPE_SECONDS,
-            [EvaluationSettings()],
-            2.0,
-            resource_matchers={},
+            self.scraped.asked.url, {"pod": AnyOf()}, SCRAPE_SECONDS, [EvaluationSettings()], 2.0, resource_matchers={}
         ) as reader:
             return reader.use_of_others(time.time(), namespaces, {JobKey(*each) for each in ours})
 

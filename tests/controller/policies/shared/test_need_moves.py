@@ -131,11 +131,7 @@ class TestObjectives:
         ],
     )
     def test_who_goes_where(
-        self,
-        more: list[Job],
-        known: dict[str, JobMemory],
-        cores: dict[str, float],
-        expected: list[tuple[str, str]],
+        self, more: list[Job], known: dict[str, JobMemory], cores: dict[str, float], expected: list[tuple[str, str]]
     ) -> None:
         jobs = {job.uid: job for job in (served("a"), served("b"), *more)}
         given = {"n1": 1.0, "n2": 1.0, **cores}

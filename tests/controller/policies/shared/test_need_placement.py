@@ -82,11 +82,7 @@ def test_a_newcomer_wants_what_it_can_use_else_its_request_else_one_core(
 
 @pytest.mark.parametrize(
     ("ran_before", "measured", "need"),
-    [
-        (True, 0.3, Need(0.3, timed=True)),
-        (True, None, Need(2.0, timed=False)),
-        (False, 0.3, Need(2.0, timed=False)),
-    ],
+    [(True, 0.3, Need(0.3, timed=True)), (True, None, Need(2.0, timed=False)), (False, 0.3, Need(2.0, timed=False))],
 )
 def test_a_need_is_its_own_else_what_it_wants(ran_before: bool, measured: float | None, need: Need) -> None:
     arrival = Arrival("new", "new", "team", START, useful_parallelism_cores=2.0)

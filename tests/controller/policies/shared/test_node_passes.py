@@ -40,10 +40,8 @@ class Looks:
         return NodeDecision({job.uid: self.verdicts[job.uid] for job in jobs}, 30.0)
 
 
-def decide(
-    looks: Looks, jobs: Sequence[Job], memory: MemoryState, control: CpuControl = "limits", cpu_cores: float = 2.0
-) -> Decisions:
-    snapshot = a_snapshot(jobs, [a_node(cpu_cores=cpu_cores)])
+def decide(looks: Looks, jobs: Sequence[Job], memory: MemoryState, control: CpuControl = "limits") -> Decisions:
+    snapshot = a_snapshot(jobs, [a_node(cpu_cores=2.0)])
     return decide_by_node("test", snapshot, memory, control, looks)
 
 
@@ -138,9 +136,7 @@ def a_silent_job(uid: str = "silent", **more: object) -> Job:
 
 
 @pytest.mark.parametrize(("control", "cores"), [("requests", 1.0), ("limits", 1.5)])
-def test_a_silent_job_is_left_alone_and_the_policy_sees_a_node_as_large_as_what_it_leaves(
-    control: CpuControl, cores: float
-) -> None:
+def test_a_silent_job_is_left_alone_and_the_policy_sees_what_it_leaves(control: CpuControl, cores: float) -> None:
     seen: list[float] = []
 
     def decide_node(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> NodeDecision:

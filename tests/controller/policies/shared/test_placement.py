@@ -45,11 +45,7 @@ def test_jobs_are_placed_in_order_of_arrival_whatever_the_order_of_the_snapshot(
     early, late, twin = an_arrival("z", at=1.0), an_arrival("a", at=2.0), an_arrival("b", at=2.0)
     fewest = FewestPlaced()
     found = place_each(a_world(twin, late, early), MemoryState(), fewest.cost, fewest.count)
-    assert found == (
-        Place("z", "n1", "placement 1"),
-        Place("a", "n2", "placement 2"),
-        Place("b", "n1", "placement 3"),
-    )
+    assert found == (Place("z", "n1", "placement 1"), Place("a", "n2", "placement 2"), Place("b", "n1", "placement 3"))
 
 
 def test_ties_go_to_the_lowest_measured_fraction_of_the_nodes_cpu_then_to_the_first_name() -> None:

@@ -84,9 +84,7 @@ class TestJobs:
 
 
 class TestCurves:
-    def test_the_last_row_is_the_end_of_the_work_and_a_metric_that_should_rise_is_turned_round(
-        self, tmp_path: Path
-    ) -> None:
+    def test_the_last_row_is_the_end_and_a_metric_that_should_rise_is_turned(self, tmp_path: Path) -> None:
         curve = jobs_of(load(tmp_path))["7"].curve
         assert isinstance(curve, Points)
         # 0.4 is the first value, also before its epoch, and 0.9 the best; at the end half of it is lost again.
@@ -112,8 +110,6 @@ class TestCurves:
             ("epoch,accuracy\n1,0.9\n2,0.8\n", r"never falls below -0\.9, its first value"),
         ],
     )
-    def test_a_mistake_is_reported_in_one_sentence_with_its_place(
-        self, tmp_path: Path, table: str | None, message: str
-    ) -> None:
+    def test_a_mistake_is_one_sentence_with_its_place(self, tmp_path: Path, table: str | None, message: str) -> None:
         with pytest.raises(UsageError, match=rf"spec\.models\.own\.curve\.csv: .*{message}"):
             load(tmp_path, table=table)

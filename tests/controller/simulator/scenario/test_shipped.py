@@ -14,9 +14,7 @@ NOT_RANDOM = {"demo", "demo-threads", "flowcon-fixed"}
 
 
 @pytest.mark.parametrize("name", shipped())
-def test_a_shipped_scenario_says_where_it_is_from_has_room_for_its_jobs_and_draws_the_same_for_a_seed(
-    name: str,
-) -> None:
+def test_a_shipped_scenario_names_its_source_has_room_for_its_jobs_and_draws_alike_for_a_seed(name: str) -> None:
     scenario = load_scenario(name)
     assert scenario.metadata.name == name
     assert scenario.metadata.description

@@ -66,9 +66,7 @@ def test_a_jobs_own_go_before_them(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(
-    job: dict[str, object], spec: dict[str, object], message: str, tmp_path: Path
-) -> None:
+def test_nonsense_is_refused(job: dict[str, object], spec: dict[str, object], message: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=message):
         a_scenario(tmp_path, job, **spec)
 

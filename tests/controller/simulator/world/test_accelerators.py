@@ -23,10 +23,10 @@ EXAMPLE = Accelerator(count=1, step_seconds=0.4, input_cpu_seconds=2.7)
 STAIRS = Accelerator(1, 0.25, 1.0, step_speeds=((1.0, 1.0), (3.0, 2.0), (6.0, 4.0), (9.0, 4.0)))
 
 
-def given(accelerator: Accelerator, limit: int | None = None, cpu: float = 24.0, speed: float = 1.0) -> Rate:
+def given(accelerator: Accelerator, limit: int | None = None, speed: float = 1.0) -> Rate:
     """With this limit, alone on a node."""
     demand = Demand(accelerator.most_cores(), CpuAllocation(limit, 1000), accelerator=accelerator)
-    (rate,) = rates([demand], a_sim_node(cpu=cpu, speed=speed), "limits", IDEAL)
+    (rate,) = rates([demand], a_sim_node(cpu=24.0, speed=speed), "limits", IDEAL)
     return rate
 
 
@@ -151,8 +151,8 @@ class TestPlacement:
         ]
 
 
-def seen(job: SimJob, seconds: float = 60.0) -> Job:
-    (found,) = SimObserver(after(two_nodes(job), seconds), oracle=False).observe().snapshot.jobs
+def seen(job: SimJob) -> Job:
+    (found,) = SimObserver(after(two_nodes(job), 60.0), oracle=False).observe().snapshot.jobs
     return found
 
 

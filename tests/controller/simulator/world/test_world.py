@@ -7,14 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.instances import (
-    Diverging,
-    Straight,
-    a_served_model,
-    a_sim_job,
-    a_sim_node,
-    an_instance,
-)
+from support.instances import Diverging, Straight, a_served_model, a_sim_job, a_sim_node, an_instance
 
 from slopewise.errors import ActuationError, SlopewiseError
 from slopewise.model import CpuAllocation, CpuControl, JobState, Migrate, Place, Resize
@@ -119,9 +112,7 @@ class TestNodes:
         assert len({nodes.index(nodes[3]) for nodes in ran}) > 1
 
     @pytest.mark.parametrize(("busy", "chosen"), [(0, {"quiet"}), (1, {"crowded", "quiet"})])
-    def test_three_busy_jobs_use_no_more_of_a_node_than_one_and_three_quiet_ones_use_less(
-        self, busy: int, chosen: set[str]
-    ) -> None:
+    def test_three_busy_jobs_use_what_one_does_and_three_quiet_ones_less(self, busy: int, chosen: set[str]) -> None:
         """Thirds of a core add up to a little less than a core, which is no difference; three tenths are one."""
         crowd = [a_sim_job(f"crowd-{i}") for i in range(3)]
         quiet = [a_sim_job(f"quiet-{i}", parallelism_cores=0.1) for i in range(3)] + [a_sim_job("busy")] * busy

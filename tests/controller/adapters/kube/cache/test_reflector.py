@@ -71,9 +71,7 @@ def test_a_store_is_what_the_list_said_and_then_follows_the_watch(server: ApiSer
     assert store.failure is None
 
 
-def test_only_what_is_selected_is_asked_for_and_only_its_metadata_where_that_is_enough(
-    server: ApiServer, watching: Watching
-) -> None:
+def test_only_what_is_selected_is_asked_for_and_only_metadata_if_enough(server: ApiServer, watching: Watching) -> None:
     server.put(PODS, {"metadata": {"name": "other"}})
     server.put(PODS, pod("a", size=4))
     store = watching(params={"labelSelector": "app=x"}, metadata_only=True)
@@ -84,9 +82,7 @@ def test_only_what_is_selected_is_asked_for_and_only_its_metadata_where_that_is_
     assert all("as=PartialObjectMetadata" in each.headers["Accept"] for each in server.requests)
 
 
-def test_a_large_list_is_read_by_pages_and_again_when_the_next_page_has_expired(
-    server: ApiServer, watching: Watching
-) -> None:
+def test_a_large_list_is_read_by_pages_and_again_when_a_page_expired(server: ApiServer, watching: Watching) -> None:
     for number in range(600):
         server.put(PODS, pod(f"p{number:04}"))
     server.fault(Reply(200, {"metadata": {"continue": "500"}, "items": []}))
@@ -112,9 +108,7 @@ def test_a_bookmark_moves_the_place_where_a_watch_is_taken_up(server: ApiServer,
     assert store.relists == 1
 
 
-def test_an_expired_watch_makes_the_list_again_and_shows_what_changed_meanwhile(
-    server: ApiServer, watching: Watching
-) -> None:
+def test_an_expired_watch_lists_again_and_shows_what_changed_meanwhile(server: ApiServer, watching: Watching) -> None:
     received: list[tuple[str | None, str | None]] = []
     store = watching(on_change=lambda old, new: received.append((old, new)))
     server.fault(Drop(), path="/pods$", times=2)
@@ -128,9 +122,7 @@ def test_an_expired_watch_makes_the_list_again_and_shows_what_changed_meanwhile(
     assert store.relists == 2
 
 
-def test_the_list_is_read_again_from_time_to_time_although_nothing_is_wrong(
-    server: ApiServer, watching: Watching
-) -> None:
+def test_the_list_is_read_again_from_time_to_time_without_an_error(server: ApiServer, watching: Watching) -> None:
     received: list[object] = []
     store = watching(
         Timing(watch_seconds=1, relist_seconds=0.5, first_wait_seconds=0.02),
@@ -152,9 +144,7 @@ def test_a_restarted_server_is_watched_again(server: ApiServer, watching: Watchi
     assert store.restarts > 0
 
 
-def test_a_watch_on_a_dead_connection_is_given_up_and_the_silence_is_reported(
-    server: ApiServer, watching: Watching
-) -> None:
+def test_a_watch_on_a_dead_connection_is_given_up_and_reported(server: ApiServer, watching: Watching) -> None:
     store = watching(Timing(watch_seconds=1, grace_seconds=0.2, first_wait_seconds=0.02, longest_wait_seconds=0.1))
     server.freeze()
     server.put(PODS, pod("c"))

@@ -105,10 +105,7 @@ def test_nothing_is_sent_twice(server: ApiServer, method: str, fault: Drop | Rep
     api = server.client()
     api.get(PODS)  # so that a pooled connection is used, which is what urllib3 would retry on
     server.fault(fault)
-    calls = {
-        "get": lambda: api.get(f"{PODS}/p"),
-        "patch": lambda: api.patch(f"{PODS}/p", {}, MERGE_PATCH),
-    }
+    calls = {"get": lambda: api.get(f"{PODS}/p"), "patch": lambda: api.patch(f"{PODS}/p", {}, MERGE_PATCH)}
     error = failure(calls[method])
     assert len(server.requests) == 2
     assert error.maybe_done == (method != "get")
@@ -137,9 +134,7 @@ def test_of_a_write_without_an_answer_it_is_reported_whether_it_may_have_been_do
     ],
     ids=str,
 )
-def test_a_server_that_hangs_drips_breaks_off_or_redirects_does_not_hold_a_request(
-    server: ApiServer, fault: Fault, expected: str
-) -> None:
+def test_a_server_that_misbehaves_does_not_hold_a_request(server: ApiServer, fault: Fault, expected: str) -> None:
     server.fault(fault)
     done: list[ApiError] = []
     api = server.client(timeout_seconds=0.3)
@@ -195,9 +190,7 @@ def test_a_watch_gives_events_until_the_server_ends_it(server: ApiServer) -> Non
         (None, "nothing came in time"),
     ],
 )
-def test_an_event_that_cannot_be_read_and_silence_break_the_watch(
-    server: ApiServer, said: bytes | None, expected: str
-) -> None:
+def test_an_unreadable_event_and_silence_break_the_watch(server: ApiServer, said: bytes | None, expected: str) -> None:
     timeout = 0.2 if said is None else 2
     version = {"resourceVersion": str(server.objects.version)}
     events = server.client().watch(PODS, version, read_timeout_seconds=timeout)
@@ -319,9 +312,7 @@ def test_an_unknown_context_is_a_mistake(server: ApiServer, tmp_path: Path) -> N
         KubeApi.connect(kubeconfig=kubeconfig(tmp_path, server.kubeconfig), context="nowhere")
 
 
-def test_a_proxy_of_the_environment_is_not_for_loopback(
-    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loopback_is_asked_without_a_proxy(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)

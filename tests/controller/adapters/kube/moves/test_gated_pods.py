@@ -25,8 +25,8 @@ def stage(server: ApiServer) -> Stage:
     return stage
 
 
-def place(stage: Stage, job_uid: str = TRAIN, node: str = "node-b") -> Outcome[Move]:
-    return stage.gates.place(Place(job_uid, node, "why"))
+def place(stage: Stage, job_uid: str = TRAIN) -> Outcome[Move]:
+    return stage.gates.place(Place(job_uid, "node-b", "why"))
 
 
 def a_report(*waiting: str, outcomes: tuple[Outcome[Move], ...] = (), held: bool = False) -> PassReport:
@@ -96,9 +96,7 @@ class TestLettingGo:
         ],
         ids=["not placed", "failed", "infeasible", "its turn comes soon", "a held pass"],
     )
-    def test_a_pass_that_saw_it_and_did_not_place_it_lets_it_go(
-        self, stage: Stage, report: PassReport, kept: bool
-    ) -> None:
+    def test_a_pass_that_did_not_place_it_lets_it_go(self, stage: Stage, report: PassReport, kept: bool) -> None:
         stage.gates.after_pass(report)
         stage.tick()
         assert is_gated(stage.pod("train-x")) is kept
@@ -144,9 +142,7 @@ class TestStrandedPins:
         stage.tick()
 
     @pytest.mark.parametrize("by_a_new_leader", [False, True])
-    def test_a_pin_without_room_is_evicted_and_its_successor_runs_anywhere(
-        self, stage: Stage, by_a_new_leader: bool
-    ) -> None:
+    def test_a_pin_without_room_is_evicted_and_replaced_anywhere(self, stage: Stage, by_a_new_leader: bool) -> None:
         self.strand(stage)
         if by_a_new_leader:
             stage.restart()

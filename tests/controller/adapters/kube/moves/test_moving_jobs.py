@@ -86,8 +86,8 @@ def a_namespace(**labels: str) -> ObjectRecord:
     return structs.replace(an_object("team", "namespace-1"), namespace="", labels=named)
 
 
-def movable(name: str = "p", facts: SchedulingFacts = EXTERNAL, **more: Any) -> PodRecord:
-    made: PodRecord = a_pod(name, owner=JOB, annotations={MIGRATABLE: "true"}, scheduling=facts)
+def movable(name: str = "p", **more: Any) -> PodRecord:
+    made: PodRecord = a_pod(name, owner=JOB, annotations={MIGRATABLE: "true"}, scheduling=EXTERNAL)
     return structs.replace(made, **more)
 
 

@@ -43,9 +43,9 @@ def a_volume(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"name": "pv-1", "annotations": annotations}, "spec": spec}
 
 
-def reading(api: FakeOwnersApi, now: float = 0.0) -> OwnerReading:
+def reading(api: FakeOwnersApi) -> OwnerReading:
     made = OwnerReading(api)  # type: ignore[arg-type]
-    made.begin_pass(now)
+    made.begin_pass(0.0)
     return made
 
 

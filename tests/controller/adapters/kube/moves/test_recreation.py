@@ -63,9 +63,7 @@ def test_a_gated_job_that_ignores_disruptions_brings_its_pod_back(rules: list[di
         (a_raw_job(parallelism=0), "its Job has parallelism: 0"),
     ],
 )
-def test_a_job_that_counts_an_eviction_or_brings_no_pod_behind_our_gate_says_why(
-    job: dict[str, Any], words: str
-) -> None:
+def test_a_job_that_counts_an_eviction_or_brings_no_gated_pod_says_why(job: dict[str, Any], words: str) -> None:
     assert words in (not_recreated_reason_of("Job", job) or "")
 
 
@@ -110,9 +108,7 @@ def test_an_owner_that_makes_no_more_pods_says_why(change: dict[str, dict[str, A
         ({"replicas": 1, "ordinals": {"start": 5}}, "set-6", "is not among them"),
     ],
 )
-def test_a_stateful_set_that_was_scaled_down_brings_no_pod_back(
-    spec: dict[str, Any], pod: str, words: str | None
-) -> None:
+def test_a_stateful_set_scaled_down_brings_no_pod_back(spec: dict[str, Any], pod: str, words: str | None) -> None:
     owner = a_raw_job()
     owner["spec"] |= spec
     reason = not_recreated_reason_of("StatefulSet", owner, pod)

@@ -14,13 +14,14 @@ from support.api_server import ApiServer
 from support.gated_pods import Stage, is_gated
 from support.late_views import LateView, View, views
 from support.managed_pods import NAMESPACE, PODS
-from support.suspended_jobs import JOBS, NODES, WISH, Yard
+from support.suspended_jobs import JOBS, NAME, WISH, Yard
 from support.write_faults import ANY, FAULTS, Faulty
 
 from slopewise.adapters.kube.cache.parsing import parse_object, parse_pod
 from slopewise.adapters.kube.cache.records import MIGRATABLE, MOVES_ALLOWED, MOVES_LABEL
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import FencedApi
+from slopewise.adapters.kube.moves.suspend.state_machine import freed
 from slopewise.model import Migrate
 from testbed.histories.check import contradictions
 from testbed.histories.events import Contradiction
@@ -45,8 +46,7 @@ def fill(yard: Yard) -> None:
 
 def remove(yard: Yard) -> None:
     """The target is deleted."""
-    if yard.nodes.get("", "node-b") is not None:
-        yard.server.remove(f"{NODES}/node-b")
+    yard.lose_node("node-b")
 
 
 ON_TIME = View()
@@ -63,7 +63,20 @@ every_view = pytest.mark.parametrize(
     ],
 )
 
-SUSPENDED = {nothing: 3, fill: 4, remove: 2}
+
+def taint(yard: Yard) -> None:
+    """The target takes no further pod."""
+    yard.put_node("node-b", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}])
+    fill(yard)
+
+
+def linger(yard: Yard) -> None:
+    """Pods that are signalled to end take a while."""
+    yard.end_pods()
+    yard.lingering = True
+
+
+SUSPENDED = {nothing: 3, linger: 3, fill: 4, taint: 2, remove: 2}
 """The writes of a move by suspension, in each story."""
 EVICTED = 5
 """The writes of a move by eviction: two of its intent, the eviction, the gate, and the end of the intent."""
@@ -84,14 +97,16 @@ def _see(place: Yard | Stage, kind: str, view: View) -> None:
         setattr(place, kind, LateView(place.server.objects, path, parse, place.clock, view))
 
 
-def suspend(yard: Yard, story: Story, plan: Plan, kind: str = "", view: View = ON_TIME) -> Faulty:
-    """A Job that a policy wants on node-b; each crash is followed by a new leader. `view`: of the Jobs or the pods."""
+def suspend(
+    yard: Yard, story: Story, plan: Plan, kind: str = "", view: View = ON_TIME, *, leaders: bool = True
+) -> Faulty:
+    """A Job that a policy wants on node-b; `leaders`: each crash is followed by a new one. `view`: of the Jobs or pods."""
     consent(yard.server)
     yard.put_job(affinity=WISH, asks={MIGRATABLE: "true"})
     _see(yard, kind, view)
     faulty = Faulty(yard.server, plan, yard.clock.now)
     ends, next_pass, api = yard.clock.seconds + (OVER_SECONDS if view is ON_TIME else LATE_SECONDS), 0.0, None
-    while yard.clock.seconds < ends:
+    while yard.clock.seconds < ends and (leaders or not faulty.crashed):
         if api is None or faulty.crashed:
             api = FencedApi(faulty.client(), lambda: True)
             mover, follower = yard.mover(api), yard.follower(api)
@@ -112,18 +127,19 @@ def suspend(yard: Yard, story: Story, plan: Plan, kind: str = "", view: View = O
     return faulty
 
 
-@every_fault
-@pytest.mark.parametrize(
+at_every_write = pytest.mark.parametrize(
     ("story", "at"), [(story, at + 1) for story, writes in SUSPENDED.items() for at in range(writes)]
 )
-def test_a_fault_at_any_write_of_a_move_by_suspension_leaves_a_job_that_runs(
-    yard: Yard, story: Story, at: int, fault: str
-) -> None:
+
+
+@every_fault
+@at_every_write
+def test_a_fault_at_any_write_of_a_suspension_leaves_it_running(yard: Yard, story: Story, at: int, fault: str) -> None:
     faulty = suspend(yard, story, {(ANY, at): fault})
     assert faulty.done, "the fault was not tried"
     assert contradictions(faulty.events, settled=True) == []
     assert (yard.suspended, len(yard.running_on())) == (False, 1)
-    if story is nothing:
+    if story in (nothing, linger):
         assert yard.running_on() == ["node-b"]
 
 
@@ -140,6 +156,21 @@ def test_a_move_by_suspension_that_sees_late_what_happens_leaves_a_job_that_runs
     faulty = suspend(yard, nothing, {}, kind, View(**view))
     assert unforeseen(faulty, view) == []
     assert (yard.suspended, yard.running_on()) == (False, ["node-b"])
+
+
+@at_every_write
+def test_wherever_the_last_controller_is_killed_the_sweeper_resumes_it(yard: Yard, story: Story, at: int) -> None:
+    assert suspend(yard, story, {(ANY, at): "crash after"}, leaders=False).crashed
+    for _ in range(4):
+        story(yard)
+        yard.work()
+        stuck = not yard.suspended and not yard.running_on()
+        live = sum(not pod.ended for pod in yard.pods.items())
+        body = freed(yard.job, live_pods=live, lost=stuck, now_seconds=yard.clock.seconds)
+        if body is not None:
+            yard.api.patch(f"{JOBS}/{NAME}", body, "application/merge-patch+json")
+    yard.work()
+    assert (yard.suspended, len(yard.running_on())) == (False, 1)
 
 
 @pytest.fixture

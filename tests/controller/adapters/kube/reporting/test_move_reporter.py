@@ -57,12 +57,9 @@ def test_a_move_is_reported_on_its_workload_from_begin_to_end(passes: ReportedPa
 
 
 @pytest.mark.parametrize(
-    ("result", "reason"),
-    [("deferred", "MoveDeferred"), ("infeasible", "MoveInfeasible"), ("failed", "MoveFailed")],
+    ("result", "reason"), [("deferred", "MoveDeferred"), ("infeasible", "MoveInfeasible"), ("failed", "MoveFailed")]
 )
-def test_a_move_that_could_not_be_begun_is_reported_once_while_it_stays_so(
-    passes: ReportedPasses, result: OutcomeResult, reason: str
-) -> None:
+def test_a_move_that_cannot_begin_is_reported_once(passes: ReportedPasses, result: OutcomeResult, reason: str) -> None:
     uid = passes.pods.add("train")
     for at in (START, START + 60):
         passes.a_pass(a_job(uid), at=at, outcomes=(migrate(uid, result, "budget a says no"),))
@@ -109,9 +106,7 @@ def test_a_job_that_is_being_moved_says_so_in_its_reason(passes: ReportedPasses)
     assert passes.status("train")["reason"] == "moves to n2: saving and ending"
 
 
-def test_resizes_are_in_the_history_too_which_survives_a_new_leader_and_begins_again_when_it_is_damaged(
-    passes: ReportedPasses,
-) -> None:
+def test_resizes_are_in_the_history_which_survives_a_new_leader_and_restarts_if_damaged(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     resize = Resize(uid, "n1", "limits", 2000, 500, "class CL")
     passes.a_pass(a_job(uid, limit=2000), outcomes=(Outcome(resize, "applied"),))

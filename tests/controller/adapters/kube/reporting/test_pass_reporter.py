@@ -130,14 +130,7 @@ def test_an_outage_or_a_policy_that_fails_is_reported_when_it_begins_and_when_it
 
 def test_a_withheld_resize_is_reported_when_the_guard_changes_and_not_in_every_pass(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
-    for guard in (
-        "paused",
-        "ineligible",
-        "ineligible",
-        "cooldown",
-        "ineligible",
-        "accepted_range",
-    ):
+    for guard in ("paused", "ineligible", "ineligible", "cooldown", "ineligible", "accepted_range"):
         passes.a_pass(a_job(uid), withheld=(Withheld(a_resize(uid), guard, f"{guard}: 1"),))
     assert [note.rpartition(": ")[0].rpartition(": ")[2] for _, note in passes.recorder.of("Pod")] == [
         "ineligible",
@@ -220,9 +213,7 @@ def a_stop(uid: str) -> Stop:
     return Stop(uid, "n1", "stopped at its target: loss 0.19 ≤ 0.2")
 
 
-def test_a_job_that_is_stopped_at_its_target_is_reported_on_its_workload_and_stays_in_its_history(
-    passes: ReportedPasses,
-) -> None:
+def test_a_stop_at_the_target_is_reported_on_the_workload_and_in_its_history(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     passes.a_pass(a_job(uid), outcomes=(Outcome(a_stop(uid), "applied", "stopped at its target: loss 0.19 ≤ 0.2; so"),))
     assert passes.recorder.of("Job") == [("StoppedAtTarget", "stopped at its target: loss 0.19 ≤ 0.2; so")]

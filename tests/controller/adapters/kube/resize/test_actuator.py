@@ -256,9 +256,7 @@ class TestRestoring:
         world.put(raw)
         assert world.actuator.restore("j", ORIGINAL).result == "applied"
 
-    def test_a_request_without_room_is_taken_back_its_limit_stays_back_and_it_is_tried_again(
-        self, world: World
-    ) -> None:
+    def test_a_request_without_room_is_taken_back_but_not_its_limit_and_tried_again(self, world: World) -> None:
         world.put(a_raw_pod(self.WHOLE, reported=self.LOWERED, conditions=(deferred(),)))
         restored = world.actuator.restore("j", ORIGINAL)
         assert restored.result == "deferred"
@@ -279,9 +277,7 @@ class TestRestoring:
         assert world.cpu() == self.WHOLE
 
     @pytest.mark.parametrize("change", [{"status": {"phase": "Failed"}}, {"metadata": {"deletionTimestamp": LATER}}])
-    def test_a_pod_that_has_ended_is_going_or_is_gone_needs_nothing(
-        self, world: World, change: dict[str, dict[str, Any]]
-    ) -> None:
+    def test_a_pod_that_ends_or_is_gone_needs_nothing(self, world: World, change: dict[str, dict[str, Any]]) -> None:
         raw = a_raw_pod(self.SQUEEZED)
         world.put({**raw, **{part: {**raw[part], **more} for part, more in change.items()}})
         assert world.actuator.restore("j", ORIGINAL).result == "gone"

@@ -55,9 +55,7 @@ QOS = 'spec: Invalid value: "Burstable": Pod QOS Class may not change as a resul
         (0, "connection refused", "failed", "tried again in the next pass", 0),
     ],
 )
-def test_each_refusal_has_its_outcome_and_the_next_step(
-    status: int, message: str, result: str, remedy: str, in_vain: float
-) -> None:
+def test_each_refusal_has_an_outcome(status: int, message: str, result: str, remedy: str, in_vain: float) -> None:
     refusal = explain(ApiError(status, "", message), "resize")
     assert (refusal.result, refusal.refused_for_seconds) == (result, in_vain)
     assert remedy in refusal.detail

@@ -11,12 +11,7 @@ from msgspec import structs
 from support.managed_pods import a_container, a_managed_pod
 
 from slopewise.adapters.kube.cache.records import ManagedPod, Resources
-from slopewise.adapters.kube.resize.target import (
-    Impossible,
-    patch_body,
-    resized,
-    restored,
-)
+from slopewise.adapters.kube.resize.target import Impossible, patch_body, resized, restored
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import CpuAllocation, CpuControl, Resize
 
@@ -53,9 +48,7 @@ class TestLimits:
         assert after(a_managed_pod(), 400, LOWERS) == CpuAllocation(400, 400)
 
     @pytest.mark.parametrize(("to", "reserves"), [(300, 300), (450, 450), (500, 500), (1500, 500)])
-    def test_a_lowered_request_comes_back_up_with_its_limit_and_never_above_its_original(
-        self, to: int, reserves: int
-    ) -> None:
+    def test_a_lowered_request_rises_with_its_limit_and_never_above_its_original(self, to: int, reserves: int) -> None:
         squeezed = a_managed_pod(a_container(limit=200, request=200))
         assert after(squeezed, to, LOWERS, original=CpuAllocation(2000, 500)) == CpuAllocation(to, reserves)
 
@@ -67,9 +60,7 @@ class TestLimits:
     @pytest.mark.parametrize(
         ("settings", "expected"), [(PLAIN, CpuAllocation(501, 500)), (LOWERS, CpuAllocation(500, 499))]
     )
-    def test_a_burstable_pod_never_becomes_guaranteed(
-        self, settings: ResourceSettings, expected: CpuAllocation
-    ) -> None:
+    def test_no_burstable_pod_becomes_guaranteed(self, settings: ResourceSettings, expected: CpuAllocation) -> None:
         fixed = a_container(memory=MEMORY_FIXED)
         assert after(a_managed_pod(fixed), 500, settings) == expected
         burstable_beside = (fixed, a_container("sidecar", memory=MEMORY_FIXED))

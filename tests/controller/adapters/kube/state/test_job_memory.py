@@ -83,9 +83,7 @@ def test_a_restarted_controller_knows_what_both_of_two_policies_decided(api: Kub
 
 
 @pytest.mark.parametrize("decided", [{"job_class": "CC"}, {"marks": frozenset({"migrated"})}])
-def test_what_a_placement_decided_is_written_at_once(
-    pods: Pods, replica: Replica, memory: KubeMemory, decided: dict[str, Any]
-) -> None:
+def test_a_placement_is_urgent(pods: Pods, replica: Replica, memory: KubeMemory, decided: dict[str, Any]) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: known(placement=PolicyMemory())}))
     replica.writer.write()
@@ -93,9 +91,7 @@ def test_what_a_placement_decided_is_written_at_once(
     assert replica.writer.urgent() == {"uid-of-train"}
 
 
-def test_what_is_not_an_original_waits_for_the_writer(
-    server: ApiServer, pods: Pods, replica: Replica, memory: KubeMemory
-) -> None:
+def test_only_an_original_cannot_wait(server: ApiServer, pods: Pods, replica: Replica, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: known(job_class="NL")}))
     assert writes(server) == []
@@ -120,9 +116,7 @@ def test_a_job_that_a_pass_does_not_see_keeps_its_original(pods: Pods, replica: 
     assert pod["uid"] == "the next pod"
 
 
-def test_a_job_that_came_and_went_between_two_passes_is_forgotten_too(
-    server: ApiServer, pods: Pods, memory: KubeMemory
-) -> None:
+def test_a_job_gone_between_two_passes_is_forgotten(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: changed()}))
     pods.by_job.clear()
@@ -153,9 +147,7 @@ def test_a_jobgrowth_that_was_deleted_is_created_again_only_while_its_workload_h
     assert server.get(f"{GROWTHS}/there")["status"]["pods"][0]["original"]["cpuLimit"] == "2"
 
 
-def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_again(
-    server: ApiServer, pods: Pods, memory: KubeMemory
-) -> None:
+def test_an_original_outlives_its_deleted_jobgrowth(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: changed()}))
     memory.load()
@@ -170,9 +162,7 @@ def test_an_original_is_kept_when_its_jobgrowth_was_deleted_and_cannot_be_made_a
     assert may_change(memory, uid)
 
 
-def test_without_a_stored_original_nothing_is_resized_and_the_reason_is_reported(
-    server: ApiServer, pods: Pods, memory: KubeMemory
-) -> None:
+def test_without_a_stored_original_nothing_is_resized(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     good, bad = pods.add("good"), pods.add("bad")
     server.fault(refusal(403, "Forbidden", "no right"), method="POST", path="jobgrowths", times=1)
     memory.save(MemoryState({bad: changed(), good: changed()}))
@@ -193,9 +183,7 @@ def test_an_outage_is_found_out_once_and_not_for_every_job(server: ApiServer, po
     assert not any(may_change(memory, uid) for uid in uids)
 
 
-def test_each_original_is_stored_once_however_often_a_pass_saves(
-    server: ApiServer, pods: Pods, memory: KubeMemory
-) -> None:
+def test_each_original_is_stored_once_for_many_saves(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     uids = [pods.add(f"train-{number}") for number in range(2 * WRITES_AT_ONCE)]
     state = MemoryState({uid: changed() for uid in uids})
     memory.save(state)
@@ -204,9 +192,7 @@ def test_each_original_is_stored_once_however_often_a_pass_saves(
     assert all(may_change(memory, uid) for uid in uids)
 
 
-def test_a_job_whose_original_could_not_be_stored_is_no_news(
-    server: ApiServer, pods: Pods, replica: Replica, memory: KubeMemory
-) -> None:
+def test_an_unstored_original_is_no_news(server: ApiServer, pods: Pods, replica: Replica, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: known()}))
     replica.writer.write()
@@ -224,9 +210,7 @@ def test_nothing_is_stored_or_resized_once_leadership_is_lost(server: ApiServer,
     assert not may_change(memory, uid)
 
 
-def test_what_is_stored_as_original_is_not_overwritten_only_cleared(
-    api: KubeApi, pods: Pods, replica: Replica, memory: KubeMemory
-) -> None:
+def test_a_stored_original_is_only_cleared(api: KubeApi, pods: Pods, replica: Replica, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: changed()}))
     memory.save(MemoryState({uid: JobMemory(original=CpuAllocation(1, 1))}))
@@ -282,9 +266,7 @@ def test_before_the_jobgrowths_are_read_there_is_no_memory_to_act_on(replica: Re
         replica.memory().load()
 
 
-def test_two_workloads_of_one_name_get_two_names(
-    server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
-) -> None:
+def test_two_workloads_of_a_name_get_two_names(server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory) -> None:
     job, deployment = a_workload("train", uid="a"), a_workload("train", kind="Deployment", uid="b")
     uids = [pods.add(job), pods.add(deployment)]
     memory.save(MemoryState({uid: changed() for uid in uids}))
@@ -300,9 +282,7 @@ def test_pods_of_one_workload_share_an_object(server: ApiServer, pods: Pods, mem
     assert len(server.asked("POST")) == 1
 
 
-def test_what_is_managed_no_more_loses_its_jobgrowth_but_not_before_its_original_is_back(
-    pods: Pods, replica: Replica, memory: KubeMemory
-) -> None:
+def test_a_jobgrowth_goes_once_its_original_is_back(pods: Pods, replica: Replica, memory: KubeMemory) -> None:
     back, still = pods.add("back"), pods.add("still")
     memory.save(MemoryState({back: changed(), still: changed()}))
     memory.save(MemoryState({back: JobMemory()}))
@@ -360,9 +340,7 @@ def test_originals_are_stored_readably_when_save_returns_and_outlive_the_control
     assert again.original_memory(uid) == MEMORY
 
 
-def test_a_stored_original_of_memory_is_never_overwritten_and_cleared_with_that_of_cpu(
-    pods: Pods, memory: KubeMemory
-) -> None:
+def test_a_stored_original_of_memory_is_kept_and_cleared_with_that_of_cpu(pods: Pods, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: changed(original_memory=MEMORY)}))
     memory.save(MemoryState({uid: changed(original_memory=MemoryAllocation(1, 2))}))
@@ -373,9 +351,7 @@ def test_a_stored_original_of_memory_is_never_overwritten_and_cleared_with_that_
     assert memory.load().jobs[uid].original_memory == MemoryAllocation(1, 2)
 
 
-def test_memory_is_not_changed_while_its_original_could_not_be_stored(
-    server: ApiServer, pods: Pods, memory: KubeMemory
-) -> None:
+def test_memory_is_not_changed_before_its_original_is_stored(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: changed()}))
     server.fault(refusal(403, "Forbidden", "no right"), method="PATCH", path="jobgrowths", times=1)

@@ -204,9 +204,7 @@ def test_what_is_stored_of_classes_is_bounded_and_the_last_ones_stay() -> None:
 
 
 @pytest.mark.parametrize("spoiled", ["{", "[]", '{"a": [[1]]}', 3])
-def test_a_status_that_somebody_has_spoiled_counts_as_none_and_is_written_again(
-    server: ApiServer, spoiled: Any
-) -> None:
+def test_a_status_that_somebody_spoiled_counts_as_none_and_is_written_again(server: ApiServer, spoiled: Any) -> None:
     status = {"classes": spoiled, "departed": spoiled}
     assert parse_policy({**raw(), "status": status}).records == NO_RECORDS
     spoiled_too = {"nodes": "many", "conditions": 3}
@@ -218,9 +216,7 @@ def test_a_status_that_somebody_has_spoiled_counts_as_none_and_is_written_again(
     assert server.get(policy_path("p"))["status"]["nodes"] == []
 
 
-def test_a_policys_status_comes_back_after_a_restart_and_that_of_a_placement_while_it_has_one(
-    server: ApiServer,
-) -> None:
+def test_a_policys_status_is_back_after_a_restart_and_a_placements_while_it_has_one(server: ApiServer) -> None:
     spec = {"policy": {"name": "flowcon"}, "placement": {"name": "specon"}}
     document = PolicyDocument(parse_policy(server.put(policy_path(), raw(spec=spec))))
     document.show(PolicyFacts(2, "Auto", held="Prometheus is gone"), START)

@@ -20,14 +20,7 @@ def read(max_weight: float = 10.0, **annotations: Any) -> Requested:
     return read_annotations(named, STARTED, max_weight)
 
 
-@pytest.mark.parametrize(
-    ("value", "warnings"),
-    [
-        ("external", 0),
-        ("none", 0),
-        ("no", 1),
-    ],
-)
+@pytest.mark.parametrize(("value", "warnings"), [("external", 0), ("none", 0), ("no", 1)])
 def test_where_checkpoints_are_is_one_of_two_words(value: str, warnings: int) -> None:
     found = read(checkpoints=value).warnings
     assert len(found) == warnings

@@ -44,9 +44,7 @@ OF_A_QUEUE = {"type": "External", "external": {"metric": {"name": "queue"}}}
         ((), False, False),
     ],
 )
-def test_what_it_scales_and_whether_by_cpu_or_by_memory(
-    metrics: tuple[dict[str, Any], ...], counts_cpu: bool, counts_memory: bool
-) -> None:
+def test_what_it_scales_and_by_what(metrics: tuple[dict[str, Any], ...], counts_cpu: bool, counts_memory: bool) -> None:
     record = parse_autoscaler(an_autoscaler(*metrics))
     assert record == AutoscalerRecord("team", "hpa", "Deployment", "web", counts_cpu, counts_memory)
 

@@ -168,9 +168,7 @@ def test_what_may_be_changed_depends_on_the_policy_and_the_node(made: Case, reas
         *((case(guaranteed(), each), GUARANTEED_MEMORY) for each in (LIMITS, LOWER, REQUESTS)),
     ],
 )
-def test_memory_may_be_changed_whatever_becomes_of_the_cpu_but_where_it_is_pinned_or_swapped(
-    made: Case, reason: str | None
-) -> None:
+def test_memory_may_be_changed_where_it_is_not_pinned_or_swapped(made: Case, reason: str | None) -> None:
     """The static memory manager of a kubelet pins the memory of Guaranteed pods."""
     found = memory_ineligible_reason(made)
     assert found is None if reason is None else (found or "").startswith(reason)

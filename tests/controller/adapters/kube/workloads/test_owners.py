@@ -42,10 +42,7 @@ def test_a_bare_pod_is_its_own_workload() -> None:
 
 def test_a_chain_is_followed_to_its_end_and_each_owner_is_asked_once() -> None:
     api = FakeOwnersApi(
-        {
-            JOBSET_PATH: {"uid": "set-1", "ownerReferences": [reference(TRAINJOB)]},
-            TRAINJOB_PATH: {"uid": "tj-1"},
-        }
+        {JOBSET_PATH: {"uid": "set-1", "ownerReferences": [reference(TRAINJOB)]}, TRAINJOB_PATH: {"uid": "tj-1"}}
     )
     owners = resolver(api, an_object("train", "job-1", owner=JOBSET))
     labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/job-index": "0"}
@@ -70,12 +67,7 @@ def test_a_chain_is_followed_to_its_end_and_each_owner_is_asked_once() -> None:
             {"apps.kubernetes.io/pod-index": "3"},
             "ss-1:3",
         ),
-        (
-            owned_by("ReplicaSet", "rs", "rs-1", "apps/v1"),
-            "/apis/apps/v1/namespaces/team/replicasets/rs",
-            {},
-            "d-1:0",
-        ),
+        (owned_by("ReplicaSet", "rs", "rs-1", "apps/v1"), "/apis/apps/v1/namespaces/team/replicasets/rs", {}, "d-1:0"),
     ],
 )
 def test_other_controllers_number_their_pods_too(owner: OwnerRef, path: str, labels: dict[str, str], uid: str) -> None:
@@ -93,8 +85,7 @@ def test_each_run_of_a_cron_job_and_of_a_trial_of_katib_is_a_workload_of_its_own
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
-    [(403, "its owner JobSet set may not be read"), (404, "its owner JobSet set is not there")],
+    ("answer", "expected"), [(403, "its owner JobSet set may not be read"), (404, "its owner JobSet set is not there")]
 )
 def test_a_chain_ends_where_it_may_not_be_read_and_says_so(answer: int, expected: str) -> None:
     owners = resolver(FakeOwnersApi({JOBSET_PATH: answer}), an_object("train", "job-1", owner=JOBSET))
@@ -190,9 +181,7 @@ RETRY = a_pod("b", owner=JOB, created_at_seconds=2e6)
         "the replacement of an evicted one takes its slot once it has a node",
     ],
 )
-def test_a_pod_keeps_its_slot_and_leaves_it_to_its_successor_alone(
-    seen: list[tuple[tuple[PodRecord, ...], dict[str, str]]],
-) -> None:
+def test_a_pod_keeps_its_slot_for_its_successor_alone(seen: list[tuple[tuple[PodRecord, ...], dict[str, str]]]) -> None:
     api = FakeOwnersApi()
     owners = resolver(api)
     for pods, expected in seen:

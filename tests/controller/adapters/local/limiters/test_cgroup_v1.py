@@ -56,18 +56,14 @@ def run_directory(own: dict[str, Path], journal: Journal, controller: str = "cpu
     return own[controller] / f"slopewise-{journal.run_id}"
 
 
-def test_a_job_gets_a_cgroup_of_its_own_in_every_hierarchy(
-    limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal
-) -> None:
+def test_every_hierarchy_has_its_cgroup(limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal) -> None:
     limiter.admit("mnist", 4711)
     for controller in ("cpu", "cpuacct"):
         procs = run_directory(own, journal, controller) / "1-mnist" / "cgroup.procs"
         assert procs.read_text().split() == ["4711"]
 
 
-def test_hierarchies_mounted_together_are_used_once(
-    own: dict[str, Path], journal: Journal, file_tree: FileTree
-) -> None:
+def test_hierarchies_mounted_together_count_once(own: dict[str, Path], journal: Journal, file_tree: FileTree) -> None:
     limiter = CgroupV1Limiter(own["cpu"], own["cpu"], journal, file_tree)
     limiter.prepare()
     limiter.admit("mnist", 4711)
@@ -79,9 +75,7 @@ def test_an_admitted_job_has_no_limit_and_the_weight_of_everyone(limiter: Cgroup
     assert limiter.read("mnist") == UNLIMITED
 
 
-def test_a_limit_is_a_quota_of_each_tenth_of_a_second(
-    limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal
-) -> None:
+def test_a_limit_is_a_quota_of_100_ms(limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal) -> None:
     limiter.admit("mnist", 4711)
     limiter.set_limit("mnist", 250)
     directory = run_directory(own, journal) / "1-mnist"
@@ -91,9 +85,7 @@ def test_a_limit_is_a_quota_of_each_tenth_of_a_second(
 
 
 @pytest.mark.parametrize("millicores", [1, 9, 10])
-def test_a_limit_below_what_the_kernel_accepts_becomes_the_least_it_accepts(
-    limiter: CgroupV1Limiter, millicores: int
-) -> None:
+def test_a_limit_below_the_kernels_least_becomes_that(limiter: CgroupV1Limiter, millicores: int) -> None:
     limiter.admit("mnist", 4711)
     limiter.set_limit("mnist", millicores)
     assert limiter.read("mnist").limit_millicores == 10
@@ -124,9 +116,7 @@ def test_restore_gives_back_what_was_before_the_first_change(limiter: CgroupV1Li
     assert limiter.read("mnist") == original
 
 
-def test_a_run_weighs_as_much_as_its_jobs_together(
-    limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal
-) -> None:
+def test_a_run_weighs_what_its_jobs_do(limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal) -> None:
     shares = run_directory(own, journal) / "cpu.shares"
     limiter.admit("a", 4711)
     limiter.admit("b", 4712)
@@ -136,9 +126,7 @@ def test_a_run_weighs_as_much_as_its_jobs_together(
     assert shares.read_text() == "512"
 
 
-def test_cpu_time_comes_from_the_cgroups_own_counter(
-    limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal
-) -> None:
+def test_cpu_time_is_the_cgroups_counter(limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal) -> None:
     limiter.admit("mnist", 4711)
     (run_directory(own, journal, "cpuacct") / "1-mnist" / "cpuacct.usage").write_text("1500000000")
     usage = limiter.usage("mnist")
@@ -158,18 +146,14 @@ def test_a_limit_for_an_unknown_job_is_refused_by_name(limiter: CgroupV1Limiter)
         limiter.set_limit("mnist", 250)
 
 
-def test_a_quota_that_the_kernel_refuses_is_reported_with_its_place(
-    limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal
-) -> None:
+def test_a_refused_quota_names_its_cgroup(limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal) -> None:
     limiter.admit("mnist", 4711)
     (run_directory(own, journal) / "1-mnist" / "cpu.cfs_quota_us").unlink()
     with pytest.raises(ActuationError, match=r"mnist: .*1-mnist cannot be used \(No such file"):
         limiter.set_limit("mnist", 250)
 
 
-def test_release_moves_what_still_runs_to_our_own_cgroup(
-    limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal
-) -> None:
+def test_release_moves_it_to_our_cgroup(limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal) -> None:
     limiter.admit("mnist", 4711)
     limiter.release("mnist")
     assert not (run_directory(own, journal) / "1-mnist").exists()
@@ -183,9 +167,7 @@ def test_close_leaves_no_directory(limiter: CgroupV1Limiter, own: dict[str, Path
     assert [entry for path in own.values() for entry in path.iterdir() if entry.is_dir()] == []
 
 
-def test_without_rights_nothing_is_left_and_the_reason_is_reported(
-    own: dict[str, Path], journal: Journal, read_only_tree: ReadOnlyTree
-) -> None:
+def test_without_rights_nothing_is_left(own: dict[str, Path], journal: Journal, read_only_tree: ReadOnlyTree) -> None:
     limiter = CgroupV1Limiter(own["cpu"], own["cpuacct"], journal, read_only_tree)
     with pytest.raises(MissingToolError, match="Permission denied"):
         limiter.prepare()

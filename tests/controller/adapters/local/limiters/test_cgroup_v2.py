@@ -36,17 +36,13 @@ def run(own: Path, journal: Journal) -> Path:
     return own / f"slopewise-{journal.run_id}"
 
 
-def test_the_controller_steps_aside_before_its_cgroup_hands_controllers_down(
-    limiter: CgroupV2Limiter, own: Path, run: Path
-) -> None:
+def test_the_controller_leaves_its_cgroup_first(limiter: CgroupV2Limiter, own: Path, run: Path) -> None:
     assert (own / "cgroup.procs").read_text() == ""
     assert (run / "0-controller" / "cgroup.procs").read_text().split() == [str(os.getpid())]
     assert "cpu" in (own / "cgroup.subtree_control").read_text().split()
 
 
-def test_the_root_may_hold_processes_so_none_steps_aside(
-    own: Path, run: Path, journal: Journal, unified_tree: UnifiedTree
-) -> None:
+def test_none_leaves_the_root_cgroup(own: Path, run: Path, journal: Journal, unified_tree: UnifiedTree) -> None:
     (own / "cgroup.type").unlink()
     limiter = CgroupV2Limiter(own, journal, unified_tree)
     limiter.prepare()
@@ -101,9 +97,7 @@ def test_use_comes_from_the_cgroups_own_files(limiter: CgroupV2Limiter, run: Pat
     assert (usage.cpu_seconds_total, usage.memory_bytes, usage.block_io_bytes_total) == (2.5, 2000.0, 123.0)
 
 
-def test_without_memory_and_io_controllers_use_is_summed_over_processes(
-    own: Path, journal: Journal, unified_tree: UnifiedTree
-) -> None:
+def test_use_is_summed_without_other_controllers(own: Path, journal: Journal, unified_tree: UnifiedTree) -> None:
     (own / "cgroup.controllers").write_text("cpu")
     limiter = CgroupV2Limiter(own, journal, unified_tree)
     limiter.prepare()
@@ -187,9 +181,7 @@ def test_who_is_ours_to_move_steps_aside_and_comes_back(
     assert pids_in(scope) == pids
 
 
-def test_a_process_that_cannot_even_be_seen_is_never_moved(
-    own: Path, journal: Journal, unified_tree: UnifiedTree
-) -> None:
+def test_a_process_that_cannot_be_seen_is_never_moved(own: Path, journal: Journal, unified_tree: UnifiedTree) -> None:
     (own / "cgroup.procs").write_text(f"{os.getpid()} 0")
     with pytest.raises(MissingToolError, match=r"holds other processes too \(1\)"):
         CgroupV2Limiter(own, journal, unified_tree).prepare()
@@ -207,9 +199,7 @@ def test_a_delegated_cgroup_is_known_by_its_attribute(tmp_path: Path) -> None:
             assert CgroupFiles().is_delegated(tmp_path) is delegated
 
 
-def test_a_refusal_for_lack_of_rights_shows_a_user_the_remedy(
-    session_scope: Path, journal: Journal, read_only_tree: ReadOnlyTree
-) -> None:
+def test_a_lack_of_rights_shows_the_remedy(session_scope: Path, journal: Journal, read_only_tree: ReadOnlyTree) -> None:
     (session_scope / "cgroup.procs").write_text(str(os.getpid()))
     with pytest.raises(MissingToolError, match="Permission denied") as caught:
         CgroupV2Limiter(session_scope, journal, read_only_tree).prepare()
@@ -241,18 +231,14 @@ def test_who_is_in_a_jobs_cgroup_is_a_member_until_it_is_released(limiter: Cgrou
     assert limiter.members("mnist") == []
 
 
-def test_a_hierarchy_without_the_cpu_controller_is_refused(
-    own: Path, run: Path, journal: Journal, unified_tree: UnifiedTree
-) -> None:
+def test_a_hierarchy_without_cpu_is_refused(own: Path, run: Path, journal: Journal, unified_tree: UnifiedTree) -> None:
     (own / "cgroup.controllers").write_text("hugetlb")
     with pytest.raises(MissingToolError, match="has no cpu controller"):
         CgroupV2Limiter(own, journal, unified_tree).prepare()
     assert not run.exists()
 
 
-def test_a_failure_half_way_puts_everything_back(
-    own: Path, run: Path, journal: Journal, unified_tree: UnifiedTree
-) -> None:
+def test_a_failure_half_way_puts_all_back(own: Path, run: Path, journal: Journal, unified_tree: UnifiedTree) -> None:
     class RefusesRun(UnifiedTree):
         def write(self, file: Path, value: str) -> None:
             self._demand(file != run / "cgroup.subtree_control" or value[0] == "-", 1, file)

@@ -33,9 +33,7 @@ def v1_machine(tmp_path: Path, file_tree: Any) -> Path:
     return machine(tmp_path, *((name, "cgroup", str(point)) for name, point in points.items()))
 
 
-def test_v2_is_taken_where_it_has_the_cpu_controller(
-    tmp_path: Path, journal: Journal, unified_tree: UnifiedTree
-) -> None:
+def test_v2_is_taken_with_the_cpu_controller(tmp_path: Path, journal: Journal, unified_tree: UnifiedTree) -> None:
     own = unified_tree.plant(tmp_path / "v2")
     limiter = choose_limiter(journal, proc_self=machine(tmp_path, ("", "cgroup2", str(own))), files=unified_tree)
     assert limiter.description == "cgroup v2: quota (cpu.max) and weight (cpu.weight)"
@@ -66,18 +64,14 @@ def test_without_any_cgroups_it_is_stop_and_continue(tmp_path: Path, journal: Jo
     limiter.close()
 
 
-def test_asked_for_stop_and_continue_no_cgroup_is_tried(
-    v1_machine: Path, journal: Journal, file_tree: FileTree, tmp_path: Path
-) -> None:
+def test_duty_cycling_tries_no_cgroup(v1_machine: Path, journal: Journal, file_tree: FileTree, tmp_path: Path) -> None:
     limiter = choose_limiter(journal, "duty-cycle", proc_self=v1_machine, files=file_tree)
     assert "as asked for" in limiter.description
     assert list((tmp_path / "v1").rglob("slopewise-*")) == []
     limiter.close()
 
 
-def test_cgroups_that_were_asked_for_and_cannot_be_used_are_an_error(
-    v1_machine: Path, journal: Journal, read_only_tree: ReadOnlyTree
-) -> None:
+def test_unusable_cgroups_are_an_error(v1_machine: Path, journal: Journal, read_only_tree: ReadOnlyTree) -> None:
     with pytest.raises(MissingToolError, match=r"Permission denied.*run as root, or use --actuator duty-cycle"):
         choose_limiter(journal, "cgroup", proc_self=v1_machine, files=read_only_tree)
 

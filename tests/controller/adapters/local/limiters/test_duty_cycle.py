@@ -136,9 +136,7 @@ def test_children_are_stopped_with_their_group(limiter: DutyCycleLimiter, start_
     assert eventually(lambda: is_stopped(child))
 
 
-def test_a_helper_that_was_killed_is_replaced_at_the_next_look(
-    limiter: DutyCycleLimiter, start_python: StartPython
-) -> None:
+def test_a_killed_helper_is_replaced_at_the_next_look(limiter: DutyCycleLimiter, start_python: StartPython) -> None:
     pid = start_python(ASLEEP).pid
     limiter.admit("job", pid)
     limiter.set_limit("job", 100)
@@ -219,9 +217,7 @@ def test_a_request_is_refused_with_the_remedy(limiter: DutyCycleLimiter, start_p
         limiter.set_request("job", 250)
 
 
-def test_a_job_that_has_ended_is_reported_and_its_restore_is_no_error(
-    limiter: DutyCycleLimiter, start_python: StartPython
-) -> None:
+def test_an_ended_job_is_reported_and_its_restore_works(limiter: DutyCycleLimiter, start_python: StartPython) -> None:
     process = start_python("pass")
     limiter.admit("job", process.pid)
     process.wait()

@@ -76,9 +76,7 @@ def test_bytes_written_to_storage_are_those_that_the_kernel_counts(start_python:
     assert ProcessMeter().read([process.pid]).block_io_bytes == counters.read_bytes + counters.write_bytes
 
 
-def test_an_ended_process_does_not_run_but_its_time_can_be_read_until_it_is_collected(
-    start_python: StartPython,
-) -> None:
+def test_an_ended_process_does_not_run_and_its_time_is_read_until_collected(start_python: StartPython) -> None:
     process = start_python(BURNS)
     assert eventually(lambda: running([process.pid]) == [])
     assert group_members(process.pid) == [process.pid]

@@ -225,9 +225,7 @@ def test_pods_that_finished_their_part_do_not_matter(yard: Yard) -> None:
         ("PATCH", "", refusal(429, "TooManyRequests", "slow down"), "deferred", "too much to do"),
     ],
 )
-def test_what_the_api_server_refuses_is_reported(
-    yard: Yard, method: str, path: str, reply: Reply, result: str, words: str
-) -> None:
+def test_a_refusal_is_reported(yard: Yard, method: str, path: str, reply: Reply, result: str, words: str) -> None:
     yard.put_job()
     yard.server.fault(reply, method=method, path=path)
 

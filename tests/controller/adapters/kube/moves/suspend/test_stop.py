@@ -109,9 +109,7 @@ def test_a_job_that_must_not_be_suspended_says_why(yard: Yard, change: Json, res
         ),
     ],
 )
-def test_an_owner_that_cannot_be_suspended_is_not_even_read(
-    yard: Yard, owner: OwnerRef | None, workload: OwnerRef, why: str
-) -> None:
+def test_an_unsuspendable_owner_is_not_read(yard: Yard, owner: OwnerRef | None, workload: OwnerRef, why: str) -> None:
     put_job(yard)
     pod = yard.managed()
     other = structs.replace(pod, pod=structs.replace(pod.pod, owner=owner), workload=workload)
