@@ -100,7 +100,7 @@ def _see(place: Yard | Stage, kind: str, view: View) -> None:
 def suspend(
     yard: Yard, story: Story, plan: Plan, kind: str = "", view: View = ON_TIME, *, leaders: bool = True
 ) -> Faulty:
-    """A Job that a policy wants on node-b; `leaders`: each crash is followed by a new one. `view`: of the Jobs or pods."""
+    """A Job that a policy wants on node-b; `leaders`: each crash has one more. `view`: of the Jobs or the pods."""
     consent(yard.server)
     yard.put_job(affinity=WISH, asks={MIGRATABLE: "true"})
     _see(yard, kind, view)
