@@ -73,7 +73,8 @@ def test_a_killed_controllers_jobs_are_taken_over_by_the_same_command_and_none_r
     (running,), (gone,) = trainings("601"), trainings("602")
     gone.kill()
     with controller(jobs, "--actuator", actuator, "-o", "json") as second:
-        assert eventually(lambda: len(trainings("603")) == 1)
+        # On a busy machine the first controller has started the last job, too, before it was killed.
+        assert eventually(lambda: f"runs (process {running.pid}, " in second.said and len(trainings("603")) == 1)
         assert [each.pid for each in trainings("601")] == [running.pid]
         assert trainings("602") == []
         if actuator == "auto" and os.geteuid() == 0:
@@ -81,7 +82,6 @@ def test_a_killed_controllers_jobs_are_taken_over_by_the_same_command_and_none_r
         out = second.end()
     assert second.process.returncode == ENDS, second.said
     assert not runs(running.pid)
-    assert f"runs (process {running.pid}, " in second.said
     found = {job["name"]: job for job in json.loads(out)["jobs"]}
     assert {name: job["state"] for name, job in found.items()} == {
         "runs": "stopped",
