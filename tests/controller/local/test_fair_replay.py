@@ -128,6 +128,14 @@ class TestASession:
         compare("a", supervisor, tally)
         assert tally.of("a").fair_seconds == pytest.approx((START + 20, START + 10, START + 20))
 
+    def test_a_job_can_use_what_it_has_used_on_average_though_no_interval_had_as_much(
+        self, supervisor: Any, tally: RunTally
+    ) -> None:
+        del supervisor.records["b"]
+        tally.of("a").most_cores = 0.5  # after its start, which took more
+        compare("a", supervisor, tally)
+        assert tally.of("a").fair_seconds == pytest.approx((START + 10,) * 3)
+
     def test_nothing_is_said_without_a_pass_or_the_jobs_own_cpu(self, supervisor: Any, tally: RunTally) -> None:
         supervisor.records["a"].cpu_seconds = None
         compare("a", supervisor, tally)
