@@ -97,10 +97,14 @@ def compare(own: str, supervisor: Supervisor, tally: RunTally) -> None:
 
 
 def _cores(record: JobRecord, tally: JobTally) -> float:
-    """What it can use: the most in an interval, but no less than its mean, as starts take more; else no bound."""
+    """What it can use: the most in an interval, no less than its mean, which is all of a short one.
+
+    The mean of a job that was changed says nothing: it might have used more.
+    """
     took = (record.finished_at_seconds or math.inf) - (record.arrived_at_seconds or 0.0)
-    most = max(tally.most_cores, (record.cpu_seconds or 0.0) / took) if tally.most_cores and took > 0 else math.inf
-    return min(most, (record.spec.max_useful_cpu_millicores or math.inf) / 1000)
+    mean = (record.cpu_seconds or 0.0) / took if took > 0 else 0.0
+    most = max(tally.most_cores, mean) if tally.most_cores or not tally.resizes else 0.0
+    return min(most or math.inf, (record.spec.max_useful_cpu_millicores or math.inf) / 1000)
 
 
 def _work(record: JobRecord, tally: JobTally) -> float | None:
