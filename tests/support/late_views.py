@@ -39,6 +39,11 @@ class View:
     _numbers: dict[int, int] = field(default_factory=dict)
     _expired: bool = False
 
+    @property
+    def reached(self) -> bool:
+        """Whether there were as many changes as it is about."""
+        return max(self.lost, self.expires) <= len(self._numbers)
+
     def due(self, waiting: Waiting, now_seconds: float) -> Iterator[Json]:
         """The events that are to be shown now, taken from those that wait; RefusedError where the watch expires."""
         while len(waiting) > self.held_back and waiting[0][0] + self.late_seconds <= now_seconds:

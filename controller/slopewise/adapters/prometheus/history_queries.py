@@ -38,6 +38,8 @@ MEMORY_REQUEST, MEMORY_LIMIT, GPUS = "memory_request", "memory_limit", "gpus"
 
 _NAMESPACE = Template('label_replace($rows, "namespace", "$$1", "exported_namespace", "(.+)")')
 _OTHERS = Template('label_replace($rows, "pod", "$$1", "exported_pod", "(.+)")')
+_CONTAINER = Template('label_replace($rows, "container", "$$1", "exported_container", "(.+)")')
+_NODE = Template('label_replace($rows, "node", "$$1", "exported_node", "(.+)")')
 
 # A job is there while it reports a loss, or while a pod with GPUs runs. A DCGM exporter that is scraped with
 # honor_labels: false shows a GPU that no pod holds under its own pod: such rows have the labels of its own `up`.
@@ -79,12 +81,13 @@ max by (namespace, exported_namespace, pod, container) (
 OF_PROCESS = Template('sum by (namespace, pod) ($function($metric{namespace!="", pod=~"$pods"}[$window]))')
 MARKED = Template('label_replace($rows, "$label", "$value", "", "")')
 
+# Renamed before the max, while `instance` tells them apart: series of two pods of kube-state-metrics, as after its
+# restart, would else become one, which is an error of the whole query.
 OF_STATE_METRICS = Template("""\
-max by (namespace, pod, exported_namespace, exported_pod, container, exported_container, node, exported_node) (
     $function($metric{pod=~"$pods", exported_pod="", $matchers}[$window])
   or
     $function($metric{exported_pod=~"$pods", $matchers}[$window])
-)""")
+""")
 
 ALLOCATABLE = Template("""\
 max by (node) (label_replace(
@@ -174,7 +177,7 @@ def facts(pods: Collection[str], window_seconds: float) -> str:
             MEMORY_REQUEST: of(requests, 'resource="memory"'),
             MEMORY_LIMIT: of(limits, 'resource="memory"'),
             GPUS: of(requests, f'resource=~"{GPU_RESOURCE}"'),
-            NODE: f'group by (namespace, pod, node) (label_replace({nodes}, "node", "$1", "exported_node", "(.+)"))',
+            NODE: f"group by (namespace, pod, node) ({nodes})",
         }
     )
 
@@ -183,8 +186,7 @@ def requested() -> str:
     """The query for the CPU that the running pods of each node request together."""
     cpu, recent = 'resource="cpu"', MIN_RATE_SECONDS
     rows = _state_metrics("last_over_time", "kube_pod_container_resource_requests", cpu, ".+", recent)
-    of_nodes = f'label_replace({rows}, "node", "$1", "exported_node", "(.+)")'
-    return f"sum by (node) ({of_nodes} and on (namespace, pod) {_running('last_over_time', recent)} > 0)"
+    return f"sum by (node) ({rows} and on (namespace, pod) {_running('last_over_time', recent)} > 0)"
 
 
 def allocatable(window_seconds: float) -> str:
@@ -215,7 +217,9 @@ def _state_metrics(function: str, metric: str, matchers: str, pattern: str, seco
     rows = OF_STATE_METRICS.substitute(
         function=function, metric=metric, matchers=matchers, pods=pattern, window=duration(seconds)
     )
-    return _OTHERS.substitute(rows=_NAMESPACE.substitute(rows=rows))
+    for renamed in (_NAMESPACE, _OTHERS, _CONTAINER, _NODE):
+        rows = renamed.substitute(rows=rows)
+    return f"max by (namespace, pod, container, node) ({rows})"
 
 
 def _running(function: str, seconds: float) -> str:

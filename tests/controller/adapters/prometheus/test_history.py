@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from urllib.parse import parse_qs, quote, urlsplit
@@ -89,6 +90,13 @@ def url(
     more.append(Series("training_wait_seconds_total", below, start, 4 * HOUR, lambda _: -1e9))
     up_of_pod = Series("up", own, start, 4 * HOUR, lambda _: 1.0)
     every = [*(each for job in jobs for each in job.series()), *targets(start, 20 * HOUR), *more, up_of_pod]
+    # kube-state-metrics has been restarted, on another node of which its target has the label.
+    again = {"pod": "state-1", "instance": "10.0.0.4:8080", "node": "node-c"}
+    every += [
+        replace(each, labels={**each.labels, **again, "exported_node": "node-b"}, start_seconds=start + 2 * HOUR)
+        for each in every
+        if each.name.startswith("kube_pod") and each.labels.get("exported_pod") == "gpu-0"
+    ]
     with backfilled(prometheus_binaries, tmp_path_factory.mktemp("prometheus"), every) as url:
         yield url
 

@@ -53,15 +53,17 @@ ON_TIME = View()
 LATE_SECONDS = 900.0
 """After ten minutes a list is read again, which shows the change that was lost."""
 WATCHED = {"jobs": (JOBS, parse_object), "pods": (PODS, parse_pod)}
-VIEWS = [(kind, wrong, view) for kind in WATCHED for wrong, view in views(6).items()]
 SEEN_IN_MAKE_TEST = ("last change held back", "10 s late", "expired at change 2")
-every_view = pytest.mark.parametrize(
-    ("kind", "view"),
-    [
+
+
+def every_view(**changes: int) -> pytest.MarkDecorator:
+    """`changes`: how many of each kind there are in the run."""
+    cases = [
         pytest.param(kind, view, id=f"{kind}: {wrong}", marks=[] if wrong in SEEN_IN_MAKE_TEST else pytest.mark.faults)
-        for kind, wrong, view in VIEWS
-    ],
-)
+        for kind, most in changes.items()
+        for wrong, view in views(most).items()
+    ]
+    return pytest.mark.parametrize(("kind", "view"), cases)
 
 
 def taint(yard: Yard) -> None:
@@ -149,12 +151,14 @@ def unforeseen(faulty: Faulty, view: Mapping[str, Any]) -> list[Contradiction]:
     return [each for each in found if not (each.rule == "waiting" and view.keys() & {"lost", "held_back"})]
 
 
-@every_view
+@every_view(jobs=5, pods=3)
 def test_a_move_by_suspension_that_sees_late_what_happens_leaves_a_job_that_runs(
     yard: Yard, kind: str, view: Mapping[str, Any]
 ) -> None:
-    faulty = suspend(yard, nothing, {}, kind, View(**view))
+    seen = View(**view)
+    faulty = suspend(yard, nothing, {}, kind, seen)
     assert unforeseen(faulty, view) == []
+    assert seen.reached, "there were fewer changes"
     assert (yard.suspended, yard.running_on()) == (False, ["node-b"])
 
 
@@ -226,12 +230,14 @@ def test_a_fault_at_any_write_of_a_move_by_eviction_leaves_a_job_that_runs(stage
     assert (is_gated(pod), pod["spec"].get("nodeName")) == (False, "node-b")
 
 
-@every_view
+@every_view(pods=5)
 def test_a_move_by_eviction_that_sees_late_what_happens_leaves_a_job_that_runs(
     stage: Stage, kind: str, view: Mapping[str, Any]
 ) -> None:
-    faulty = evict(stage, {}, kind, View(**view))
+    seen = View(**view)
+    faulty = evict(stage, {}, kind, seen)
     assert unforeseen(faulty, view) == []
+    assert seen.reached, "there were fewer changes"
     (pod,) = stage.live()
     assert (is_gated(pod), pod["spec"].get("nodeName")) == (False, "node-b")
 

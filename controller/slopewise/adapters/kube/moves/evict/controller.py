@@ -23,7 +23,7 @@ import structlog
 
 from slopewise.adapters.kube.cache.records import ManagedPod, NodeRecord, OwnerRef, PodRecord, SchedulingFacts
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.fencing import FrozenError, NotLeadingError
+from slopewise.adapters.kube.client.fencing import NotLeadingError, raise_if_frozen
 from slopewise.adapters.kube.client.meanings import Refused
 from slopewise.adapters.kube.client.protocol import Api, Store, TakeTurn
 from slopewise.adapters.kube.events import About, Event
@@ -157,6 +157,7 @@ class EvictionController:
         """When the move was begun, in Unix seconds."""
         if (refused := self._granted(managed, members)) is not None:
             return refused
+        raise_if_frozen()  # before the intent, which other threads see and the writer may store
         document = self._job_growths.get_or_create(managed.workload, managed.pod.namespace)
         document.policy = document.policy or policy
         now = self._clock.now()
@@ -165,10 +166,9 @@ class EvictionController:
             self._job_growths.write_now(document)
         except SlopewiseError as error:
             document.move = None
-            if isinstance(error, FrozenError | NotLeadingError):
+            if isinstance(error, NotLeadingError):
                 raise
-            reason = f"where it is to go could not be stored, so it is not evicted: {error}"
-            return Refused("failed", reason, "trouble")
+            return Refused("failed", f"where it is to go could not be stored, so it is not evicted: {error}", "trouble")
         refusals = [self._evict(pod) for _, pod in members]
         if all(refused is not None and not refused.maybe_done for refused in refusals):
             self._clear(document, "no pod of it could be evicted")

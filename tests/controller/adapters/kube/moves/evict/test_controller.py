@@ -142,6 +142,7 @@ class TestBeginning:
         self, stage: Stage, stored: str
     ) -> None:
         def frozen() -> str | None:
+            assert stage.evictions.under_way() == ()
             is_stored = {
                 "before the dry run": True,
                 "after the dry run": bool(stage.evictions_sent(dry_run=True)),
