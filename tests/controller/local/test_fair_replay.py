@@ -128,6 +128,12 @@ class TestASession:
         compare("a", supervisor, tally)
         assert tally.of("a").fair_seconds == pytest.approx((START + 20, START + 10, START + 20))
 
+    def test_a_job_can_use_what_it_has_used_in_the_mean(self, supervisor: Any, tally: RunTally) -> None:
+        tally.of("a").most_cores = 0.5  # while it trained, and more before its first step
+        end(supervisor.records["b"], START + 18, 8.0)
+        compare("a", supervisor, tally)
+        assert tally.of("a").fair_seconds == pytest.approx((START + 18,) * 3)
+
     def test_nothing_is_said_without_a_pass_or_the_jobs_own_cpu(self, supervisor: Any, tally: RunTally) -> None:
         supervisor.records["a"].cpu_seconds = None
         compare("a", supervisor, tally)
