@@ -157,7 +157,7 @@ def block(page: str, begin: str = BEGIN, end: str = END) -> str:
     """The part of the page between its marks; ValueError where they are missing."""
     found = re.findall(re.escape(begin) + "(.*?)" + re.escape(end), page, re.DOTALL)
     if len(found) != 1:
-        raise ValueError(f"the page has {len(found)} blocks of real runs; its marks are {begin!r} and {end!r}")
+        raise ValueError(f"the page has {len(found)} blocks between {begin!r} and {end!r}")
     text: str = found[0]
     return text
 

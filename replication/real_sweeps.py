@@ -59,7 +59,7 @@ def read_sweep(printed: Path) -> Sweep:
     """One run from its three files; UsageError where a trial did not finish."""
     jobs = json.loads(printed.read_text(encoding="utf-8"))["jobs"]
     if unfinished := [job["name"] for job in jobs if job["state"] != "finished" or job["loss_last"] is None]:
-        raise UsageError(f"{printed}: {unfinished[0]} did not finish with a loss; run it again.")
+        raise UsageError(f"{printed}: {unfinished[0]} did not finish with a loss; remove the file, and run it again.")
     (before, began), (after, ended) = (_cpu_times(printed.with_suffix(when)) for when in (".before", ".after"))
     spent, seconds = [late - early for early, late in zip(before, after, strict=True)], ended - began
     idle, whole = (spent[3] + spent[4]) / seconds, math.fsum(spent) / seconds

@@ -18,7 +18,7 @@ import typer
 
 from replication.real_runs import block
 from replication.real_sweeps import BEGIN, END
-from slopewise.errors import SlopewiseError
+from slopewise.errors import SlopewiseError, UsageError
 from slopewise.reports.estimates import estimate
 from slopewise.simulator.stopping import reached
 from slopewise.simulator.trials import BEST, FAIR, Losses, StudyResult, compare, compare_costs, draw, read_trials
@@ -247,6 +247,14 @@ def _stops(network: Network, label: str) -> str:
     return f"{sooner} of {len(network.draws)} | {len(lost)} | {worse}"
 
 
+def _real(page: Path) -> str:
+    """The table of real sweeps that a page has; UsageError where it has no place, before hours of simulation."""
+    try:
+        return block(page.read_text(encoding="utf-8"), BEGIN, END) if page.exists() else ""
+    except ValueError as error:
+        raise UsageError(f"--out {page}: {error}; name a new file.") from error
+
+
 app = typer.Typer(add_completion=False, help=__doc__)
 
 
@@ -262,12 +270,12 @@ def sweeps(
     try:
         if not (files := sorted(data.glob("*.csv*"))):
             raise typer.BadParameter(f"{data} has no CSV file of trials")
+        real = _real(out)
         networks = [run(file, threads, draws, workers) for threads in THREADS for file in files]
     except SlopewiseError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from error
-    before = out.read_text(encoding="utf-8") if out.exists() else BEGIN + END
-    out.write_text(f"{page(networks)}\n{BEGIN}{block(before, BEGIN, END)}{END}", encoding="utf-8")
+    out.write_text(f"{page(networks)}\n{BEGIN}{real}{END}", encoding="utf-8")
     typer.echo(f"wrote {out}")
 
 

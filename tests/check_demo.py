@@ -45,7 +45,7 @@ def problems_of_run(policy: str, run: dict[str, Any]) -> list[str]:
             found.append(f"{policy}: {job['name']} shows no loss curve")
         if job["node"] != "local":
             found.append(f"{policy}: {job['name']} ran on {job['node'] or 'no node'}, and there is one, local")
-    if run["passes"] < 3 or run["passes_held"]:
+    if run["passes"] - run["passes_held"] < 3:  # on a busy machine Prometheus does not always answer in time
         found.append(f"{policy}: {run['passes']} passes, {run['passes_held']} of them held")
     return found
 

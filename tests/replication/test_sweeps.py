@@ -66,6 +66,9 @@ def test_the_command_writes_the_page_of_a_folder(tmp_path: Path, monkeypatch: py
     text = (tmp_path / "page.md").read_text()
     assert "3 of the trials of each network, drawn 2 times" in text
     assert "| tiny | " in text
+    (tmp_path / "other.md").write_text("no place for real sweeps")
+    refused = CliRunner().invoke(app, (*options[:-1], str(tmp_path / "other.md")))
+    assert (refused.exit_code, "other.md: the page has 0 blocks" in refused.output) == (2, True)
     empty = CliRunner().invoke(app, ("--data", str(tmp_path / "none")))
     assert empty.exit_code == 2
 

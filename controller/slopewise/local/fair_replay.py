@@ -70,8 +70,8 @@ def compare(own: str, supervisor: Supervisor, tally: RunTally) -> None:
     At the earliest: the others do no more than they have done; at the latest: they have twice as much left as expected.
     """
     records, begun = supervisor.records, supervisor.started_at_seconds
-    ends = {name: each.finished_at_seconds for name, each in records.items() if each.finished_at_seconds is not None}
-    last = sorted(ends, key=ends.__getitem__)[-MAX_REPLAYED:]
+    over = [(each.finished_at_seconds, name) for name, each in records.items() if each.finished_at_seconds is not None]
+    last = [name for _, name in sorted(over)[-MAX_REPLAYED:]]
     ended = {name: at for name in last if (at := records[name].arrived_at_seconds) is not None}
     left = [name for name, each in records.items() if each.finished_at_seconds is None][:MAX_REPLAYED]
     works = {name: work for name in (*ended, *left) if (work := _work(records[name], tally.of(name))) is not None}
@@ -85,12 +85,8 @@ def compare(own: str, supervisor: Supervisor, tally: RunTally) -> None:
             spec, of_job, work = records[name].spec, tally.of(name), works.get(name, usual)
             if name in left:
                 work = of_job.cpu_seconds + rest * max(0.0, work - of_job.cpu_seconds)
-            useful = (spec.max_useful_cpu_millicores or math.inf) / 1000
-            # Measured are intervals with steps; before its first one a job may use more.
-            mean = 0.0 if name in left else work / max(1e-9, ends[name] - ended[name])
-            used = (max(of_job.most_cores, mean) if of_job.most_cores else math.inf, useful)
-            due = max(first, begun + spec.arrive_seconds)
-            jobs.append(Work(Queued(name, "waiting", due=False, queueing=spec.queueing), due, work, min(used)))
+            due, cores = max(first, begun + spec.arrive_seconds), _cores(records[name], of_job)
+            jobs.append(Work(Queued(name, "waiting", due=False, queueing=spec.queueing), due, work, cores))
         return fair_seconds(jobs, ended, supervisor.max_running, tally.capacity_cores)
 
     expected, least, most = replayed(1.0), replayed(0.0), replayed(2.0)
@@ -98,6 +94,17 @@ def compare(own: str, supervisor: Supervisor, tally: RunTally) -> None:
         if name == own or tally.of(name).fair_seconds is not None:
             arrived = ended[name]
             tally.of(name).fair_seconds = arrived + expected[name], arrived + least[name], arrived + most[name]
+
+
+def _cores(record: JobRecord, tally: JobTally) -> float:
+    """What it can use: the most in an interval, no less than its mean, which is all of a short one.
+
+    The mean of a job that was changed says nothing: it might have used more.
+    """
+    took = (record.finished_at_seconds or math.inf) - (record.arrived_at_seconds or 0.0)
+    mean = (record.cpu_seconds or 0.0) / took if took > 0 else 0.0
+    most = max(tally.most_cores, mean) if tally.most_cores or not tally.resizes else 0.0
+    return min(most or math.inf, (record.spec.max_useful_cpu_millicores or math.inf) / 1000)
 
 
 def _work(record: JobRecord, tally: JobTally) -> float | None:

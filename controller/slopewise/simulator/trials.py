@@ -2,7 +2,7 @@
 
 A file is CSV, also compressed (`.gz`): a row a trial, and columns `valid_0`, `valid_1` and so on with its losses, from
 its start to its end, the same number of steps apart; an empty field is a loss that was not finite. Where there is no
-`valid_0`, `train_0` and so on are read. All trials take the same work.
+`valid_0`, `train_0` and so on are read. All trials take the same work where no `costs` are given.
 """
 
 from __future__ import annotations

@@ -51,9 +51,9 @@ class StudyFamilies:
 def _best(trials: Sequence[tuple[Job, JobMemory]]) -> tuple[str, float | None, Objective]:
     """The trial with the best level so far, and that; empty and None: none has one, or their metrics differ."""
     now = [(job.uid, job.evaluation) for job, _ in trials if job.evaluation is not None]
-    objective: Objective = "max" if any(each.objective == "max" for _, each in now) else "min"
-    levels = {job.uid: known.levels.best for job, known in trials if known.levels.finite}
-    found = {uid: level for uid, level in levels.items() if level is not None}
+    rose = not now and any((had.levels.best or 0.0) > (had.levels.first or 0.0) for _, had in trials)
+    objective: Objective = "max" if rose or any(each.objective == "max" for _, each in now) else "min"
+    found = {job.uid: level for job, had in trials if had.levels.finite and (level := had.levels.best) is not None}
     if not found or differing((uid, metric_of(each)) for uid, each in now):
         return "", None, objective
     best = sorted(found, key=found.__getitem__, reverse=objective == "max")[0]

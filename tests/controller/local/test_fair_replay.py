@@ -99,7 +99,7 @@ class TestASession:
         tally = RunTally()
         tally.capacity_cores = 1.0
         of_b = tally.of("b")
-        of_b.cpu_seconds, of_b.steps_total, of_b.steps_planned = 5.0, 10.0, 30.0
+        of_b.cpu_seconds, of_b.steps_total, of_b.steps_planned, of_b.resizes = 5.0, 10.0, 30.0, 1
         return tally
 
     @pytest.fixture
@@ -128,11 +128,15 @@ class TestASession:
         compare("a", supervisor, tally)
         assert tally.of("a").fair_seconds == pytest.approx((START + 20, START + 10, START + 20))
 
-    def test_a_job_can_use_what_it_has_used_in_the_mean(self, supervisor: Any, tally: RunTally) -> None:
-        tally.of("a").most_cores = 0.5  # while it trained, and more before its first step
-        end(supervisor.records["b"], START + 18, 8.0)
+    @pytest.mark.parametrize("most", [0.0, 0.5])
+    def test_a_job_can_use_what_it_has_used_on_average_though_no_interval_had_as_much(
+        self, supervisor: Any, tally: RunTally, most: float
+    ) -> None:
+        del supervisor.records["b"]
+        tally.of("a").most_cores = most  # 0.5 after its start, which took more; 0: there was no interval
+        tally.capacity_cores = 2.0
         compare("a", supervisor, tally)
-        assert tally.of("a").fair_seconds == pytest.approx((START + 18,) * 3)
+        assert tally.of("a").fair_seconds == pytest.approx((START + 10,) * 3)
 
     def test_nothing_is_said_without_a_pass_or_the_jobs_own_cpu(self, supervisor: Any, tally: RunTally) -> None:
         supervisor.records["a"].cpu_seconds = None

@@ -47,6 +47,8 @@ def test_the_best_of_all_is_known_also_once_it_has_ended_and_only_those_that_run
 def test_the_highest_is_the_best_where_larger_is_better_and_different_metrics_or_no_finite_loss_have_none() -> None:
     rising = (a_trial("a", objective="max"), 0.3, 0.5), (a_trial("b", objective="max"), 0.2, 0.25)
     assert exported(*rising)["slopewise_study_best_evaluation"] == {"max": 0.3}
+    silent = (a_trial("a", level=None), 1.3, 0.5), (a_trial("b", level=None), 1.2, 0.25)  # from 1.0
+    assert exported(*silent)["slopewise_study_best_evaluation"] == {"max": 1.3}, "not the lowest, where none reports"
     mixed = exported(rising[0], (a_trial("b"), 0.2, 0.25))
     assert (mixed["slopewise_study_best_evaluation"], mixed["slopewise_study_cpu_cores"]) == (
         {}, {"best": 0.0, "others": 0.75},
