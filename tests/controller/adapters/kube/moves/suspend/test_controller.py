@@ -18,6 +18,7 @@ from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import MOVE
 from slopewise.adapters.kube.moves.suspend.annotation import move_on
 from slopewise.adapters.kube.moves.suspend.controller import PODS_ENDED_SECONDS
+from slopewise.adapters.kube.moves.suspend.state_machine import ARRIVAL_SECONDS
 
 
 def steps(yard: Yard) -> list[str]:
@@ -77,6 +78,22 @@ def test_a_move_that_is_over_costs_no_request_not_even_of_a_new_leader(yard: Yar
     yard.settle(yard.follower(), 100, step_seconds=2.0)
 
     assert len(yard.server.requests) == asked
+
+
+def test_a_move_whose_image_cannot_be_pulled_is_not_under_way_for_ever(yard: Yard) -> None:
+    yard.put_job()
+    yard.begin()
+    follower = yard.follower()
+    yard.work()
+    follower.tick()
+    yard.work()
+    raw = yard.server.get(f"{PODS}/{yard.managed().pod.name}")
+    yard.server.put(PODS, {**raw, "status": {**raw["status"], "phase": "Pending"}})
+
+    yard.settle(follower, ARRIVAL_SECONDS + 5, step_seconds=5.0)
+
+    assert steps(yard) == ["leaving", "pinning", "pinned"]
+    assert (yard.reported[-1][1], yard.mover().under_way()) == (True, ())
 
 
 # --- nodes that are lost later ------------------------------------------------------------------------------
