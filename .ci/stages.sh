@@ -24,7 +24,7 @@ wanted() {
     local each
     [ "${#stages_wanted[@]}" -eq 0 ] && return 0
     for each in "${stages_wanted[@]}"; do
-        case $1 in "$each"*) return 0 ;; esac
+        case $1 in "$each" | "$each"[:\ ]*) return 0 ;; esac # by words: "make test" is not "make test-shares"
     done
     return 1
 }
