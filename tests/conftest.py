@@ -111,7 +111,8 @@ def promtool(prometheus_binaries: PrometheusBinaries) -> Path:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Where CI says that this machine can run everything, a skip is a failure; no processor has all kernels."""
     report = yield
-    skipped = report.skipped and not hasattr(report, "wasxfail") and "this processor has no" not in report.longreprtext
+    missing = any(f"this {what} has no " in report.longreprtext for what in ("processor", "network"))
+    skipped = report.skipped and not hasattr(report, "wasxfail") and not missing
     if skipped and os.environ.get("SLOPEWISE_NO_SKIPS"):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped where nothing may be: {report.longrepr}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import BUSY, Kubectl, KubectlError, PodShape
+from support.cluster import BUSY, Kubectl, PodShape
 from support.waiting import eventually, wait_for
 
 from slopewise.adapters.clock import SystemClock
@@ -33,7 +33,6 @@ from slopewise.model import CpuAllocation, Job, JobState
 SCRAPE_SECONDS = 5.0
 
 KATIB = "github.com/kubeflow/katib@v0.19.0"
-KUBEFLOW_TRAINER = "github.com/kubeflow/trainer/v2@latest"
 
 TRAINER = """
 import http.server, threading, time
@@ -258,10 +257,13 @@ def installed(kubectl: Kubectl, folder: Path, module: str, *files: str) -> Itera
     if shutil.which("go") is None:
         pytest.skip(f"`go` is not on the PATH, which brings {module}")
     command = ("go", "mod", "download", "-json", module)
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.skip(f"this network has no {module} within two minutes")
     found = json.loads(done.stdout or "{}")
     if "Dir" not in found:
-        pytest.skip(f"{module} cannot be had: {found.get('Error') or done.stderr}")
+        pytest.skip(f"this network has no {module}: {found.get('Error') or done.stderr}")
     if missing := [file for file in files if not Path(found["Dir"], file).exists()]:
         pytest.skip(f"{found['Version']} of {module} has no {missing[0]}")
     listed = [argument for file in files for argument in ("-f", str(Path(found["Dir"], file)))]
@@ -323,24 +325,3 @@ def test_trials_of_katib_and_indexes_of_a_job_are_known_with_their_studies(
             made["metadata"]["uid"] for made in (controllers.make(labelled, trial), controllers.make(indexed))
         )
         assert studies(world, 3) == {f"{of_trial}:0": "tune", f"{of_grid}:0": "grid", f"{of_grid}:1": "grid"}
-
-
-def test_train_jobs_of_an_optimization_job_are_the_trials_of_its_study(
-    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape, tmp_path: Path
-) -> None:
-    world, controllers = watched(), Controllers(kubectl, namespace)
-    files = (f"manifests/base/crds/trainer.kubeflow.org_{plural}.yaml" for plural in ("optimizationjobs", "trainjobs"))
-    version, runtime = "trainer.kubeflow.org/v1alpha1", {"runtimeRef": {"name": "torch-distributed"}}
-    with installed(kubectl, tmp_path, KUBEFLOW_TRAINER, *files):
-        space = {"uniform": {"min": "0.001", "max": "0.1", "type": "Float"}}
-        optimization = a_resource(
-            version, "OptimizationJob", "search", objectives=[{"metric": "loss", "direction": "Minimize"}],
-            parameters=[{"name": "lr", "searchSpace": space}], trainJobTemplate={"spec": runtime},
-        )  # fmt: skip
-        try:
-            search = controllers.make(optimization)
-        except KubectlError as error:
-            pytest.skip(f"an alpha version with other fields: {error}")
-        train = controllers.make(a_resource(version, "TrainJob", "search-1", **runtime), search)
-        controllers.make(replace(idle, cpu_request="20m", cpu_limit="50m").job("search-1"), train)
-        assert studies(world, 1) == {f"{train['metadata']['uid']}:0": "search"}
