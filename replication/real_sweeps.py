@@ -23,7 +23,7 @@ from typing import Annotated
 import typer
 
 from replication.real_runs import shown, with_block
-from slopewise.demo.report.comparability import OTHER_CPU_RATIO
+from slopewise.demo.report.comparability import OTHER_CPU_RATIO, left_alike
 from slopewise.errors import UsageError
 from slopewise.reports.estimates import estimate
 
@@ -97,7 +97,7 @@ def table(rounds: Sequence[tuple[Sweep, Sweep]]) -> str:
     losses = {name: [run.losses[name] for run in runs] for name in runs[0].losses}
     best = min(losses, key=lambda name: fmean(losses[name]))
     spread = max((max(each) - min(each)) / fmean(each) for each in losses.values())
-    counted = [pair for pair in rounds if _differ_by(pair) <= OTHER_CPU_RATIO]
+    counted = [pair for pair in rounds if left_alike(*(run.left_cores for run in pair))]
     said = (
         f"The {len(losses)} trials of scikit-learn in `examples/sweep/digits.yaml`, six at a time, {len(rounds)} times "
         f"each way.\n`{best}` is the best; the final losses of a trial differ by {100 * spread:.2g} % at most.\n"
@@ -121,11 +121,6 @@ def table(rounds: Sequence[tuple[Sweep, Sweep]]) -> str:
         f"Means, with 95 % intervals: the best was done in {done_in} of the time of `fair`, all in {ended_in}.",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _differ_by(pair: tuple[Sweep, Sweep]) -> float:
-    left = [run.left_cores for run in pair]
-    return (max(left) - min(left)) / max(left)
 
 
 def _row(seconds: Sequence[float]) -> str:

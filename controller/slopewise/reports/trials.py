@@ -7,11 +7,11 @@ nothing slow to import belongs here: `slopewise submit` would wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from slopewise.model import Evaluation, Objective
+from slopewise.model import Evaluation, Levels, Objective
 
 K = TypeVar("K", int, str)
 
@@ -33,6 +33,12 @@ def best_third(seen: Mapping[K, float]) -> list[K]:
 def metric_of(evaluation: Evaluation) -> str:
     """Its series and direction: only losses of one metric can be compared."""
     return f"{evaluation.series} ({evaluation.objective})"
+
+
+def direction(said: Collection[Objective], levels: Iterable[Levels]) -> Objective:
+    """Of a study: as its trials say it now, or where none has a loss just now, as their levels have gone."""
+    rose = not said and any((had.best or 0.0) > (had.first or 0.0) for had in levels)
+    return "max" if rose or "max" in said else "min"
 
 
 def differing(metrics: Iterable[tuple[str, str]]) -> str:

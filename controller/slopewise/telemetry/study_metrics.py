@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from slopewise.model import Job, JobMemory, Objective
-from slopewise.reports.trials import differing, metric_of
+from slopewise.reports.trials import differing, direction, metric_of
 
 _LABELS = ("policy", "job_namespace", "study")
 
@@ -51,8 +51,7 @@ class StudyFamilies:
 def _best(trials: Sequence[tuple[Job, JobMemory]]) -> tuple[str, float | None, Objective]:
     """The trial with the best level so far, and that; empty and None: none has one, or their metrics differ."""
     now = [(job.uid, job.evaluation) for job, _ in trials if job.evaluation is not None]
-    rose = not now and any((had.levels.best or 0.0) > (had.levels.first or 0.0) for _, had in trials)
-    objective: Objective = "max" if rose or any(each.objective == "max" for _, each in now) else "min"
+    objective = direction({each.objective for _, each in now}, (had.levels for _, had in trials))
     found = {job.uid: level for job, had in trials if had.levels.finite and (level := had.levels.best) is not None}
     if not found or differing((uid, metric_of(each)) for uid, each in now):
         return "", None, objective

@@ -83,12 +83,17 @@ def _idle_reason(result: DemoResult, run: RunResult) -> str:
     return ""
 
 
+def left_alike(before: float, after: float) -> bool:
+    """Whether others left about as many cores to the jobs of one run as to those of the other."""
+    return abs(after - before) <= OTHER_CPU_RATIO * max(before, after)
+
+
 def _busy(result: DemoResult, base: RunResult, run: RunResult) -> str | None:
     before, after = base.away_cpu_cores, run.away_cpu_cores
     if before is None or after is None:
         return None
     left_before, left_after = (max(0.0, result.node_cores - away) for away in (before, after))
-    if abs(left_after - left_before) <= OTHER_CPU_RATIO * max(left_before, left_after):
+    if left_alike(left_before, left_after):
         return None
     return (
         f"Everything else on this machine used {before:.2f} cores under {plain(base.policy)} and {after:.2f} under "

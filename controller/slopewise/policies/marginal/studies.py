@@ -31,7 +31,7 @@ from slopewise.estimators import raw_points
 from slopewise.model import ClusterSnapshot, Job, JobMemory, MemoryState
 from slopewise.policies.marginal.curve import LEAST_NOISE, Floats
 from slopewise.policies.marginal.forecast import Forecast
-from slopewise.reports.trials import differing, metric_of
+from slopewise.reports.trials import differing, direction, metric_of
 
 HARDLY_BEGUN = 0.02
 """Of its plan: until then a trial's loss says nothing. With 0.1 the best is found 1 to 3 % later, with 0.2 by 9 %."""
@@ -121,8 +121,7 @@ def _ranked(claims: Sequence[Forecast], memory: MemoryState) -> tuple[list[Forec
     """The trials, the one that comes first at the beginning, and what is said of each."""
     known = [memory.jobs[each.job.uid] for each in claims]
     said = {now.objective for each in claims if (now := each.job.evaluation) is not None}
-    rose = any((had.levels.best or 0.0) > (had.levels.first or 0.0) for had in known)  # where none has a loss just now
-    sign = -1.0 if "max" in said or (rose and not said) else 1.0
+    sign = -1.0 if direction(said, (had.levels for had in known)) == "max" else 1.0
     curves = [_Curve.of(each.job, had, sign) for each, had in zip(claims, known, strict=True)]
     behind_of_most, behind = _behind(curves)
     places = {each.job.uid: place for place, each in enumerate(claims)}
@@ -147,8 +146,8 @@ def _ranked(claims: Sequence[Forecast], memory: MemoryState) -> tuple[list[Forec
     for each, share in zip(ranks, shares, strict=True):
         uid = each.job.uid
         trials[uid] = Trial(share / whole, uid == best, uid in young, curves[places[uid]].flat())
-    worth = {each.job.uid: trials[each.job.uid].chance / max(1e-9, each.total) for each in ranks[len(young) :]}
-    return sorted(ranks, key=lambda each: -worth.get(each.job.uid, math.inf)), trials
+    by_worth = sorted(ranks[len(young) :], key=lambda each: -trials[each.job.uid].chance / max(1e-9, each.total))
+    return [*ranks[: len(young)], *by_worth], trials
 
 
 @dataclass(frozen=True, slots=True)
