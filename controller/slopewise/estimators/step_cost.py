@@ -35,7 +35,7 @@ OVERSUBSCRIBES_RATIO = 1.5
 threads that spin made a step 4 to 40 times dearer (docs/exporters-threads.md). Rollbacks call 1.4 times waste."""
 
 UNTIL_RATIO = 1.25
-"""A job that oversubscribes does so until it is below this: about 1.5 it would be reported anew at each crossing."""
+"""A job that oversubscribes does so until it is below this: about 1.5 it would be reported again at each crossing."""
 
 _FROM_THE_START_RATIO = 0.5
 """Of the steps before: a process that resumes from its checkpoint has more, a training that begins has few."""

@@ -137,7 +137,7 @@ class Journal:
         name = f"{RUN_PREFIX}{purpose}-{self.run_id}-{secrets.token_hex(4)}"
         path = Path(tempfile.gettempdir()) / name
         self._append(MadeFolder(path=path))
-        return made_folder(path, 0o700, anew=True)
+        return made_folder(path, 0o700, exist_ok=False)
 
     def record_file(self, path: Path) -> None:
         """Record a file that names this run before it is written outside the run's folders."""

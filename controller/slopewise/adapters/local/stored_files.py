@@ -8,17 +8,17 @@ from pathlib import Path
 from slopewise.errors import SlopewiseError
 
 
-def made_folder(path: Path, mode: int = 0o777, *, anew: bool = False) -> Path:
-    """The folder, with those above it; SlopewiseError where it cannot be made. `anew`: it may not be there already."""
+def made_folder(path: Path, mode: int = 0o777, *, exist_ok: bool = True) -> Path:
+    """The folder, with those above it; SlopewiseError where it cannot be made, or is there and may not be."""
     try:
-        path.mkdir(mode, parents=True, exist_ok=not anew)
+        path.mkdir(mode, parents=True, exist_ok=exist_ok)
     except OSError as error:
         raise SlopewiseError(f"{path}: cannot be made ({error.strerror}); {_REMEDY}.") from error
     return path
 
 
 def replace_file(path: Path, content: bytes, mode: int = 0o600, *, durable: bool = False) -> None:
-    """Write a file anew; SlopewiseError where that fails, which leaves the former one, as a crash does.
+    """Replace a file; SlopewiseError where that fails, which leaves the former one, as a crash does.
 
     `durable`: it is on the disk when this returns.
     """

@@ -81,7 +81,7 @@ max by (namespace, exported_namespace, pod, container) (
 OF_PROCESS = Template('sum by (namespace, pod) ($function($metric{namespace!="", pod=~"$pods"}[$window]))')
 MARKED = Template('label_replace($rows, "$label", "$value", "", "")')
 
-# Renamed before the max, while `instance` tells them apart: series of two pods of kube-state-metrics, as after its
+# Renamed before the max, while `instance` distinguishes them: series of two pods of kube-state-metrics, as after its
 # restart, would else become one, which is an error of the whole query.
 OF_STATE_METRICS = Template("""\
     $function($metric{pod=~"$pods", exported_pod="", $matchers}[$window])
