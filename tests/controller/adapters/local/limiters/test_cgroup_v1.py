@@ -116,7 +116,10 @@ def test_restore_gives_back_what_was_before_the_first_change(limiter: CgroupV1Li
     assert limiter.read("mnist") == original
 
 
-def test_a_run_weighs_what_its_jobs_do(limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal) -> None:
+def test_a_run_weighs_what_its_jobs_do(
+    limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     shares = run_directory(own, journal) / "cpu.shares"
     limiter.admit("a", 4711)
     limiter.admit("b", 4712)

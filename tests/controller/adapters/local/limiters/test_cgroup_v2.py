@@ -79,7 +79,10 @@ def test_restore_gives_back_what_was_before_the_first_change(limiter: CgroupV2Li
     assert (run / "1-mnist" / "cpu.max").read_text() == "max 100000"
 
 
-def test_a_run_weighs_as_much_as_its_jobs_together(limiter: CgroupV2Limiter, run: Path) -> None:
+def test_a_run_weighs_as_much_as_its_jobs_together(
+    limiter: CgroupV2Limiter, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
     limiter.admit("a", 4711)
     limiter.admit("b", 4712)
     limiter.set_request("b", 500)
