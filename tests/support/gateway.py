@@ -1,8 +1,8 @@
 """A gateway between the controller and a real server: it forwards HTTP, lets a test look, and lets it interfere.
 
 In front of the API server it also confines the controller: what is asked of the whole cluster is asked of the test's
-namespace instead, so that a controller under test never acts on anybody else's policies. In front of Prometheus it can be
-silent. `controller_process.py` runs a controller behind one.
+namespace instead, so that a controller under test never acts on anybody else's policies. Prometheus may hang
+behind it. `controller_process.py` runs a controller behind one.
 """
 
 from __future__ import annotations
