@@ -27,7 +27,7 @@ from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.adapters.kube.moves.suspend.begin import CONTROLLER_UID
 from slopewise.adapters.kube.restorer import Restorer
 from slopewise.adapters.kube.state.freezes import FreezeDocument, freeze_path
-from slopewise.adapters.kube.state.training_policies import PolicyDocument, add_finalizer
+from slopewise.adapters.kube.state.training_policies import PolicyDocument, set_finalizer
 from slopewise.adapters.kube.watches import make_watches, wait_for_watches
 from slopewise.crds.policy_status import PolicyFacts
 from slopewise.manager.metrics import ClusterMetrics
@@ -113,7 +113,7 @@ class Office(AbstractContextManager["Office"]):
         self.shared.job_growths.write_now(FreezeDocument(record, "InForce", 1.0))
 
     def hold_policy(self) -> None:
-        add_finalizer(self.shared.fail_fast, "p")
+        set_finalizer(self.shared.fail_fast, "p", wanted=True)
 
     def report(self) -> None:
         """The same event twice: the second time it is counted in the first. Returns when both are sent, or not."""

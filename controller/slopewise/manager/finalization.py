@@ -18,7 +18,7 @@ from slopewise.adapters.kube.cache.records import FINALIZER
 from slopewise.adapters.kube.events import About, Event
 from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
 from slopewise.adapters.kube.restorer import Restorer
-from slopewise.adapters.kube.state.training_policies import PolicyRecord, remove_finalizer
+from slopewise.adapters.kube.state.training_policies import PolicyRecord, set_finalizer
 from slopewise.adapters.pauses import FINALIZER_SECONDS
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.errors import SlopewiseError
@@ -166,7 +166,7 @@ class Finalization:
         self._report_stale(self._record, given_back)
         self._restorer.retire()
         if FINALIZER in self._record.finalizers:
-            remove_finalizer(self._shared.api, self._name)
+            set_finalizer(self._shared.api, self._name, wanted=False)
         return True
 
     def _report_stale(self, record: PolicyRecord, given_back: RestoreReport) -> None:

@@ -21,7 +21,7 @@ from slopewise.adapters.http.access import read_access
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.connection import connect, make_elector, other_leaders, take_lease
 from slopewise.adapters.kube.leader_election import Elector, NoElection
-from slopewise.adapters.kube.state.training_policies import PolicyDocument, PolicyRecord, add_finalizer
+from slopewise.adapters.kube.state.training_policies import PolicyDocument, PolicyRecord, set_finalizer
 from slopewise.adapters.kube.watches import make_watches, wait_for_watches
 from slopewise.config.pass_settings import policy_of, with_interval
 from slopewise.config.training_policy import TrainingPolicy, load_training_policy
@@ -314,5 +314,5 @@ def _runner(shared: SharedState, record: PolicyRecord, document: TrainingPolicy)
     if not record.uid:
         return PolicyRunner(shared, record, document, None)
     if acts(document.spec.mode) and not shared.effects.is_held(record):
-        add_finalizer(shared.api, record.name)
+        set_finalizer(shared.api, record.name, wanted=True)
     return PolicyRunner(shared, record, document, PolicyDocument(record))
