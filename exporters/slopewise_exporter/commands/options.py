@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
-
-from slopewise_exporter.logs.patterns import compiled
 
 _FIELDS = {
     "loss": "loss",
@@ -46,8 +43,3 @@ def names_of(options: argparse.Namespace) -> dict[str, list[str]]:
     """Field of `Found`: the user's names for it."""
     given = {field: getattr(options, f"{option.replace('-', '_')}_name") for option, field in _FIELDS.items()}
     return {field: names for field, names in given.items() if names}
-
-
-def regular_expression(pattern: str) -> Any:
-    """PatternError where it is none."""
-    return compiled(pattern)
