@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 import requests
 import yaml
 from support.backfilled_prometheus import wait_until_ready
+from support.loopback import Loopback, send
 from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.panel_rows import (
     NOT_OF_A_LOCAL_RUN,
@@ -59,33 +59,17 @@ def page(pod: str, seconds: float) -> str:
     return "".join(f"{name} {value}\n" for name, value in series.items())
 
 
-@contextmanager
-def exported() -> Iterator[int]:
-    """The port of the pages of two pods."""
-    start = time.monotonic()
+class Exported(Loopback):
+    """The pages of two pods."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seconds = time.monotonic() - start
-            text = "".join([page("a", seconds), page("gpu", seconds), NODE]).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        super().__init__()
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            """Silence."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            thread.join()
+    def serve(self, handler: BaseHTTPRequestHandler) -> None:
+        seconds = time.monotonic() - self._start
+        pages = "".join([page("a", seconds), page("gpu", seconds), NODE])
+        send(handler, 200, pages.encode(), **{"Content-Type": "text/plain; version=0.0.4"})
 
 
 @contextmanager
@@ -119,7 +103,7 @@ def test_every_panel_of_a_cluster_has_rows_against_the_prometheus_of_a_replica(
     prometheus_binaries: PrometheusBinaries, tmp_path: Path
 ) -> None:
     port = free_loopback_port()
-    with exported() as training, prometheus(prometheus_binaries, tmp_path, training, port) as url, Town() as town:
+    with Exported() as training, prometheus(prometheus_binaries, tmp_path, training.port, port) as url, Town() as town:
         for name, device in (("a", {}), ("gpu", {"nvidia.com/gpu": "1"})):
             raw = a_raw_pod({"requests": CPU_AND_MEMORY | device, "limits": LIMITS | device})
             raw["metadata"] |= {"name": name}

@@ -12,9 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from support.api_server import refusal
-from support.fake_prometheus import Respond, answer, send, text, vector
+from support.fake_prometheus import answer, text, vector
+from support.loopback import Respond, send
 from support.managed_pods import PODS
-from support.replicas import ORIGINAL, Town
+from support.replicas import ORIGINAL, Town, sizes_alone
 from support.waiting import eventually
 from support.write_faults import Faulty
 
@@ -228,7 +229,7 @@ def test_an_outage_of_three_intervals_restores_the_originals_once_and_a_shorter_
     runner.one_pass()
     assert (town.limit("a"), town.limit("b")) == ("1", "1")
 
-    town.prometheus.instead, said = WRONG[wrong]
+    town.prometheus.respond, said = WRONG[wrong]
     clock.later_seconds = 150
     held = runner.one_pass().held or ""
     assert said in held
@@ -247,7 +248,7 @@ def test_an_outage_of_three_intervals_restores_the_originals_once_and_a_shorter_
     runner.one_pass()
     assert len(town.server.asked("PATCH", "resize")) == written, "once"
 
-    town.prometheus.instead = None
+    town.prometheus.respond = sizes_alone
     assert runner.one_pass().held is None
     runner.stop()
     assert (town.limit("a"), town.limit("b")) == ("1", "1")

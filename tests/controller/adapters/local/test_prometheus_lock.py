@@ -20,7 +20,8 @@ from typing import NamedTuple
 import pytest
 from support.certificates import LOOPBACK, Authority, Pair
 from support.connect_proxy import ConnectProxy
-from support.fake_prometheus import FakePrometheus, answer, send, text, vector
+from support.fake_prometheus import FakePrometheus, answer, text, vector
+from support.loopback import send
 from urllib3.exceptions import InsecureRequestWarning
 
 from slopewise.adapters.http.access import read_access
