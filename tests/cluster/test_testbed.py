@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import requests
 from support.cluster import BUSY, Kubectl, PodShape
+from support.programs import ask
 from support.waiting import wait_for
 
 from testbed import cgroups
@@ -23,11 +23,8 @@ def limits(cpu: str) -> dict[str, Any]:
 
 
 def query(url: str, text: str) -> list[dict[str, Any]]:
-    with requests.Session() as session:
-        session.trust_env = False
-        answer = session.get(f"{url}/api/v1/query", params={"query": text}, timeout=10)
-        found: list[dict[str, Any]] = answer.json()["data"]["result"]
-        return found
+    found: list[dict[str, Any]] = ask(f"{url}/api/v1/query", query=text).json()["data"]["result"]
+    return found
 
 
 def node_is(ready: str, name: str) -> Any:
