@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.cluster import is_ready
 from support.fault_stage import ORIGINAL, SHAPE, STORED, Stage
 from support.waiting import wait_for
 
@@ -30,11 +31,7 @@ def kubelet_back(stage: Stage, faults: Faults, alone: None) -> Iterator[None]:
     yield
     faults.resume(KUBELET)
     look = ("node", NODE)
-    wait_for(f"{NODE} is ready", lambda: stage.kubectl.get(*look)["status"]["conditions"], _is_ready)
-
-
-def _is_ready(conditions: list[dict[str, str]]) -> bool:
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    wait_for(f"{NODE} is ready", lambda: stage.kubectl.get(*look), is_ready)
 
 
 def a_tolerant_pod(stage: Stage, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from support.cluster import is_ready
 from support.fault_stage import Stage
 from support.waiting import wait_for
 
@@ -19,13 +20,7 @@ def node_back(stage: Stage, faults: Faults, alone: None) -> Iterator[None]:
     yield
     faults.resume(LOST)
     look = ("node", LOST)
-    wait_for(f"{LOST} is back", lambda: _is_ready(stage.kubectl.get(*look)), bool)
-
-
-def _is_ready(node: dict[str, object]) -> bool:
-    status = node["status"]
-    assert isinstance(status, dict)
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in status["conditions"])
+    wait_for(f"{LOST} is back", lambda: stage.kubectl.get(*look), is_ready)
 
 
 @pytest.mark.faults
