@@ -74,7 +74,6 @@ MANY_ATTRIBUTES: Mapping[str, int] = {
     "controller/slopewise/manager/policy_runner.py:PolicyRunner": 26,
     "controller/slopewise/simulator/world/running.py:RunningJob": 26,
     "controller/slopewise/simulator/world/world.py:World": 23,
-    "controller/slopewise/telemetry/job_metrics.py:_JobFamilies": 23,
     "controller/slopewise/telemetry/metrics.py:Instruments": 18,
     "exporters/slopewise_exporter/checkpoints.py:Checkpoints": 18,
     "exporters/slopewise_exporter/logs/tracker.py:Tracker": 18,
