@@ -16,8 +16,8 @@ import io
 import json
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -33,11 +33,13 @@ from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.waiting import eventually
 
 from slopewise.adapters.kube.cache.records import API_VERSION, FINALIZER, MANAGED_LABEL, MOVES_ALLOWED, MOVES_LABEL
+from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.connection import LEASE_NAME, Connection
 from slopewise.adapters.kube.leader_election import Terms
+from slopewise.adapters.kube.watches import make_watches, wait_for_watches
 from slopewise.manager.metrics import ClusterMetrics
 from slopewise.manager.replica import Replica, policy_of_file
-from slopewise.manager.shared import ClusterOptions
+from slopewise.manager.shared import ClusterOptions, SharedState, make_shared_state
 from slopewise.own_policies import catalogue
 from slopewise.signals import StopSignal
 from slopewise.telemetry.metrics import Instruments, configure_logging
@@ -225,6 +227,23 @@ class RunningReplica(AbstractContextManager["RunningReplica"]):
             self.exit_code = self.replica.run(self.stop_signal)
         finally:
             self.replica.__exit__()
+
+
+@contextmanager
+def shared_parts(
+    api: KubeApi, prometheus_url: str, may_write: Callable[[], bool] = lambda: True, scrape_seconds: float = 0.5
+) -> Iterator[SharedState]:
+    """The parts of a replica, whose watches have read everything; nothing else of it runs."""
+    instruments = Instruments()
+    watches = make_watches(api, None, lambda old, new: None)
+    options = ClusterOptions(Connection(), prometheus_url, scrape_interval_seconds=scrape_seconds)
+    metrics = ClusterMetrics(instruments.registry)
+    shared = make_shared_state(options, api, watches, may_write, instruments, metrics, file_policy=None)
+    watches.start()
+    wait_for_watches(watches, StopSignal())
+    yield shared
+    watches.stop()
+    api.close()
 
 
 def is_held(town: Town) -> bool:
