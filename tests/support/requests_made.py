@@ -13,8 +13,8 @@ from functools import cache
 from typing import Any
 
 from support.api_server import ApiServer, refusal
-from support.gated_pods import UNSCHEDULABLE, Stage
-from support.managed_pods import NAMESPACE, PODS
+from support.gated_pods import Stage
+from support.managed_pods import NAMESPACE, PODS, UNSCHEDULABLE
 from support.replicas import Json, Town, shared_parts
 from support.suspended_jobs import JOBS, left_behind
 from support.waiting import eventually
