@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from support.loopback import Loopback, send
 from support.queriers import Asked, prometheus_and_asked
 
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup
+from slopewise.adapters.prometheus.client import PrometheusHttp, Row
 
 SCRAPE_SECONDS = 0.5
 
@@ -39,6 +41,7 @@ class Scraped:
     asked: Asked
     targets: list[TargetGroup] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
+    _of_pods: dict[tuple[str, str], TargetGroup] = field(default_factory=dict)
 
     def add(self, labels: Mapping[str, str], content: str | None) -> TargetGroup:
         """One more target, of which Prometheus learns with the next `publish`."""
@@ -55,6 +58,23 @@ class Scraped:
             self.exporters.pages.pop(path, None)
         else:
             self.exporters.pages[path] = content
+
+    def put(self, pod: str, content: str | None = None, *, instance: str = "a:1", namespace: str = "flowcon") -> None:
+        """What a process of a pod exports from now on; None: it is gone, or not there yet."""
+        if (target := self._of_pods.get((pod, instance))) is not None:
+            self.show(target, content)
+        else:
+            labels = {"namespace": namespace, "pod": pod, "instance": instance}
+            self._of_pods[pod, instance] = self.add(labels, content)
+
+    def rows(self, query: str) -> list[Row]:
+        """What a query is answered now."""
+        http = PrometheusHttp(self.asked.url, 5.0)
+        http.begin()
+        try:
+            return http.ask(query, time.time())
+        finally:
+            http.close()
 
     def publish(self) -> None:
         """Have Prometheus scrape all targets and no others; it takes about five seconds to see new ones."""
