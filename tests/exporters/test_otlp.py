@@ -22,8 +22,7 @@ from support.receivers import HTML, Answer, PushReceiver
 from support.training_fixtures import MakeReporter, Scrape, StartTraining
 from support.waiting import eventually
 
-from slopewise_exporter.otlp import EVERY_SECONDS, Otlp
-from slopewise_exporter.pod_identity import pod_identity
+from slopewise_exporter.otlp import EVERY_SECONDS, Otlp, pod_identity
 from slopewise_exporter.values import Checker
 
 PROTOBUF = {"Content-Type": "application/x-protobuf"}

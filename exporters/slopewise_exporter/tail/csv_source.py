@@ -11,7 +11,7 @@ from typing import Any
 
 from slopewise_exporter.logs import LineSplitter
 from slopewise_exporter.logs.names import Names
-from slopewise_exporter.logs.rows import found_in_pairs
+from slopewise_exporter.logs.text import found_in_pairs
 from slopewise_exporter.tail.followed_file import FollowedFile
 from slopewise_exporter.tail.source import NamedValues, Take
 from slopewise_exporter.values import Checker

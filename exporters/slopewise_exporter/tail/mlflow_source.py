@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 from slopewise_exporter.logs.names import Names
-from slopewise_exporter.logs.rows import found_in_pairs, number_in
+from slopewise_exporter.logs.text import found_in_pairs, number_in
 from slopewise_exporter.tail.followed_file import FollowedFile
 from slopewise_exporter.tail.source import NamedValues, Source, Take
 from slopewise_exporter.values import Checker

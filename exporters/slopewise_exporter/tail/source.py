@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 from slopewise_exporter.logs import Found
 from slopewise_exporter.logs.names import Names
-from slopewise_exporter.logs.rows import found_in_pairs
+from slopewise_exporter.logs.text import found_in_pairs
 from slopewise_exporter.values import Checker
 
 Take = Callable[[Found, "float | None"], None]
