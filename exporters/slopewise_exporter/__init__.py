@@ -25,18 +25,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["CheckpointError", "Checkpoints", "Ranks", "Reporter"]
 
-_PLACES = {
-    "CheckpointError": "checkpoints",
-    "Checkpoints": "checkpoints",
-    "Ranks": "checkpoints",
-    "Reporter": "reporter",
-}
-"""Loaded when they are first used: with SLOPEWISE_EXPORTER=1 each Python process of a training imports this package."""
-
 
 def __getattr__(name: str) -> object:
-    if name not in _PLACES:
+    """Loaded when it is first used: with SLOPEWISE_EXPORTER=1 each Python process of a training imports this."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    found = getattr(import_module(f"{__name__}.{'reporter' if name == 'Reporter' else 'checkpoints'}"), name)
     globals()[name] = found
     return found
