@@ -14,8 +14,7 @@ from slopewise_exporter.commands.options import add_pattern_options, names_of, p
 from slopewise_exporter.environment import DEFAULT_LINGER_SECONDS, DEFAULT_PORT, reports_here
 from slopewise_exporter.logs import LineParser, PatternError, Tracker
 from slopewise_exporter.logs.patterns import compiled
-from slopewise_exporter.tail.followed_training import FollowedTraining
-from slopewise_exporter.tail.follower import End, Follower, StateFile, resume
+from slopewise_exporter.tail.follower import End, FollowedTraining, Follower, StateFile, resume
 from slopewise_exporter.tail.opening import FORMATS, Opening
 from slopewise_exporter.tail.source import SourceError
 from slopewise_exporter.values import Checker

@@ -13,17 +13,22 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, time
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slopewise_exporter.logs import Tracker
-from slopewise_exporter.tail.followed_training import FollowedTraining
+from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.tail.source import Source
 from slopewise_exporter.values import Checker
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+    from prometheus_client.registry import Collector
 
 _STATE_VERSION = 1
 
@@ -93,6 +98,40 @@ class StateFile:
             self._check.warn(
                 "state", f"cannot write the state to {self._path} ({error.strerror}); a restart reads everything again"
             )
+
+
+class FollowedTraining(Reporter):
+    """A training that runs in another process, and is known from what it writes.
+
+    It serves `training_*` as any reporter does. Of `process_*` there is only the start of the training.
+
+    The CPU and the memory of this process are not the training's. `process_start_time_seconds` is what distinguishes a
+    restart from a loss that jumped: it changes when the training begins again, and stays when this process does.
+    """
+
+    def __init__(self, *, started_at_seconds: float | None = None, **arguments: Any) -> None:
+        self.started_at_seconds = time() if started_at_seconds is None else started_at_seconds
+        super().__init__(**arguments)
+
+    def begin_again(self) -> None:
+        """The training began again, in a new process."""
+        self.started_at_seconds = time()
+        super().begin_again()
+
+    def _process_metrics(self) -> Collector | None:
+        return _start_of(self)
+
+
+def _start_of(training: FollowedTraining) -> Collector:
+    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.registry import Collector as Base
+
+    class Start(Base):
+        def collect(self) -> Iterable[Metric]:
+            help_text = "Start time of the training's process, as far as its log shows it, since unix epoch in seconds."
+            yield GaugeMetricFamily("process_start_time_seconds", help_text, value=training.started_at_seconds)
+
+    return Start()
 
 
 class Follower:
