@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 
+from slopewise_exporter.instrument.follower import PATTERN_VARIABLE, patterns_in
+
 _FIELDS = {
     "loss": "loss",
     "eval": "evaluation",
@@ -34,9 +36,7 @@ def add_pattern_options(parser: argparse.ArgumentParser) -> None:
 
 def patterns_of(options: argparse.Namespace) -> list[str]:
     """Of the command line, or else of the environment."""
-    if options.pattern:
-        return list(options.pattern)
-    return [line for line in os.environ.get("SLOPEWISE_EXPORTER_PATTERN", "").splitlines() if line.strip()]
+    return list(options.pattern) or patterns_in(os.environ.get(PATTERN_VARIABLE, ""))
 
 
 def names_of(options: argparse.Namespace) -> dict[str, list[str]]:
