@@ -65,7 +65,7 @@ class Exported(Loopback):
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         seconds = time.monotonic() - self._start
         pages = "".join([page("a", seconds), page("gpu", seconds), NODE])
-        send(handler, 200, pages.encode(), **{"Content-Type": "text/plain; version=0.0.4"})
+        send(handler, 200, pages.encode(), {"Content-Type": "text/plain; version=0.0.4"})
 
 
 def scraping(*ports: int) -> dict[str, object]:

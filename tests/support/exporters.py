@@ -29,7 +29,7 @@ class Exporters(Loopback):
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         content = self.pages.get(handler.path)
         headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-        send(handler, 503 if content is None else 200, (content or "").encode(), **headers)
+        send(handler, 503 if content is None else 200, (content or "").encode(), headers)
 
 
 @dataclass

@@ -44,7 +44,7 @@ class FakeGrafana(Loopback):
         else:
             status, found = self.answer(handler.command, handler.path, body)
             text = json.dumps(found)
-        send(handler, status, text.encode(), **headers)
+        send(handler, status, text.encode(), headers)
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         if path.endswith("/api/folders"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -90,7 +90,12 @@ def _let_read(connection: ssl.SSLSocket) -> None:
 
 
 def send(
-    handler: BaseHTTPRequestHandler, status: int, body: bytes, *, promised: int | None = None, **headers: str
+    handler: BaseHTTPRequestHandler,
+    status: int,
+    body: bytes,
+    headers: Mapping[str, str] = {},
+    *,
+    promised: int | None = None,
 ) -> None:
     handler.send_response(status)
     handler.send_header("Content-Length", str(len(body) if promised is None else promised))

@@ -50,7 +50,7 @@ class PushReceiver(Loopback):
         body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
         self.pushed.append(Pushed(handler.path, dict(handler.headers), body))
         self._flowing.wait()
-        send(handler, self.answer.status, self.answer.body, **self.answer.headers)
+        send(handler, self.answer.status, self.answer.body, self.answer.headers)
 
     def hold(self) -> None:
         """Answer nothing from now on."""

@@ -69,7 +69,10 @@ class Newest(Source):
 
     def wait(self, seconds: float) -> None:
         """Until there may be more."""
-        (self._source or super()).wait(seconds)
+        if self._source is None:
+            super().wait(seconds)
+        else:
+            self._source.wait(seconds)
 
     def close(self) -> None:
         """Nothing more comes."""

@@ -190,7 +190,7 @@ def test_a_server_that_quotes_the_request_gives_no_secret_away(
 def redirect(target: str, then: Callable[[], None] = lambda: None) -> Callable[[BaseHTTPRequestHandler], None]:
     def respond(handler: BaseHTTPRequestHandler) -> None:
         then()
-        send(handler, 302, b"", Location=target)
+        send(handler, 302, b"", {"Location": target})
 
     return respond
 
