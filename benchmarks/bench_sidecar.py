@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from slopewise_exporter.logs import LineParser, Tracker
 from slopewise_exporter.tail.followed_file import FollowedFile
-from slopewise_exporter.tail.followed_training import FollowedTraining
+from slopewise_exporter.tail.follower import FollowedTraining
 from slopewise_exporter.tail.log_source import FileLog, LogLines
 from slopewise_exporter.values import Checker
 

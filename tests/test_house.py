@@ -20,7 +20,7 @@ POLICIES = ROOT / "controller/slopewise/policies"
 
 MAX_LINES = 350
 MIN_LINES = 60
-SMALL_MODULES = 47
+SMALL_MODULES = 41
 """How many modules are below `MIN_LINES`; `__init__.py` and `__main__.py` do not count."""
 MAX_PARAMETERS = 7
 MAX_ATTRIBUTES = 14
@@ -32,17 +32,17 @@ NO_EXCEPTIONS: Mapping[str, int] = {}
 LONG_MODULES: Mapping[str, int] = {
     "controller/slopewise/adapters/kube/cache/records.py": 374,
     "controller/slopewise/adapters/kube/observer.py": 390,
-    "controller/slopewise/adapters/kube/reporting/pass_reporter.py": 370,
+    "controller/slopewise/adapters/kube/reporting/pass_reporter.py": 362,
     "controller/slopewise/adapters/kube/resize/actuator.py": 371,
     "controller/slopewise/adapters/local/launcher.py": 398,
-    "controller/slopewise/adapters/prometheus/history.py": 404,
-    "controller/slopewise/adapters/prometheus/queries.py": 397,
-    "controller/slopewise/adapters/prometheus/reader.py": 448,
-    "controller/slopewise/crds/growth_status.py": 441,
+    "controller/slopewise/adapters/prometheus/history.py": 403,
+    "controller/slopewise/adapters/prometheus/queries.py": 388,
+    "controller/slopewise/adapters/prometheus/reader.py": 439,
+    "controller/slopewise/crds/growth_status.py": 439,
     "controller/slopewise/estimators/growth.py": 383,
     "controller/slopewise/feedback/rollback.py": 362,
     "controller/slopewise/local/session.py": 413,
-    "controller/slopewise/manager/policy_runner.py": 381,
+    "controller/slopewise/manager/policy_runner.py": 377,
     "controller/slopewise/own_policies/check.py": 402,
     "exporters/slopewise_exporter/reporter.py": 399,
 }
@@ -74,7 +74,6 @@ MANY_ATTRIBUTES: Mapping[str, int] = {
     "controller/slopewise/manager/policy_runner.py:PolicyRunner": 26,
     "controller/slopewise/simulator/world/running.py:RunningJob": 26,
     "controller/slopewise/simulator/world/world.py:World": 23,
-    "controller/slopewise/telemetry/job_metrics.py:_JobFamilies": 23,
     "controller/slopewise/telemetry/metrics.py:Instruments": 18,
     "exporters/slopewise_exporter/checkpoints.py:Checkpoints": 18,
     "exporters/slopewise_exporter/logs/tracker.py:Tracker": 18,

@@ -9,7 +9,7 @@
 The flow: `reporter` takes what the training says (checked by `values`, configured by `environment`), `record`
 keeps it as plain numbers, `endpoint` serves them over HTTP through `exposition`, and `lifecycle` looks after
 forks and the end of the process. Prometheus is what comes after. Beside it, `checkpoints` saves the training itself,
-on SIGTERM and from time to time (`termination`, `ranks`, `checkpoint_files`); frameworks have modules of their own,
+on SIGTERM and from time to time (`termination`, `checkpoint_files`); frameworks have modules of their own,
 which are loaded only where they are imported by name. `instrument` reports a training that has neither line.
 """
 
@@ -19,20 +19,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from slopewise_exporter.checkpoints import CheckpointError, Checkpoints
-    from slopewise_exporter.ranks import Ranks
+    from slopewise_exporter.checkpoints import CheckpointError, Checkpoints, Ranks
     from slopewise_exporter.reporter import Reporter
 
 __version__ = "0.1.0"
 __all__ = ["CheckpointError", "Checkpoints", "Ranks", "Reporter"]
 
-_PLACES = {"CheckpointError": "checkpoints", "Checkpoints": "checkpoints", "Ranks": "ranks", "Reporter": "reporter"}
-"""Loaded when they are first used: with SLOPEWISE_EXPORTER=1 each Python process of a training imports this package."""
-
 
 def __getattr__(name: str) -> object:
-    if name not in _PLACES:
+    """Loaded when it is first used: with SLOPEWISE_EXPORTER=1 each Python process of a training imports this."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+    found = getattr(import_module(f"{__name__}.{'reporter' if name == 'Reporter' else 'checkpoints'}"), name)
     globals()[name] = found
     return found

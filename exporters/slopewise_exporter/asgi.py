@@ -9,11 +9,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable, MutableMapping
+from collections.abc import Awaitable, MutableMapping
 from typing import Any, Callable
 
-from slopewise_exporter.environment import DEFAULT_PORT
-from slopewise_exporter.responses import FIRST_FAILED_STATUS, UNTIMED_PATHS, Request, ResponseReporter, read_timing
+from slopewise_exporter.responses import FIRST_FAILED_STATUS, Middleware, Request
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -22,7 +21,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class ResponseTimes:
+class ResponseTimes(Middleware):
     """Middleware around an ASGI application.
 
     A response is timed from the call of the application until its last byte was given to the server, what runs in the
@@ -30,28 +29,10 @@ class ResponseTimes:
     cancelled, and when the client is gone before the end, as far as server and application see that. Websockets and
     the paths of `exclude` are not timed.
 
-    Args:
-        app: the application.
-        port: TCP port of the metrics; 0 takes a free one. `SLOPEWISE_EXPORTER_PORT` overrides it.
-        address: where the metrics are served. `SLOPEWISE_EXPORTER_ADDRESS` overrides it.
-        until: `end`, or `first-byte` for streams of which the begin is what users wait for.
-        exclude: paths that are not timed; `/docs/*` is every path that begins with `/docs/`.
-        reporter: one that several middlewares of a process share, in place of `port` and `address`.
+    Its arguments are those of `responses.Middleware`.
     """
 
-    def __init__(
-        self,
-        app: Application,
-        *,
-        port: int = DEFAULT_PORT,
-        address: str = "0.0.0.0",  # noqa: S104 - a pod is scraped from outside; nothing can be changed through it
-        until: str = "end",
-        exclude: Iterable[str] = UNTIMED_PATHS,
-        reporter: ResponseReporter | None = None,
-    ) -> None:
-        self.app = app
-        self.reporter = reporter or ResponseReporter(port, address=address)
-        self._timing = read_timing(exclude, until, self.reporter.check)
+    app: Application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection, or the lifespan, with whose start the metrics are served."""
@@ -59,14 +40,14 @@ class ResponseTimes:
             if scope.get("type") == "lifespan":
                 self.reporter.open()
             await self.app(scope, receive, send)
-        elif self._timing.times(scope.get("path")):
+        elif self._times(scope.get("path")):
             await self._timed(scope, receive, send)
         else:
             self.reporter.open()
             await self.app(scope, receive, send)
 
     async def _timed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = _Exchange(self.reporter.begin(), receive, send, first_byte=self._timing.first_byte)
+        exchange = _Exchange(self.reporter.begin(), receive, send, first_byte=self._first_byte)
         try:
             await self.app(scope, exchange.receive, exchange.send)
         finally:

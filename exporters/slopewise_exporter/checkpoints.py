@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from types import TracebackType
@@ -24,7 +25,6 @@ from typing import Any, Callable
 from slopewise_exporter.checkpoint_files import CheckpointFolder, Found
 from slopewise_exporter.environment import checkpoint_folder, is_first_rank
 from slopewise_exporter.progress import Progress
-from slopewise_exporter.ranks import Ranks
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import Termination
 from slopewise_exporter.values import Checker
@@ -41,6 +41,26 @@ class CheckpointError(Exception):
 
     Raised and not logged: to begin again would overwrite, two saves later, all the work that there is.
     """
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """What one of the processes of a training knows of the others, so that they save and stop together.
+
+    `Checkpoints` asks at every step, in every rank. A rank that asks alone waits for good: each question here is put by
+    all of them or by none.
+    """
+
+    first: bool
+    """This is rank 0, whose file is the checkpoint."""
+    agree: Callable[[bool], bool]
+    """Makes one answer of each rank's yes or no, yes where one says yes; asked by all of them at every step."""
+    save_together: bool = False
+    """Every rank calls `save`, as some frameworks want it."""
+
+    def all_done(self, mine: bool) -> bool:
+        """Whether every rank has done its part. Yes only for all: the next save must not find one of them alone."""
+        return not self.agree(not mine)
 
 
 class Checkpoints:

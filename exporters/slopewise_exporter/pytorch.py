@@ -33,8 +33,7 @@ from typing import Any, Protocol
 
 import torch
 
-from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints
-from slopewise_exporter.ranks import Ranks
+from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints, Ranks
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.threads.following import following
 from slopewise_exporter.timed_batches import TimedBatches

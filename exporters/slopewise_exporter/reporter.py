@@ -26,7 +26,7 @@ from slopewise_exporter.environment import (
     write_port_file,
 )
 from slopewise_exporter.progress import Progress
-from slopewise_exporter.pushes import Pushes
+from slopewise_exporter.push import Pushes
 from slopewise_exporter.record import FAILED, FINISHED, Facts, TrainingRecord, checked_facts
 from slopewise_exporter.threads.following import following
 from slopewise_exporter.timed_batches import TimedBatches

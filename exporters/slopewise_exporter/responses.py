@@ -10,7 +10,6 @@ import os
 import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from time import perf_counter
@@ -97,31 +96,6 @@ class Request:
         record, self._record = self._record, None
         if record is not None:
             record.end(perf_counter() - self._began, FAILED if failed else OK)
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Which requests are timed, and until when."""
-
-    untimed: frozenset[str]
-    prefixes: tuple[str, ...]
-    first_byte: bool
-
-    def times(self, path: object) -> bool:
-        """Whether requests of this path count."""
-        text = path if isinstance(path, str) else ""
-        return (text.rstrip("/") or "/") not in self.untimed and not text.startswith(self.prefixes)
-
-
-def read_timing(exclude: Iterable[str], until: str, check: Checker) -> Timing:
-    """What the arguments of a middleware say; one that cannot be used is logged and left out."""
-    paths = check.read("exclude", exclude, _paths, list(UNTIMED_PATHS), "a list of paths such as /healthz or /docs/*")
-    until = check.read("until", until, _until, "end", "'end' or 'first-byte'")
-    return Timing(
-        untimed=frozenset(path.rstrip("/") or "/" for path in paths if not path.endswith("*")),
-        prefixes=tuple(path[:-1] for path in paths if path.endswith("*")),
-        first_byte=until == "first-byte",
-    )
 
 
 def _paths(value: object) -> list[str]:
@@ -228,3 +202,39 @@ class ResponseReporter:
             write_port_file(port_file, port)
         except (OSError, ValueError) as error:
             self.check.warn("port file", f"cannot write the port {port} to {port_file} ({error})")
+
+
+class Middleware:
+    """What those around ASGI and WSGI applications have in common.
+
+    Args:
+        app: the application.
+        port: TCP port of the metrics; 0 takes a free one. `SLOPEWISE_EXPORTER_PORT` overrides it.
+        address: where the metrics are served. `SLOPEWISE_EXPORTER_ADDRESS` overrides it.
+        until: `end`, or `first-byte` for streams of which the begin is what users wait for.
+        exclude: paths that are not timed; `/docs/*` is every path that begins with `/docs/`.
+        reporter: one that several middlewares of a process share, in place of `port` and `address`.
+    """
+
+    def __init__(
+        self,
+        app: Any,
+        *,
+        port: int = DEFAULT_PORT,
+        address: str = "0.0.0.0",  # noqa: S104 - a pod is scraped from outside; nothing can be changed through it
+        until: str = "end",
+        exclude: Iterable[str] = UNTIMED_PATHS,
+        reporter: ResponseReporter | None = None,
+    ) -> None:
+        self.app = app
+        self.reporter = reporter or ResponseReporter(port, address=address)
+        read = self.reporter.check.read
+        paths = read("exclude", exclude, _paths, list(UNTIMED_PATHS), "a list of paths such as /healthz or /docs/*")
+        self._untimed = frozenset(path.rstrip("/") or "/" for path in paths if not path.endswith("*"))
+        self._prefixes = tuple(path[:-1] for path in paths if path.endswith("*"))
+        self._first_byte = read("until", until, _until, "end", "'end' or 'first-byte'") == "first-byte"
+
+    def _times(self, path: object) -> bool:
+        """Whether requests of this path count."""
+        text = path if isinstance(path, str) else ""
+        return (text.rstrip("/") or "/") not in self._untimed and not text.startswith(self._prefixes)

@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Callable
 
-from slopewise_exporter.environment import DEFAULT_PORT
-from slopewise_exporter.responses import FIRST_FAILED_STATUS, UNTIMED_PATHS, Request, ResponseReporter, read_timing
+from slopewise_exporter.responses import FIRST_FAILED_STATUS, Middleware, Request
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Callable[[bytes], Any]]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 
-class ResponseTimes:
+class ResponseTimes(Middleware):
     """Middleware around a WSGI application.
 
     A response is timed from the call of the application until the server has taken its last byte. It failed with a
@@ -28,32 +27,14 @@ class ResponseTimes:
     the client is gone. The paths of `exclude` are not timed. The metrics are served from the first request on, so that
     they are those of the worker that answers it.
 
-    Args:
-        app: the application.
-        port: TCP port of the metrics; 0 takes a free one. `SLOPEWISE_EXPORTER_PORT` overrides it.
-        address: where the metrics are served. `SLOPEWISE_EXPORTER_ADDRESS` overrides it.
-        until: `end`, or `first-byte` for streams of which the begin is what users wait for.
-        exclude: paths that are not timed; `/docs/*` is every path that begins with `/docs/`.
-        reporter: one that several middlewares of a process share, in place of `port` and `address`.
+    Its arguments are those of `responses.Middleware`.
     """
 
-    def __init__(
-        self,
-        app: Application,
-        *,
-        port: int = DEFAULT_PORT,
-        address: str = "0.0.0.0",  # noqa: S104 - a pod is scraped from outside; nothing can be changed through it
-        until: str = "end",
-        exclude: Iterable[str] = UNTIMED_PATHS,
-        reporter: ResponseReporter | None = None,
-    ) -> None:
-        self.app = app
-        self.reporter = reporter or ResponseReporter(port, address=address)
-        self._timing = read_timing(exclude, until, self.reporter.check)
+    app: Application
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         """Handle one request."""
-        if not self._timing.times(environ.get("PATH_INFO")):
+        if not self._times(environ.get("PATH_INFO")):
             self.reporter.open()
             return self.app(environ, start_response)
         exchange = _Exchange(self.reporter.begin(), start_response)
@@ -62,7 +43,7 @@ class ResponseTimes:
         except BaseException:
             exchange.request.end(failed=True)
             raise
-        return (_SizedBody if isinstance(body, Sized) else _Body)(body, exchange, first_byte=self._timing.first_byte)
+        return (_SizedBody if isinstance(body, Sized) else _Body)(body, exchange, first_byte=self._first_byte)
 
 
 class _Exchange:

@@ -25,7 +25,7 @@ from slopewise.adapters.kube.state.job_memory import KubeMemory
 from slopewise.adapters.kube.state.status_writer import StatusSender, StatusWriter
 from slopewise.config.training_policy import TrainingPolicySpec
 from slopewise.crds.schema.definitions import definitions
-from slopewise.model import Decisions, Job, JobState, MemoryState, Outcome, Pace, PassReport, Resize, Results
+from slopewise.model import Decisions, Job, MemoryState, Outcome, Pace, PassReport, Resize, Results
 
 COLUMNS = ["NAME", "STATE", "PROGRESS", "ETA", "CPU", "PROMISE", "REASON", "AGE"]
 WIDE = ["CLASS", "LOSS", "GROWTH", "MEMORY", "POLICY", "LAST", "ACTION", "NODE"]
@@ -94,18 +94,18 @@ class Controller:
         self.writer.stop()
         self.watch.stop()
 
-    def a_pass(self, state: MemoryState, at: float = NOW, job_state: JobState = JobState.TRAINING, **more: Any) -> None:
+    def a_pass(self, state: MemoryState, at: float = NOW, **more: Any) -> None:
         """One pass over the one job."""
         self.memory.load()
         self.memory.save(state)
-        job = self._job(at, job_state)
+        job = self._job(at)
         decisions = Decisions("flowcon", (), {job.uid: "grows slowly"}, state)
         snapshot = a_snapshot([job], [a_node(job.node, 2.0)], at)
         self.reporter(PassReport(at, "flowcon", {}, at, snapshot=snapshot, decisions=decisions, **more))
 
-    def _job(self, at: float, state: JobState) -> Job:
+    def _job(self, at: float) -> Job:
         managed = self.index.managed
-        job = a_job(managed.job_uid, node=managed.pod.node or "", at=at, level=0.4321, state=state)
+        job = a_job(managed.job_uid, node=managed.pod.node or "", at=at, level=0.4321)
         return replace(job, allocation=managed.container.desired, steps_total=400.0, steps_planned=1000.0)
 
 
@@ -150,21 +150,6 @@ def test_what_kubectl_get_growth_prints(
         lambda text: "ResizeDeferred" in text,
     )
     assert "CPU limits 500m to 250m: no room on the node" in described
-
-
-def test_a_finished_training_can_be_waited_for(
-    kubectl: Kubectl, namespace: str, controller: Controller, train: OnePod
-) -> None:
-    controller.a_pass(remembered(train))
-    controller.a_pass(remembered(train), NOW + 1, JobState.FINISHED)
-    wait_for("there is a growth", lambda: kubectl.get("growth", "-n", namespace)["items"], bool)
-    kubectl.run("wait", "--for=condition=Finished", "growth/train", "-n", namespace, "--timeout=20s")
-
-
-def test_a_new_leader_finds_everything_again(api: KubeApi, controller: Controller, train: OnePod) -> None:
-    controller.a_pass(remembered(train))
-    with Controller(api, train) as successor:
-        assert successor.memory.load() == remembered(train)
 
 
 def test_a_growth_goes_with_its_workload(

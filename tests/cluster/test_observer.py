@@ -113,12 +113,6 @@ def watched(kubeconfig: Path, prometheus_url: str, namespace: str) -> Iterator[C
         yield observe
 
 
-def resize(cpu_request: str | None = None, cpu_limit: str | None = None) -> dict[str, Any]:
-    resources = {"requests": {"cpu": cpu_request}, "limits": {"cpu": cpu_limit}}
-    given = {side: values for side, values in resources.items() if values["cpu"]}
-    return {"spec": {"containers": [{"name": "trainer", "resources": given}]}}
-
-
 def test_a_training_is_seen_with_its_loss_its_use_and_its_throttling(
     watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
 ) -> None:
@@ -161,74 +155,6 @@ def test_a_training_is_seen_with_its_loss_its_use_and_its_throttling(
     world.requests.clear()
     world.jobs()
     assert [request for request in world.requests if request[0] != "WATCH"] == []
-
-
-def test_a_resize_that_waits_for_room_is_reported_until_it_is_taken_back(
-    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
-) -> None:
-    world = watched()
-    shape = replace(idle, node="node-b", cpu_request="400m", cpu_limit="900m")
-    kubectl.apply(shape.pod("full"), replace(shape, cpu_request="300m").pod("wants"), namespace=namespace)
-    kubectl.wait_running(namespace, "full", "wants")
-    as_us = ("--subresource=resize", "--field-manager=slopewise")
-    kubectl.patch("pod", "wants", namespace, resize(cpu_request="800m"), *as_us)
-    job = world.wait_for("wants", lambda job: job.pending is not None)
-    assert job.pending is not None
-    assert (job.pending.result, job.pending.actual.request_millicores) == ("deferred", 300)
-    assert "enough resource" in job.pending.detail
-    assert (job.allocation.request_millicores, job.ineligible_reason) == (800, None)
-    kubectl.patch("pod", "wants", namespace, resize(cpu_request="300m"), *as_us)
-    assert world.wait_for("wants", lambda job: job.pending is None).allocation.request_millicores == 300
-
-
-def test_pods_that_must_be_left_alone_say_why(
-    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
-) -> None:
-    world = watched(resources={"control": "limits"})
-    shapes = {
-        "besteffort": replace(idle, cpu_request=None, cpu_limit=None),
-        "guaranteed": replace(idle, cpu_request="100m", cpu_limit="100m", memory_request="64Mi", memory_limit="64Mi"),
-        "unlimited": replace(idle, cpu_limit=None),
-        "foreign": idle,
-        "ours": idle,
-        "equal": replace(idle, cpu_request="100m", cpu_limit="100m"),
-    }
-    kubectl.apply(*(shape.pod(name) for name, shape in shapes.items()), namespace=namespace)
-    kubectl.wait_running(namespace, *shapes)
-    kubectl.patch("pod", "foreign", namespace, resize(cpu_limit="450m"), "--subresource=resize")
-    mine = ("--subresource=resize", "--field-manager=slopewise")
-    kubectl.patch("pod", "ours", namespace, resize(cpu_limit="450m"), *mine)
-    world.wait_for("foreign", lambda job: job.allocation.limit_millicores == 450)
-    world.wait_for("ours", lambda job: job.allocation.limit_millicores == 450 and job.ineligible_reason is None)
-    jobs = world.jobs()
-    reasons = {name: (jobs[name].ineligible_reason or "").partition(";")[0] for name in shapes}
-    assert reasons == {
-        "besteffort": "a BestEffort pod cannot be resized",
-        "guaranteed": "it is Guaranteed, so its request must stay equal to its limit",
-        "unlimited": "it has no CPU limit, and one that is added cannot be removed",
-        "foreign": "kubectl-patch resizes it too",
-        "ours": "",
-        "equal": "",
-    }
-    accepts = jobs["equal"].accepts
-    assert accepts is not None
-    assert (accepts.min_millicores, accepts.max_millicores) == (100, None)
-
-
-def test_a_container_that_is_killed_for_memory_and_restarted_is_reported(
-    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
-) -> None:
-    world = watched()
-    greedy = ("python3", "-c", "import time; time.sleep(1); x = bytearray(200 * 2**20); time.sleep(600)")
-    kubectl.apply(replace(idle, command=greedy, memory_limit="40Mi").pod("greedy"), namespace=namespace)
-    job = world.wait_for(
-        "greedy", lambda job: job.container_health is not None and job.container_health.restarts_total >= 1
-    )
-    assert job.container_health is not None
-    assert job.container_health.oom_killed_at_seconds is not None
-    assert abs(job.container_health.oom_killed_at_seconds - time.time()) < 60
-    held = world.wait_for("greedy", lambda job: job.ineligible_reason is not None)
-    assert "is restarting after it was killed for memory" in (held.ineligible_reason or "")
 
 
 def test_a_pod_that_was_replaced_keeps_its_jobs_uid(

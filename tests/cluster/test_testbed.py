@@ -6,28 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import requests
 from support.cluster import BUSY, Kubectl, PodShape
+from support.programs import ask
 from support.waiting import wait_for
 
-from testbed import cgroups
-from testbed.cluster import running
 from testbed.faults import Faults
 from testbed.settings import NODES, Settings
 
-RESIZE = "--subresource=resize"
-
-
-def limits(cpu: str) -> dict[str, Any]:
-    return {"spec": {"containers": [{"name": "trainer", "resources": {"limits": {"cpu": cpu}}}]}}
-
 
 def query(url: str, text: str) -> list[dict[str, Any]]:
-    with requests.Session() as session:
-        session.trust_env = False
-        answer = session.get(f"{url}/api/v1/query", params={"query": text}, timeout=10)
-        found: list[dict[str, Any]] = answer.json()["data"]["result"]
-        return found
+    found: list[dict[str, Any]] = ask(f"{url}/api/v1/query", query=text).json()["data"]["result"]
+    return found
 
 
 def node_is(ready: str, name: str) -> Any:
@@ -36,32 +25,6 @@ def node_is(ready: str, name: str) -> Any:
         return any(one["type"] == "Ready" and one["status"] == ready for one in node["status"]["conditions"])
 
     return look
-
-
-def test_nodes_offer_as_much_cpu_as_they_are_said_to(kubectl: Kubectl, testbed_settings: Settings) -> None:
-    offered = {node["metadata"]["name"]: node["status"]["allocatable"]["cpu"] for node in kubectl.get("nodes")["items"]}
-
-    assert {node.name: str(node.cpus) for node in NODES}.items() <= offered.items()
-
-
-def test_a_pods_processes_are_in_the_cgroup_of_its_node(
-    kubectl: Kubectl, namespace: str, idle: PodShape, testbed_settings: Settings
-) -> None:
-    kubectl.apply(*(replace(idle, node=node.name).pod(node.name) for node in NODES), namespace=namespace)
-    kubectl.wait_running(namespace, *(node.name for node in NODES))
-
-    assert all(cgroups.processes(node) for node in NODES)
-
-
-def test_a_resize_reaches_the_kernel_without_a_restart(kubectl: Kubectl, namespace: str, idle: PodShape) -> None:
-    kubectl.apply(idle.pod("one"), namespace=namespace)
-    kubectl.wait_running(namespace, "one")
-    assert kubectl.cpu_quota_microseconds(namespace, "one") == 50_000
-
-    kubectl.patch("pod", "one", namespace, limits("800m"), RESIZE)
-
-    wait_for("the quota", lambda: kubectl.cpu_quota_microseconds(namespace, "one"), lambda quota: quota == 80_000)
-    assert kubectl.get("pod", "one", "-n", namespace)["status"]["containerStatuses"][0]["restartCount"] == 0
 
 
 def test_a_pod_reaches_the_api_server_and_prometheus_through_their_services(
@@ -125,19 +88,6 @@ def test_cadvisor_and_the_resource_metrics_count_a_pods_cpu(
     rows = wait_for("both series", lambda: query(prometheus_url, text), lambda found: len(found) == 2)
 
     assert {row["metric"]["job"] for row in rows} == {"kubelet-metrics-cadvisor", "kubelet-metrics-resource"}
-
-
-def test_logs_and_exec_go_through_the_api_server(kubectl: Kubectl, namespace: str, idle: PodShape) -> None:
-    kubectl.apply(replace(idle, command=("sh", "-c", "echo here; sleep 600")).pod("one"), namespace=namespace)
-    kubectl.wait_running(namespace, "one")
-
-    assert kubectl.run("logs", "-n", namespace, "one") == "here\n"
-
-
-def test_all_components_run(testbed_settings: Settings) -> None:
-    components = running(testbed_settings).state.components.values()
-
-    assert {component.name: component.life() for component in components if component.life() != "running"} == {}
 
 
 def test_a_killed_node_is_noticed_and_its_pods_run_again_after_it_is_back(

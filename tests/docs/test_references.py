@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -50,3 +51,10 @@ def test_every_command_has_a_section_with_its_options() -> None:
     for command, option in (("run", "--once"), ("dashboards push", "--token"), ("simulate", "--seeds")):
         section = page.split(f"## slopewise {command}\n")[1].split("\n## ")[0]
         assert f"- `{option} " in section or f"- `{option}`" in section
+
+
+@pytest.mark.parametrize(
+    "module", sorted(set(re.findall(r"`((?:controller/)?[\w/]+\.py)`", (DOCS / "moves.md").read_text())))
+)
+def test_every_module_that_the_page_of_moves_names_exists(module: str) -> None:
+    assert (ROOT / module).is_file() or (ROOT / "controller/slopewise/adapters/kube/moves" / module).is_file()

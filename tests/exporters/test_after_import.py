@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from slopewise_exporter.instrument.imports import after_import
+from slopewise_exporter.instrument.frameworks import after_import
 
 
 @pytest.fixture

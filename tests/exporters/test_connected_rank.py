@@ -7,8 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from slopewise_exporter.connected_rank import connected_rank
-from slopewise_exporter.environment import reports_here
+from slopewise_exporter.environment import connected_rank, reports_here
 from slopewise_exporter.values import Checker
 
 

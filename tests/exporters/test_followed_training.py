@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from support.training_fixtures import Scrape
 
-from slopewise_exporter.tail.followed_training import FollowedTraining
+from slopewise_exporter.tail.follower import FollowedTraining
 
 DURATIONS = "training_step_duration_seconds"
 

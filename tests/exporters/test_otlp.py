@@ -22,8 +22,7 @@ from support.receivers import HTML, Answer, PushReceiver
 from support.training_fixtures import MakeReporter, Scrape, StartTraining
 from support.waiting import eventually
 
-from slopewise_exporter.otlp import EVERY_SECONDS, Otlp
-from slopewise_exporter.pod_identity import pod_identity
+from slopewise_exporter.otlp import EVERY_SECONDS, Otlp, pod_identity
 from slopewise_exporter.values import Checker
 
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
@@ -273,7 +272,7 @@ def test_an_answer_that_is_a_refusal_is_in_the_log_once_and_the_training_goes_on
 def test_no_collector_at_all(
     train: MakeReporter, variables: dict[str, str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slopewise_exporter.pushes.FLUSH_SECONDS", 0.5)
+    monkeypatch.setattr("slopewise_exporter.push.FLUSH_SECONDS", 0.5)
     variables["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://127.0.0.1:9"
     variables["OTEL_EXPORTER_OTLP_TIMEOUT"] = "1"
 

@@ -193,7 +193,7 @@ def test_it_is_in_the_log_when_posts_work_again(
 def test_a_server_that_does_not_answer_holds_up_neither_steps_nor_the_end(
     train: MakeReporter, server: PushReceiver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("slopewise_exporter.pushes.FLUSH_SECONDS", 0.2)
+    monkeypatch.setattr("slopewise_exporter.push.FLUSH_SECONDS", 0.2)
     server.hold()
     with train(planned_steps=1000) as reporter:
         assert eventually(lambda: server.pushed)

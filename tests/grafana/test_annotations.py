@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fake_grafana import TOKEN, FakeGrafana, running
+from support.fake_grafana import TOKEN, FakeGrafana
 from support.replicas import Town
 from support.waiting import eventually
 from support.worlds import START, a_job, a_node, a_snapshot, known
@@ -62,7 +62,7 @@ def a_report(*uids: str, **more: Any) -> PassReport:
 
 @pytest.fixture
 def grafana() -> Iterator[FakeGrafana]:
-    with running(FakeGrafana()) as server:
+    with FakeGrafana() as server:
         yield server
 
 

@@ -7,18 +7,13 @@ is a page of the test's own; the run on one machine in tests/local covers the ot
 from __future__ import annotations
 
 import math
-import subprocess
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 import requests
-import yaml
-from support.backfilled_prometheus import wait_until_ready
+from support.loopback import Loopback, send
 from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.panel_rows import (
     NOT_OF_A_LOCAL_RUN,
@@ -27,6 +22,7 @@ from support.panel_rows import (
     cluster_metrics,
     reading,
 )
+from support.programs import prometheus_with
 from support.replicas import Town
 
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, free_loopback_port
@@ -59,59 +55,27 @@ def page(pod: str, seconds: float) -> str:
     return "".join(f"{name} {value}\n" for name, value in series.items())
 
 
-@contextmanager
-def exported() -> Iterator[int]:
-    """The port of the pages of two pods."""
-    start = time.monotonic()
+class Exported(Loopback):
+    """The pages of two pods."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seconds = time.monotonic() - start
-            text = "".join([page("a", seconds), page("gpu", seconds), NODE]).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/plain; version=0.0.4")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+    def __init__(self) -> None:
+        self._start = time.monotonic()
+        super().__init__()
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-            """Silence."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield server.server_port
-        finally:
-            server.shutdown()
-            thread.join()
+    def serve(self, handler: BaseHTTPRequestHandler) -> None:
+        seconds = time.monotonic() - self._start
+        pages = "".join([page("a", seconds), page("gpu", seconds), NODE])
+        send(handler, 200, pages.encode(), {"Content-Type": "text/plain; version=0.0.4"})
 
 
-@contextmanager
-def prometheus(binaries: PrometheusBinaries, folder: Path, *ports: int) -> Iterator[str]:
-    """The URL of a Prometheus that scrapes these ports and has loaded our rules."""
+def scraping(*ports: int) -> dict[str, object]:
+    """The configuration of a Prometheus that scrapes these ports and has loaded our rules."""
     scraped = {"targets": [f"127.0.0.1:{port}" for port in ports]}
-    settings = {
+    return {
         "global": {"scrape_interval": f"{round(1000 * SCRAPE_SECONDS)}ms", "evaluation_interval": "1s"},
         "rule_files": [str(RULES)],
         "scrape_configs": [{"job_name": "test", "honor_labels": True, "static_configs": [scraped]}],
     }
-    (folder / "prometheus.yml").write_text(yaml.safe_dump(settings))
-    url = f"http://127.0.0.1:{free_loopback_port()}"
-    command = [
-        str(binaries.prometheus),
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--web.listen-address={url.removeprefix('http://')}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        "--log.level=warn",
-    ]
-    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-        try:
-            wait_until_ready(url)
-            yield url
-        finally:
-            process.terminate()
 
 
 @pytest.mark.processes
@@ -119,7 +83,11 @@ def test_every_panel_of_a_cluster_has_rows_against_the_prometheus_of_a_replica(
     prometheus_binaries: PrometheusBinaries, tmp_path: Path
 ) -> None:
     port = free_loopback_port()
-    with exported() as training, prometheus(prometheus_binaries, tmp_path, training, port) as url, Town() as town:
+    with (
+        Exported() as training,
+        prometheus_with(scraping(training.port, port), prometheus_binaries, tmp_path) as url,
+        Town() as town,
+    ):
         for name, device in (("a", {}), ("gpu", {"nvidia.com/gpu": "1"})):
             raw = a_raw_pod({"requests": CPU_AND_MEMORY | device, "limits": LIMITS | device})
             raw["metadata"] |= {"name": name}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.fake_grafana import TOKEN, FakeGrafana, running
+from support.fake_grafana import TOKEN, FakeGrafana
 from typer.testing import CliRunner
 
 from slopewise.adapters.grafana import PushResult, dashboards_folder, export_dashboards, push_dashboards
@@ -17,7 +17,7 @@ NAMES = ["controller", "job", "nodes", "overview"]
 
 @pytest.fixture
 def grafana() -> Iterator[FakeGrafana]:
-    with running(FakeGrafana()) as server:
+    with FakeGrafana() as server:
         yield server
 
 

@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import requests
 import yaml
 from support.alerts import at
+from support.programs import built, is_ok
 from support.waiting import eventually
 
 from slopewise.adapters.local.prometheus_server import free_loopback_port
-from slopewise.errors import MissingToolError
-from testbed.builds import alertmanager_build, bring
-from testbed.progress import Progress
-from testbed.settings import read_settings
+from testbed.builds import alertmanager_build
 
 FOR_SECONDS = 120.0
 """How long Prometheus says that an alert goes on, unless it is sent again."""
-
-
-def alertmanager_program() -> Path:
-    """Built now when the cache has none; the test is skipped where it cannot be."""
-    try:
-        return bring(alertmanager_build(), read_settings().cache_folder, Progress(sys.stderr)) / "alertmanager"
-    except MissingToolError as error:
-        pytest.skip(str(error))
 
 
 class Alertmanager(AbstractContextManager["Alertmanager"]):
@@ -44,12 +32,14 @@ class Alertmanager(AbstractContextManager["Alertmanager"]):
         self.url = f"http://127.0.0.1:{port}"
         self.log = folder / "alertmanager.log"
         command = [
-            str(alertmanager_program()), f"--config.file={configuration}", f"--storage.path={folder / 'data'}",
-            f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
+            str(built(alertmanager_build()) / "alertmanager"), f"--config.file={configuration}",
+            f"--storage.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
         ]  # fmt: skip
         with self.log.open("wb") as output:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        assert eventually(self._is_ready, 60), self.log.read_text()
+        ready = f"{self.url}/-/ready"
+        assert eventually(lambda: self._process.poll() is not None or is_ok(ready), 60), self.log.read_text()
+        assert self._process.poll() is None, self.log.read_text()
 
     def configuration(self, repeat: str) -> dict[str, Any]:
         """As docs/freezes.md has it, but for the times."""
@@ -88,19 +78,6 @@ class Alertmanager(AbstractContextManager["Alertmanager"]):
 
     def _send(self, labels: dict[str, str], started: float, ends: float, annotations: dict[str, str]) -> None:
         alert = {"labels": labels, "annotations": annotations, "startsAt": at(started), "endsAt": at(ends)}
-        with self._session() as session:
+        with requests.Session() as session:
+            session.trust_env = False
             session.post(f"{self.url}/api/v2/alerts", json=[alert], timeout=10).raise_for_status()
-
-    def _is_ready(self) -> bool:
-        assert self._process.poll() is None, self.log.read_text()
-        try:
-            with self._session() as session:
-                return session.get(f"{self.url}/-/ready", timeout=5).ok
-        except requests.ConnectionError:
-            return False
-
-    @staticmethod
-    def _session() -> requests.Session:
-        session = requests.Session()
-        session.trust_env = False
-        return session

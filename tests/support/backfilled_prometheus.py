@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import requests
+from support.programs import prometheus_with
 
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries
 
@@ -138,24 +136,8 @@ def backfilled(
     """The URL of a Prometheus that has these samples."""
     folder.mkdir(parents=True, exist_ok=True)
     write_blocks(binaries, folder, series)
-    (folder / "prometheus.yml").write_text("global: {}\n")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        str(binaries.prometheus),
-        f"--config.file={folder / 'prometheus.yml'}",
-        f"--web.listen-address=127.0.0.1:{port}",
-        f"--storage.tsdb.path={folder / 'data'}",
-        "--storage.tsdb.retention.time=60d",
-        "--log.level=warn",
-    ]
-    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-        try:
-            wait_until_ready(f"http://127.0.0.1:{port}")
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
+    with prometheus_with({"global": {}}, binaries, folder, "--storage.tsdb.retention.time=60d") as url:
+        yield url
 
 
 def write_blocks(binaries: PrometheusBinaries, folder: Path, series: Sequence[Series] | Iterator[Series]) -> None:
@@ -175,21 +157,6 @@ def write_blocks(binaries: PrometheusBinaries, folder: Path, series: Sequence[Se
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     text.unlink()
-
-
-def wait_until_ready(url: str) -> None:
-    """Until the Prometheus there answers queries; AssertionError after a minute."""
-    deadline = time.monotonic() + 60
-    with requests.Session() as session:
-        session.trust_env = False
-        while time.monotonic() < deadline:
-            try:
-                if session.get(f"{url}/-/ready", timeout=1).ok:
-                    return
-            except requests.RequestException:
-                pass
-            time.sleep(0.05)
-    raise AssertionError("Prometheus was not ready within 60 s")
 
 
 def _escaped(value: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from support.controller_process import ControllerProcess
 from support.fault_stage import Stage
-from support.gateway import Answer, DroppedError, Gateway, Request
+from support.gateway import DroppedError, Gateway, Request
 
 QUIET_SECONDS = 1.5
 """Without a write for so long, all that was to be written is written."""
@@ -47,13 +47,12 @@ class Chain:
         write is the seventh differs each time."""
         numbers, victim, process = itertools.count(), self.gateway, self.leader
 
-        def before(request: Request) -> Answer | None:
+        def before(request: Request) -> None:
             if request.acts and is_meant(request) and next(numbers) == number:
                 self.killed_at = request
                 if moment == "before":
                     process.kill()
                     raise DroppedError
-            return None
 
         def after(request: Request, _: int) -> None:
             if request is self.killed_at:

@@ -112,9 +112,9 @@ def _config(kubectl: Kubectl) -> str:
     return kubectl.run("config", "view", "--raw", "--minify", "-o", "json")
 
 
-def is_ready(pod: Mapping[str, Any]) -> bool:
-    """True when the pod's condition Ready is."""
-    conditions = pod.get("status", {}).get("conditions", [])
+def is_ready(obj: Mapping[str, Any]) -> bool:
+    """True when the condition Ready of a pod, a node or one of our objects is."""
+    conditions = obj.get("status", {}).get("conditions", [])
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 

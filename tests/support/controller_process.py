@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import urllib.error
@@ -94,12 +93,6 @@ class ControllerProcess:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def suspend(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
-
     def kill(self) -> None:
         """As the kernel does it when memory runs out. Returns when it is gone."""
         self._process.kill()
@@ -108,7 +101,6 @@ class ControllerProcess:
     def stop(self) -> int:
         """As a kubelet does it; returns the exit code."""
         if self.is_running():
-            self.resume()
             self._process.terminate()
         return self.wait_until_ended()
 

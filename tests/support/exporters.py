@@ -2,48 +2,34 @@
 
 from __future__ import annotations
 
-import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 
+from support.loopback import Loopback, send
 from support.queriers import Asked, prometheus_and_asked
 
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup
+from slopewise.adapters.prometheus.client import PrometheusHttp, Row
 
 SCRAPE_SECONDS = 0.5
 
 
-class Exporters:
-    """One HTTP server; each path is the page of one process, and a path without a page is a process that is gone."""
+class Exporters(Loopback):
+    """Each path is the page of one process, and a path without a page is a process that is gone."""
 
     def __init__(self) -> None:
         self.pages: dict[str, str] = {}
-        exporters = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                content = exporters.pages.get(self.path)
-                self.send_response(503 if content is None else 200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-                self.end_headers()
-                self.wfile.write((content or "").encode())
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
-        self._thread.start()
-        self.address = f"127.0.0.1:{self._server.server_port}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def serve(self, handler: BaseHTTPRequestHandler) -> None:
+        content = self.pages.get(handler.path)
+        headers = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
+        send(handler, 503 if content is None else 200, (content or "").encode(), headers)
 
 
 @dataclass
@@ -55,6 +41,7 @@ class Scraped:
     asked: Asked
     targets: list[TargetGroup] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
+    _of_pods: dict[tuple[str, str], TargetGroup] = field(default_factory=dict)
 
     def add(self, labels: Mapping[str, str], content: str | None) -> TargetGroup:
         """One more target, of which Prometheus learns with the next `publish`."""
@@ -72,6 +59,23 @@ class Scraped:
         else:
             self.exporters.pages[path] = content
 
+    def put(self, pod: str, content: str | None = None, *, instance: str = "a:1", namespace: str = "flowcon") -> None:
+        """What a process of a pod exports from now on; None: it is gone, or not there yet."""
+        if (target := self._of_pods.get((pod, instance))) is not None:
+            self.show(target, content)
+        else:
+            labels = {"namespace": namespace, "pod": pod, "instance": instance}
+            self._of_pods[pod, instance] = self.add(labels, content)
+
+    def rows(self, query: str) -> list[Row]:
+        """What a query is answered now."""
+        http = PrometheusHttp(self.asked.url, 5.0)
+        http.begin()
+        try:
+            return http.ask(query, time.time())
+        finally:
+            http.close()
+
     def publish(self) -> None:
         """Have Prometheus scrape all targets and no others; it takes about five seconds to see new ones."""
         self.server.set_targets(self.targets)
@@ -81,9 +85,5 @@ class Scraped:
 @contextmanager
 def scraped(binaries: PrometheusBinaries, folder: Path) -> Iterator[Scraped]:
     """A Prometheus without any target; it and the pages are gone afterwards."""
-    exporters = Exporters()
-    try:
-        with prometheus_and_asked(binaries, folder, SCRAPE_SECONDS) as (server, asked):
-            yield Scraped(server, exporters, asked)
-    finally:
-        exporters.close()
+    with Exporters() as exporters, prometheus_and_asked(binaries, folder, SCRAPE_SECONDS) as (server, asked):
+        yield Scraped(server, exporters, asked)

@@ -7,35 +7,44 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from support.loopback import Loopback, send
 
 TOKEN = "glsa_of_an_editor"
 
 
-class FakeGrafana(ThreadingHTTPServer):
+class FakeGrafana(Loopback):
     """Folders and dashboards behind real HTTP, as Grafana 10 answers; `answer_with` makes it misbehave."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
         self.folders: list[dict[str, str]] = []
         self.dashboards: dict[str, dict[str, Any]] = {}
         self.annotations: list[dict[str, Any]] = []
         self.paths: list[str] = []
         self.misbehaviour: tuple[int, str, dict[str, str]] | None = None
         self.silent = threading.Event()
-        self.released = threading.Event()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        super().__init__()
 
     def answer_with(self, status: int, body: str, **headers: str) -> None:
         self.misbehaviour = (status, body, headers)
+
+    def serve(self, handler: BaseHTTPRequestHandler) -> None:
+        self.paths.append(handler.path)
+        if self.silent.is_set():
+            self.released.wait(30)
+            return
+        body = json.loads(handler.rfile.read(int(handler.headers.get("Content-Length") or 0)) or "null")
+        headers = {"Content-Type": "application/json"}
+        if self.misbehaviour:
+            status, text, headers = self.misbehaviour
+        elif handler.headers.get("Authorization") != f"Bearer {TOKEN}":
+            status, text = 401, json.dumps({"message": "Invalid API key"})
+        else:
+            status, found = self.answer(handler.command, handler.path, body)
+            text = json.dumps(found)
+        send(handler, status, text.encode(), headers)
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         if path.endswith("/api/folders"):
@@ -57,48 +66,3 @@ class FakeGrafana(ThreadingHTTPServer):
         version = self.dashboards.get(uid, {}).get("version", 0) + 1
         self.dashboards[uid] = {**body, "version": version}
         return {"uid": uid, "version": version, "status": "success", "url": f"/d/{uid}/slug"}
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: FakeGrafana
-
-    def _serve(self) -> None:
-        grafana = self.server
-        grafana.paths.append(self.path)
-        if grafana.silent.is_set():
-            grafana.released.wait(30)
-            return
-        length = int(self.headers.get("Content-Length") or 0)
-        body = json.loads(self.rfile.read(length) or "null")
-        if grafana.misbehaviour:
-            self._send(*grafana.misbehaviour)
-        elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            self._send(401, json.dumps({"message": "Invalid API key"}), {})
-        else:
-            status, answer = grafana.answer(self.command, self.path, body)
-            self._send(status, json.dumps(answer), {"Content-Type": "application/json"})
-
-    def _send(self, status: int, body: str, headers: dict[str, str]) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body.encode()))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    do_GET = do_POST = _serve  # noqa: N815
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing on stderr."""
-
-
-@contextmanager
-def running(server: FakeGrafana) -> Iterator[FakeGrafana]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.released.set()
-        server.shutdown()
-        thread.join()
-        server.server_close()

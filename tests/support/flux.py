@@ -9,24 +9,20 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 from support.cluster import Kubectl
+from support.programs import built
 from support.rendering import ROOT
 from support.waiting import eventually, wait_for
 
 from slopewise.adapters.local.prometheus_server import free_loopback_port
-from slopewise.errors import MissingToolError
-from testbed.builds import Build, bring, flux_builds
-from testbed.progress import Progress
-from testbed.settings import read_settings
+from testbed.builds import Build, flux_builds
 
 FIELD_MANAGER = "kustomize-controller"
 SOURCE = "platform"
@@ -43,11 +39,7 @@ def of_the_page() -> Json:
 
 
 def flux_programs() -> tuple[Path, Path]:
-    """Built now when the cache has none; the test is skipped where they cannot be."""
-    try:
-        folders = [bring(build, read_settings().cache_folder, Progress(sys.stderr)) for build in flux_builds()]
-    except MissingToolError as error:
-        pytest.skip(str(error))
+    folders = [built(build) for build in flux_builds()]
     return folders[0] / "source-controller", folders[1] / "kustomize-controller"
 
 

@@ -9,7 +9,8 @@ from support.api_objects import Address, Selector
 from support.api_server import ApiServer
 from support.growths import GROWTHS, Listed, Pods
 from support.growths import Replica as Memories
-from support.managed_pods import NAMESPACE, PODS, a_raw_pod
+from support.managed_pods import NAMESPACE, PODS, UNSCHEDULABLE, a_raw_pod
+from support.suspended_jobs import pins
 from support.worlds import FakeClock
 
 from slopewise.adapters.kube.cache.parsing import parse_node, parse_object, parse_pod
@@ -26,12 +27,6 @@ STATEFUL_SETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/statefulsets"
 NODES = "/api/v1/nodes"
 GATE = {"name": PLACE_GATE}
 IGNORE_DISRUPTION = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-UNSCHEDULABLE = {
-    "type": "PodScheduled",
-    "status": "False",
-    "reason": "Unschedulable",
-    "lastTransitionTime": "2026-01-01T00:00:00Z",
-}
 
 
 def a_raw_job(name: str = "train", *, uid: str = "", **spec: Any) -> dict[str, Any]:
@@ -222,11 +217,7 @@ def is_gated(raw: dict[str, Any]) -> bool:
 
 def pinned_nodes(raw: dict[str, Any]) -> list[str]:
     """The nodes that required node affinity names, term by term."""
-    affinity = (raw["spec"].get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    return [
-        field["values"][0] for term in required.get("nodeSelectorTerms", []) for field in term.get("matchFields", [])
-    ]
+    return pins(raw["spec"].get("affinity"))
 
 
 def wished_nodes(raw: dict[str, Any]) -> list[str]:

@@ -1,8 +1,8 @@
 """A gateway between the controller and a real server: it forwards HTTP, lets a test look, and lets it interfere.
 
 In front of the API server it also confines the controller: what is asked of the whole cluster is asked of the test's
-namespace instead, so that a controller under test never acts on anybody else's policies. In front of Prometheus it can
-change answers. `controller_process.py` runs a controller behind one.
+namespace instead, so that a controller under test never acts on anybody else's policies. Prometheus may hang
+behind it. `controller_process.py` runs a controller behind one.
 """
 
 from __future__ import annotations
@@ -63,27 +63,11 @@ class Request:
         return self.writes and not self.kind.endswith((" leases", " events"))
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What is answered instead of asking the server."""
-
-    status: int
-    body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
 class DroppedError(Exception):
     """Raised by a hook: the connection is closed without an answer."""
 
 
-def status_answer(code: int, reason: str, message: str, **headers: str) -> Answer:
-    """A refusal in the API server's own format."""
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
-    text = json.dumps({**body, "message": message}).encode()
-    return Answer(code, text, {"Content-Type": "application/json", **headers})
-
-
-def drop(_: Request) -> Answer | None:
+def drop(_: Request) -> None:
     """As if nothing listened."""
     raise DroppedError
 
@@ -91,8 +75,8 @@ def drop(_: Request) -> Answer | None:
 class Gateway:
     """Serves on a free port of the loopback device until it is closed. The hooks may be changed at any time.
 
-    `before` is asked before a request is forwarded: None forwards it. `after` receives each one that the server has
-    answered, before the controller receives the answer. `edit` changes an answer of Prometheus.
+    `before` receives each request before it is forwarded, and `after` each one that the server has answered, before
+    the controller receives the answer.
     """
 
     def __init__(
@@ -106,9 +90,8 @@ class Gateway:
         self.on_answer = on_answer
         self.upstream = urlsplit(upstream)
         self.confine_to = confine_to
-        self.before: Callable[[Request], Answer | None] = lambda _: None
+        self.before: Callable[[Request], None] = lambda _: None
         self.after: Callable[[Request, int], None] = lambda *_: None
-        self.edit: Callable[[Request, bytes], bytes] = lambda _, body: body
         self.requests: list[Request] = []
         self._context = None if ca_file is None else ssl.create_default_context(cafile=ca_file)
         self._flowing = threading.Event()
@@ -143,7 +126,7 @@ class Gateway:
             self._flowing.set()
 
     @contextmanager
-    def interfering(self, before: Callable[[Request], Answer | None]) -> Iterator[None]:
+    def interfering(self, before: Callable[[Request], None]) -> Iterator[None]:
         """With this hook for a while."""
         former, self.before = self.before, before
         try:
@@ -217,10 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
         request = Request(self.command, parts.path, parts.query, _parsed(raw))
         self.gateway.wait_until_flowing()
         try:
-            answer = self.gateway.before(request)
-            if answer is not None:
-                self._reply(answer.status, answer.headers, answer.body)
-                return
+            self.gateway.before(request)
             self.gateway.requests.append(request)
             self._forward(request, raw)
         except (DroppedError, OSError, http.client.HTTPException):
@@ -240,7 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.gateway.wait_until_flowing()
         self.gateway.note_answer(request, response.status)
         kept = {name: value for name, value in response.getheaders() if name.lower() not in _HOP_BY_HOP}
-        self._reply(response.status, kept, self.gateway.edit(request, body))
+        self._reply(response.status, kept, body)
 
     def _stream(self, response: http.client.HTTPResponse) -> None:
         self.send_response(response.status)

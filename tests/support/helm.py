@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
+from support.programs import built
 from support.rendering import MANIFESTS, Documents
 
-from slopewise.errors import MissingToolError
-from testbed.builds import bring, helm_build
-from testbed.progress import Progress
-from testbed.settings import read_settings
+from testbed.builds import helm_build
 
 CHART = MANIFESTS / "chart/slopewise"
 RELEASE = "slopewise"
@@ -25,11 +21,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def helm_program() -> Path:
-    """Built now when the cache has none; the test is skipped where it cannot be."""
-    try:
-        return bring(helm_build(), read_settings().cache_folder, Progress(sys.stderr)) / "helm"
-    except MissingToolError as error:
-        pytest.skip(str(error))
+    return built(helm_build()) / "helm"
 
 
 @dataclass(frozen=True)

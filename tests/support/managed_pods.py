@@ -13,6 +13,12 @@ NAMESPACE = "team-a"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 MIB = 2**20
 STARTED = "2026-01-01T00:00:00Z"
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "lastTransitionTime": STARTED,
+}
 
 
 def a_container(

@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
 import yaml
+from support.programs import built
 
 from slopewise.adapters.local.prometheus_install import PrometheusBinaries
 from slopewise.adapters.local.prometheus_server import PrometheusServer
-from slopewise.errors import MissingToolError
-from testbed.builds import bring, prometheus_build
-from testbed.progress import Progress
-from testbed.settings import read_settings
-
-
-def otlp_binaries() -> PrometheusBinaries:
-    """Built now when the cache has none; the test is skipped where it cannot be."""
-    try:
-        folder = bring(prometheus_build(), read_settings().cache_folder, Progress(sys.stderr))
-    except MissingToolError as error:
-        pytest.skip(str(error))
-    return PrometheusBinaries(folder / "prometheus", None, "3")
+from testbed.builds import prometheus_build
 
 
 class OtlpPrometheus(PrometheusServer):
     """With its OTLP receiver, and nothing to scrape. `settings` are those of its `otlp` section."""
 
     def __init__(self, data_dir: Path, settings: Mapping[str, object] | None = None) -> None:
-        super().__init__(otlp_binaries(), data_dir)
+        super().__init__(PrometheusBinaries(built(prometheus_build()) / "prometheus", None, "3"), data_dir)
         self._settings = settings
 
     @property

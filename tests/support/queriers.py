@@ -7,23 +7,18 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-import pytest
-import requests
 import yaml
+from support.programs import built, is_ok
 from support.waiting import eventually
 
 from slopewise.adapters.local.prometheus_install import PrometheusBinaries
 from slopewise.adapters.local.prometheus_server import PrometheusServer, TargetGroup, free_loopback_port
-from slopewise.errors import MissingToolError
-from testbed.builds import bring, thanos_build
-from testbed.progress import Progress
-from testbed.settings import read_settings
+from testbed.builds import thanos_build
 
 REPLICA_LABEL = "replica"
 _READY_SECONDS = 60.0
@@ -32,14 +27,6 @@ _READY_SECONDS = 60.0
 def through_thanos() -> bool:
     """Whether tests are to ask through Thanos; else they ask Prometheus itself."""
     return os.environ.get("SLOPEWISE_TEST_QUERIER") == "thanos"
-
-
-def thanos_program() -> Path:
-    """Built now when the cache has none; the test is skipped where it cannot be."""
-    try:
-        return bring(thanos_build(), read_settings().cache_folder, Progress(sys.stderr)) / "thanos"
-    except MissingToolError as error:
-        pytest.skip(str(error))
 
 
 class Replica(PrometheusServer):
@@ -65,7 +52,7 @@ class Program:
         addresses = (f"--http-address=127.0.0.1:{self.port}", f"--grpc-address={self.grpc_address}")
         self._log = folder / f"{name}-{self.port}.log"
         with self._log.open("wb") as output:
-            command = [str(each) for each in (thanos_program(), name, *addresses, *arguments)]
+            command = [str(each) for each in (built(thanos_build()) / "thanos", name, *addresses, *arguments)]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def wait_until_ready(self, url: str) -> None:
@@ -78,15 +65,6 @@ class Program:
         """At once, as a crash would."""
         self._process.kill()
         self._process.wait(10)
-
-
-def is_ok(url: str) -> bool:
-    with requests.Session() as session:
-        session.trust_env = False
-        try:
-            return session.get(url, timeout=1).ok
-        except requests.RequestException:
-            return False
 
 
 class Thanos:

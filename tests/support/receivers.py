@@ -6,10 +6,10 @@ import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Self
+from http.server import BaseHTTPRequestHandler
 
 from support.certificates import Pair
+from support.loopback import Loopback, send
 
 
 @dataclass(frozen=True)
@@ -31,75 +31,35 @@ class Answer:
 HTML = Answer(200, b"<html>Log in to go on</html>", {"Content-Type": "text/html; charset=utf-8"})
 
 
-class PushReceiver:
-    """A context manager. `hold` makes answers wait until `release` or the end."""
+class PushReceiver(Loopback):
+    """`hold` makes answers wait until `release` or the end."""
 
     def __init__(self, certificate: Pair | None = None) -> None:
         self.pushed: list[Pushed] = []
         self.answer = Answer()
-        self._released = threading.Event()
-        self._released.set()
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.pushed.append(Pushed(self.path, dict(self.headers), body))
-                receiver._released.wait()
-                self._answer()
-
-            def do_GET(self) -> None:  # what a redirect ends in
-                receiver.pushed.append(Pushed(self.path, dict(self.headers), b""))
-                self._answer()
-
-            def _answer(self) -> None:
-                answer = receiver.answer
-                self.send_response(answer.status)
-                for name, value in answer.headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(answer.body)))
-                self.end_headers()
-                self.wfile.write(answer.body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, *_: object) -> None:
-                pass  # a client that hangs up, or does not trust the certificate
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self._scheme = "http"
+        self._flowing = threading.Event()
+        self._flowing.set()
+        tls = None
         if certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(certificate.certificate, certificate.key)
-            # The handshake of a client that says nothing must not hold up the others: it is made on its own thread.
-            self._server.socket = context.wrap_socket(
-                self._server.socket, server_side=True, do_handshake_on_connect=False
-            )
-            self._scheme = "https"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(certificate.certificate, certificate.key)
+        super().__init__(tls)
 
-    @property
-    def url(self) -> str:
-        return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
+    def serve(self, handler: BaseHTTPRequestHandler) -> None:
+        """A GET is what a redirect ends in."""
+        body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+        self.pushed.append(Pushed(handler.path, dict(handler.headers), body))
+        self._flowing.wait()
+        send(handler, self.answer.status, self.answer.body, self.answer.headers)
 
     def hold(self) -> None:
         """Answer nothing from now on."""
-        self._released.clear()
+        self._flowing.clear()
 
     def release(self) -> None:
         """Answer what was held, and all that comes."""
-        self._released.set()
+        self._flowing.set()
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self.release()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().close()

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import requests
 import yaml
 from support.exporters import SCRAPE_SECONDS, Exporters
+from support.programs import ask
 
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup
 
@@ -85,10 +85,7 @@ class RulesPrometheus(PrometheusServer):
         return {rule["name"]: rule.get("lastError") or rule["health"] for rule in rules}
 
     def _ask(self, what: str, **parameters: str) -> dict[str, Any]:
-        with requests.Session() as session:
-            session.trust_env = False
-            answer = session.get(f"{self.url}/api/v1/{what}", params=parameters, timeout=5)
-        found: dict[str, Any] = answer.json()["data"]
+        found: dict[str, Any] = ask(f"{self.url}/api/v1/{what}", **parameters).json()["data"]
         return found
 
     def stop(self) -> None:

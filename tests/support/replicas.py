@@ -16,10 +16,10 @@ import io
 import json
 import signal
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
@@ -28,16 +28,18 @@ import requests
 import structlog
 from support.api_objects import RefusedError
 from support.api_server import ApiServer
-from support.fake_prometheus import Respond
+from support.fake_prometheus import FakePrometheus, answer, vector
 from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.waiting import eventually
 
 from slopewise.adapters.kube.cache.records import API_VERSION, FINALIZER, MANAGED_LABEL, MOVES_ALLOWED, MOVES_LABEL
+from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.connection import LEASE_NAME, Connection
 from slopewise.adapters.kube.leader_election import Terms
+from slopewise.adapters.kube.watches import make_watches, wait_for_watches
 from slopewise.manager.metrics import ClusterMetrics
 from slopewise.manager.replica import Replica, policy_of_file
-from slopewise.manager.shared import ClusterOptions
+from slopewise.manager.shared import ClusterOptions, SharedState, make_shared_state
 from slopewise.own_policies import catalogue
 from slopewise.signals import StopSignal
 from slopewise.telemetry.metrics import Instruments, configure_logging
@@ -56,56 +58,15 @@ Json = dict[str, Any]
 _NODE_SIZES = {"machine_cpu_cores": "2", "machine_memory_bytes": "8e9"}
 
 
-class EmptyPrometheus(AbstractContextManager["EmptyPrometheus"]):
-    """Has no series but the size of the node. `hanging`: says nothing until it is closed; `asked`: somebody waits.
-
-    `instead`: answers so.
-    """
-
-    def __init__(self) -> None:
-        owner = self
-        self.hanging = threading.Event()
-        self.instead: Respond | None = None
-        self.asked = threading.Event()
-        self.released = threading.Event()
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                if owner.hanging.is_set():
-                    owner.asked.set()
-                    owner.released.wait(30)
-                if owner.instead is not None:
-                    owner.instead(self)
-                    return
-                asked = parse_qs(urlsplit(self.path).query)
-                sizes = _NODE_SIZES if "machine_cpu_cores" in self.path else {}
-                rows = [
-                    {"metric": {"__name__": name, "node": "node-a"}, "value": [float(asked["time"][0]), value]}
-                    for name, value in sizes.items()
-                ]
-                answer = json.dumps({"status": "success", "data": {"resultType": "vector", "result": rows}}).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(answer)))
-                self.end_headers()
-                self.wfile.write(answer)
-
-            do_POST = do_GET  # noqa: N815 - the base class's names
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-                """Silence."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.released.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+def sizes_alone(handler: BaseHTTPRequestHandler) -> None:
+    """What a Prometheus answers that has no series but the size of the node."""
+    asked = parse_qs(urlsplit(handler.path).query)
+    sizes = _NODE_SIZES if "machine_cpu_cores" in handler.path else {}
+    rows = [
+        {"metric": {"__name__": name, "node": "node-a"}, "value": [float(asked["time"][0]), value]}
+        for name, value in sizes.items()
+    ]
+    answer(vector(*rows))(handler)
 
 
 class Town(AbstractContextManager["Town"]):
@@ -117,7 +78,8 @@ class Town(AbstractContextManager["Town"]):
         self.server.objects.kubelets_follow = True
         self.client = self.server.client
         """Makes the client of a replica."""
-        self.prometheus = EmptyPrometheus()
+        self.prometheus = FakePrometheus()
+        self.prometheus.respond = sizes_alone
         self._log = io.StringIO()
         configure_logging(stream=self._log, as_json=True)
         self.server.put(
@@ -134,7 +96,7 @@ class Town(AbstractContextManager["Town"]):
 
     def __exit__(self, *_: object) -> None:
         self.server.stop()
-        self.prometheus.__exit__()
+        self.prometheus.close()
         catalogue.forget()
         structlog.reset_defaults()
 
@@ -265,6 +227,23 @@ class RunningReplica(AbstractContextManager["RunningReplica"]):
             self.exit_code = self.replica.run(self.stop_signal)
         finally:
             self.replica.__exit__()
+
+
+@contextmanager
+def shared_parts(
+    api: KubeApi, prometheus_url: str, may_write: Callable[[], bool] = lambda: True, scrape_seconds: float = 0.5
+) -> Iterator[SharedState]:
+    """The parts of a replica, whose watches have read everything; nothing else of it runs."""
+    instruments = Instruments()
+    watches = make_watches(api, None, lambda old, new: None)
+    options = ClusterOptions(Connection(), prometheus_url, scrape_interval_seconds=scrape_seconds)
+    metrics = ClusterMetrics(instruments.registry)
+    shared = make_shared_state(options, api, watches, may_write, instruments, metrics, file_policy=None)
+    watches.start()
+    wait_for_watches(watches, StopSignal())
+    yield shared
+    watches.stop()
+    api.close()
 
 
 def is_held(town: Town) -> bool:

@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any
 
 from support.api_server import ApiServer, refusal
-from support.gated_pods import UNSCHEDULABLE, Stage
-from support.managed_pods import NAMESPACE, PODS
-from support.replicas import Json, Town
+from support.gated_pods import Stage
+from support.managed_pods import NAMESPACE, PODS, UNSCHEDULABLE
+from support.replicas import Json, Town, shared_parts
 from support.suspended_jobs import JOBS, left_behind
 from support.waiting import eventually
 
@@ -27,16 +27,11 @@ from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.adapters.kube.moves.suspend.begin import CONTROLLER_UID
 from slopewise.adapters.kube.restorer import Restorer
 from slopewise.adapters.kube.state.freezes import FreezeDocument, freeze_path
-from slopewise.adapters.kube.state.training_policies import PolicyDocument, add_finalizer
-from slopewise.adapters.kube.watches import make_watches, wait_for_watches
+from slopewise.adapters.kube.state.training_policies import PolicyDocument, set_finalizer
 from slopewise.crds.policy_status import PolicyFacts
-from slopewise.manager.metrics import ClusterMetrics
 from slopewise.manager.policy_runner import PolicyRunner
-from slopewise.manager.shared import ClusterOptions, make_shared_state
 from slopewise.model import Migrate, Place
 from slopewise.operate.sweep import Sweeper
-from slopewise.signals import StopSignal
-from slopewise.telemetry.metrics import Instruments
 
 Right = tuple[str, str, str]
 """Verb, group and resource, as a role names them."""
@@ -65,19 +60,12 @@ class Office(AbstractContextManager["Office"]):
         self.town.pod()
         if moves:
             put_movable(Stage(self.server))
-        watches = make_watches(self.server.client(), None, lambda old, new: None)
-        options = ClusterOptions(Connection(), self.town.prometheus.url, scrape_interval_seconds=0.5)
-        instruments = Instruments()
-        metrics = ClusterMetrics(instruments.registry)
-        self.shared = make_shared_state(
-            options, self.server.client(), watches, lambda: self.leads, instruments, metrics, file_policy=None
-        )
-        watches.start()
-        wait_for_watches(watches, StopSignal())
+        self._parts = shared_parts(self.server.client(), self.town.prometheus.url, lambda: self.leads)
+        self.shared = self._parts.__enter__()
         [self.policy] = self.shared.claims.policies()
 
     def __exit__(self, *_: object) -> None:
-        self.shared.watches.stop()
+        self._parts.__exit__(None, None, None)
         self.town.__exit__()
 
     def writes(self) -> set[Right]:
@@ -113,7 +101,7 @@ class Office(AbstractContextManager["Office"]):
         self.shared.job_growths.write_now(FreezeDocument(record, "InForce", 1.0))
 
     def hold_policy(self) -> None:
-        add_finalizer(self.shared.fail_fast, "p")
+        set_finalizer(self.shared.fail_fast, "p", wanted=True)
 
     def report(self) -> None:
         """The same event twice: the second time it is counted in the first. Returns when both are sent, or not."""

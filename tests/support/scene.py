@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import requests
 from support.cluster import Kubectl, PodShape
+from support.programs import ask
 from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.records import API_VERSION
@@ -184,9 +184,7 @@ class Scene:
 
 def by_pod(prometheus_url: str, query: str) -> dict[str, float]:
     """What Prometheus answers, by the label `pod`."""
-    with requests.Session() as session:
-        session.trust_env = False
-        answer = session.get(f"{prometheus_url}/api/v1/query", params={"query": query}, timeout=10)
+    answer = ask(f"{prometheus_url}/api/v1/query", query=query)
     return {one["metric"]["pod"]: float(one["value"][1]) for one in answer.json()["data"]["result"]}
 
 

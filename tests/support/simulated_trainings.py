@@ -17,7 +17,7 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from support.fake_prometheus import send
+from support.loopback import send
 
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL
 

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 from support.api_objects import Address, RefusedError, Selector
 from support.api_server import ApiServer
-from support.managed_pods import NAMESPACE, PODS, a_raw_pod
+from support.managed_pods import NAMESPACE, PODS, UNSCHEDULABLE, a_raw_pod
 from support.worlds import FakeClock
 
 from slopewise.adapters.kube.cache.parsing import parse_node, parse_object, parse_pod
@@ -257,12 +257,7 @@ class Yard:
                 pod["spec"]["nodeName"] = fitting[0]
                 pod["status"] = {"phase": "Running"}
             else:
-                pod["status"]["conditions"] = [
-                    {
-                        "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
-                        "lastTransitionTime": "2026-01-01T00:00:00Z",
-                    }
-                ]  # fmt: skip
+                pod["status"]["conditions"] = [UNSCHEDULABLE]
             self.server.put(PODS, pod)
 
     def _check_template(self, job: Json) -> None:

@@ -360,7 +360,7 @@ def _conditions(jobs: Sequence[Job], view: PassView, previous: Sequence[Conditio
     first = jobs[0]
     status, reason, message = metrics_available(first, view.known(first), view.snapshot)
     wanted = (
-        Wanted(type="MetricsAvailable", status=status, reason=reason, message=message),
+        Wanted("MetricsAvailable", status, reason, message),
         _managed(first, view),
         _in_effect(jobs, view),
         _resize_pending(jobs),
@@ -377,17 +377,17 @@ def _resize_pending(jobs: Sequence[Job]) -> Wanted:
     """Whether a pod of the workload waits for what was accepted for it."""
     pending = next((job.pending for job in jobs if job.pending is not None), None)
     if pending is None:
-        return Wanted(type="ResizePending", status="False", reason="NothingPending")
-    return Wanted(type="ResizePending", status="True", reason=pending.result.capitalize(), message=pending.detail)
+        return Wanted("ResizePending", "False", "NothingPending")
+    return Wanted("ResizePending", "True", pending.result.capitalize(), pending.detail)
 
 
 def _finished(jobs: Sequence[Job]) -> Wanted:
     """Whether all pods of the workload have ended, and how."""
     if not all(job.state.ended for job in jobs):
-        return Wanted(type="Finished", status="False", reason="Running")
+        return Wanted("Finished", "False", "Running")
     if failed := [job.name for job in jobs if job.state is JobState.FAILED]:
-        return Wanted(type="Finished", status="True", reason="Failed", message=f"{failed[0]} has failed")
-    return Wanted(type="Finished", status="True", reason="Succeeded", message="the training has ended")
+        return Wanted("Finished", "True", "Failed", f"{failed[0]} has failed")
+    return Wanted("Finished", "True", "Succeeded", "the training has ended")
 
 
 def _managed(job: Job, view: PassView) -> Wanted:
@@ -405,12 +405,12 @@ def _managed(job: Job, view: PassView) -> Wanted:
         return not_managed("Frozen", freeze.message)
     if withheld is not None and withheld.guard == canary.__name__:
         return not_managed("NotInCanary", withheld.reason)
-    return Wanted(type="Managed", status="True", reason="Managed", message="its CPU may be changed")
+    return Wanted("Managed", "True", "Managed", "its CPU may be changed")
 
 
 def not_managed(reason: str, message: str) -> Wanted:
     """The condition `Managed` of a workload that no policy manages."""
-    return Wanted(type="Managed", status="False", reason=reason, message=message)
+    return Wanted("Managed", "False", reason, message)
 
 
 def _in_effect(jobs: Sequence[Job], view: PassView) -> Wanted:
@@ -419,12 +419,12 @@ def _in_effect(jobs: Sequence[Job], view: PassView) -> Wanted:
     missing = [reason_text for job in running if (reason_text := _not_in_effect(job, view)) is not None]
     if missing:
         reason, message = next((reason_text for reason_text in missing if reason_text[0] == KUBELET_BEHIND), missing[0])
-        return Wanted(type="InEffect", status="False", reason=reason, message=message)
+        return Wanted("InEffect", "False", reason, message)
     if not running:
-        return Wanted(type="InEffect", status="Unknown", reason="Ended", message="nothing of it runs")
+        return Wanted("InEffect", "Unknown", "Ended", "nothing of it runs")
     if any(job.actual is None for job in running):
-        return Wanted(type="InEffect", status="Unknown", reason="NotReported", message="its kubelet does not report it")
-    return Wanted(type="InEffect", status="True", reason="Reported", message="its kubelet reports it")
+        return Wanted("InEffect", "Unknown", "NotReported", "its kubelet does not report it")
+    return Wanted("InEffect", "True", "Reported", "its kubelet reports it")
 
 
 def _not_in_effect(job: Job, view: PassView) -> tuple[str, str] | None:

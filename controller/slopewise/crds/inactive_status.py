@@ -33,13 +33,11 @@ def absent_status(absence: Absence, previous: JobGrowthStatus, now_seconds: floa
     """The status of a workload without a pod on a node: moved, waiting for one, suspended, stopped, or over."""
     state, ended = absence.state.capitalize(), _ENDED.get(absence.state)
     wanted = (
-        Wanted(type="MetricsAvailable", status="Unknown", reason=state, message="it has no pod on a node"),
+        Wanted("MetricsAvailable", "Unknown", state, "it has no pod on a node"),
         not_managed(state, absence.reason),
-        _unknown("InEffect", state),
-        Wanted(type="ResizePending", status="False", reason="NothingPending"),
-        Wanted(type="Finished", status="True", reason=ended, message=absence.reason)
-        if ended
-        else Wanted(type="Finished", status="False", reason=state),
+        Wanted("InEffect", "Unknown", state),
+        Wanted("ResizePending", "False", "NothingPending"),
+        Wanted("Finished", "True", ended, absence.reason) if ended else Wanted("Finished", "False", state),
     )
     status = _inactive(previous, wanted, now_seconds, state=state, cpu=UNKNOWN, reason=absence.reason, node=None)
     kept = promise_status.last_conditions(previous.conditions, status.conditions)
@@ -62,11 +60,11 @@ def departed_status(departure: Departure, previous: JobGrowthStatus, now_seconds
     """The status of a workload that its policy no longer selects."""
     cpu, reason = departure.actual_millicores, "NotSelected"
     wanted = (
-        _unknown("MetricsAvailable", reason),
+        Wanted("MetricsAvailable", "Unknown", reason),
         not_managed(reason, departure.message),
-        _unknown("InEffect", reason),
-        _unknown("ResizePending", reason),
-        _unknown("Finished", reason),
+        Wanted("InEffect", "Unknown", reason),
+        Wanted("ResizePending", "Unknown", reason),
+        Wanted("Finished", "Unknown", reason),
     )
     shown = UNKNOWN if cpu is None else cores_text(cpu)
     status = _inactive(previous, wanted, now_seconds, state="Unmanaged", cpu=shown, reason=departure.message)
@@ -91,7 +89,3 @@ def _inactive(
         "conditions": updated(wanted, previous.conditions, now_seconds=now_seconds),
     }
     return previous.model_copy(update=update | changes)
-
-
-def _unknown(kind: str, reason: str) -> Wanted:
-    return Wanted(type=kind, status="Unknown", reason=reason)

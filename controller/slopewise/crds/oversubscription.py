@@ -28,23 +28,23 @@ def _gpu_waits(several: Sequence[tuple[Job, JobMemory]], previous: Sequence[Cond
     """That the GPUs of a pod wait for batches, and what would end that, or do so no more."""
     need = next(filter(None, (waiting(job, known) for job, known in several)), None)
     if need is not None:
-        return (Wanted(type=GPU_WAITS, status="True", reason=_REASONS[need.limiting], message=explained(need)),)
+        return (Wanted(GPU_WAITS, "True", _REASONS[need.limiting], explained(need)),)
     if all(each.type != GPU_WAITS for each in previous):
         return ()
     if all(job.state.ended or gpu_need(job, known).limiting == "unknown" for job, known in several):
-        return (Wanted(type=GPU_WAITS, status="Unknown", reason="NotMeasured"),)
-    return (Wanted(type=GPU_WAITS, status="False", reason="Busy"),)
+        return (Wanted(GPU_WAITS, "Unknown", "NotMeasured"),)
+    return (Wanted(GPU_WAITS, "False", "Busy"),)
 
 
 def _oversubscribes(several: Sequence[tuple[Job, JobMemory]], previous: Sequence[Condition]) -> tuple[Wanted, ...]:
     found = next(filter(None, (oversubscribed(job, known) for job, known in several)), None)
     if found is not None:
-        return (Wanted(type=OVERSUBSCRIBES, status="True", reason="StepsCostMore", message=f"{found}; {REMEDY}"),)
+        return (Wanted(OVERSUBSCRIBES, "True", "StepsCostMore", f"{found}; {REMEDY}"),)
     if all(each.type != OVERSUBSCRIBES for each in previous):
         return ()
     if all(job.state.ended or step_cost(known) is None for job, known in several):
-        return (Wanted(type=OVERSUBSCRIBES, status="Unknown", reason="NotMeasured"),)
-    return (Wanted(type=OVERSUBSCRIBES, status="False", reason="StepsCostLess"),)
+        return (Wanted(OVERSUBSCRIBES, "Unknown", "NotMeasured"),)
+    return (Wanted(OVERSUBSCRIBES, "False", "StepsCostLess"),)
 
 
 def transitions(job: Job, known: JobMemory | None) -> tuple[object, ...]:

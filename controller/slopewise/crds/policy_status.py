@@ -142,16 +142,16 @@ def node_intervals(nodes: Mapping[str, NodeMemory]) -> tuple[NodeInterval, ...]:
 
 def _ready(facts: PolicyFacts) -> Wanted:
     if facts.invalid is not None:
-        return Wanted(type="Ready", status="False", reason="InvalidSpec", message=facts.invalid)
+        return Wanted("Ready", "False", "InvalidSpec", facts.invalid)
     if facts.held is not None:
         reason = "PolicyFailed" if facts.policy_failed else "CannotObserve"
-        return Wanted(type="Ready", status="False", reason=reason, message=facts.held)
+        return Wanted("Ready", "False", reason, facts.held)
     if facts.seen is None:
-        return Wanted(type="Ready", status="Unknown", reason="NotEvaluatedYet", message="no pass has ended yet")
+        return Wanted("Ready", "Unknown", "NotEvaluatedYet", "no pass has ended yet")
     message = _canary_message(facts.seen, facts.canary_ratio)
     if facts.mode != "Canary":
         message = _MODE_MESSAGES[facts.mode or "Observe"]
-    return Wanted(type="Ready", status="True", reason=f"Mode{facts.mode}", message=message)
+    return Wanted("Ready", "True", f"Mode{facts.mode}", message)
 
 
 _MODE_MESSAGES: Mapping[Mode, str] = {
@@ -179,18 +179,18 @@ def _canary_message(view: PassView, ratio: float) -> str:
 def _metrics_available(facts: PolicyFacts) -> Wanted:
     view = facts.seen
     if facts.held is not None and not facts.policy_failed:
-        return Wanted(type="MetricsAvailable", status="Unknown", reason="CannotObserve", message=facts.held)
+        return Wanted("MetricsAvailable", "Unknown", "CannotObserve", facts.held)
     if view is None:
-        return Wanted(type="MetricsAvailable", status="Unknown", reason="NotEvaluatedYet")
+        return Wanted("MetricsAvailable", "Unknown", "NotEvaluatedYet")
     running = _running(view)
     if not running:
-        return Wanted(type="MetricsAvailable", status="Unknown", reason="NoJobs", message="no job is running")
+        return Wanted("MetricsAvailable", "Unknown", "NoJobs", "no job is running")
     lacking = [job for job in running if metrics_available(job, view.known(job), view.snapshot)[0] == "False"]
     if not lacking:
-        return Wanted(type="MetricsAvailable", status="True", reason="Fresh")
+        return Wanted("MetricsAvailable", "True", "Fresh")
     names = _first_names([f"{job.namespace}/{job.name}" for job in lacking])
     message = f"{len(lacking)} of {len(running)} jobs have no usable evaluation: {names}"
-    return Wanted(type="MetricsAvailable", status="False", reason="JobsWithoutMetrics", message=message)
+    return Wanted("MetricsAvailable", "False", "JobsWithoutMetrics", message)
 
 
 def _conflict(facts: PolicyFacts) -> Wanted:
@@ -204,8 +204,8 @@ def _conflict(facts: PolicyFacts) -> Wanted:
     if others is not None and others.pods:
         messages["OtherResizer"] = others_message(others)
     if not messages:
-        return Wanted(type="Conflict", status="False", reason="NoConflict")
-    return Wanted(type="Conflict", status="True", reason=next(iter(messages)), message="; ".join(messages.values()))
+        return Wanted("Conflict", "False", "NoConflict")
+    return Wanted("Conflict", "True", next(iter(messages)), "; ".join(messages.values()))
 
 
 def others_message(others: OtherResizers) -> str:
@@ -221,16 +221,16 @@ def _first_of(names: Sequence[str], pods: int) -> str:
 
 def _degraded(facts: PolicyFacts) -> Wanted:
     if facts.degraded is None:
-        return Wanted(type="Degraded", status="False", reason="AsExpected")
-    return Wanted(type="Degraded", status="True", reason="CannotDoAll", message=facts.degraded)
+        return Wanted("Degraded", "False", "AsExpected")
+    return Wanted("Degraded", "True", "CannotDoAll", facts.degraded)
 
 
 def _capacity_known(facts: PolicyFacts) -> Wanted:
     if facts.seen is None:
-        return Wanted(type="CapacityKnown", status="Unknown", reason="NotEvaluatedYet")
+        return Wanted("CapacityKnown", "Unknown", "NotEvaluatedYet")
     if facts.capacity is None:
-        return Wanted(type="CapacityKnown", status="True", reason="OthersCounted")
-    return Wanted(type="CapacityKnown", status="False", reason="OthersUncertain", message=facts.capacity)
+        return Wanted("CapacityKnown", "True", "OthersCounted")
+    return Wanted("CapacityKnown", "False", "OthersUncertain", facts.capacity)
 
 
 def _counts(view: PassView, previous: JobCounts) -> JobCounts:

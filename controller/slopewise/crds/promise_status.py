@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from slopewise.crds.conditions import Condition, Status, Wanted, timestamp
+from slopewise.crds.conditions import Condition, Wanted, timestamp
 from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
 from slopewise.model import DeadlineStatus, Objectives, ObjectiveStatus, QoeStatus, TargetStatus
 from slopewise.text import duration
@@ -164,12 +164,12 @@ def last_conditions(previous: Sequence[Condition], now: Sequence[Condition]) -> 
 def _objective_missed(qoe: QoeStatus) -> Wanted:
     if qoe.took_seconds is None:
         asked = f"{qoe.objective_seconds:.3g} s asked; not timed yet"
-        return _wanted(OBJECTIVE_MISSED, "Unknown", "NotTimedYet", asked)
+        return Wanted(OBJECTIVE_MISSED, "Unknown", "NotTimedYet", asked)
     if qoe.missed:
-        return _wanted(OBJECTIVE_MISSED, "True", "TooSlow" if qoe.in_flight is None else "Unanswered", _took(qoe))
+        return Wanted(OBJECTIVE_MISSED, "True", "TooSlow" if qoe.in_flight is None else "Unanswered", _took(qoe))
     if qoe.in_flight is not None:  # not confirmed, and "kept" would be wrong
-        return _wanted(OBJECTIVE_MISSED, "Unknown", "NotTimedYet", _took(qoe))
-    return _wanted(OBJECTIVE_MISSED, "False", "Kept", _took(qoe))
+        return Wanted(OBJECTIVE_MISSED, "Unknown", "NotTimedYet", _took(qoe))
+    return Wanted(OBJECTIVE_MISSED, "False", "Kept", _took(qoe))
 
 
 def _took(qoe: QoeStatus) -> str:
@@ -184,12 +184,12 @@ def _took(qoe: QoeStatus) -> str:
 
 def _hopeless(deadline: DeadlineStatus) -> Wanted:
     if deadline.missed:
-        return _wanted(HOPELESS, "True", DEADLINE_MISSED, _deadline_note(deadline))
+        return Wanted(HOPELESS, "True", DEADLINE_MISSED, _deadline_note(deadline))
     if deadline.confirmed_hopeless:
-        return _wanted(HOPELESS, "True", "NoCpuSuffices", _deadline_note(deadline))
+        return Wanted(HOPELESS, "True", "NoCpuSuffices", _deadline_note(deadline))
     if deadline.slack_seconds is None:
-        return _wanted(HOPELESS, "Unknown", "NotTimedYet", _deadline_note(deadline))
-    return _wanted(HOPELESS, "False", "Feasible", _deadline_note(deadline))
+        return Wanted(HOPELESS, "Unknown", "NotTimedYet", _deadline_note(deadline))
+    return Wanted(HOPELESS, "False", "Feasible", _deadline_note(deadline))
 
 
 def _deadline_note(deadline: DeadlineStatus) -> str:
@@ -207,12 +207,8 @@ def _deadline_note(deadline: DeadlineStatus) -> str:
 def _reached(kind: str, *, holds: bool) -> Wanted:
     what = "the deliverable loss" if kind == DELIVERABLE else "the target loss"
     if holds:
-        return _wanted(kind, "True", "Reached", f"{what} is reached")
-    return _wanted(kind, "False", "NotReached", f"{what} is not reached")
-
-
-def _wanted(kind: str, status: Status, reason: str, message: str) -> Wanted:
-    return Wanted(type=kind, status=status, reason=reason, message=message)
+        return Wanted(kind, "True", "Reached", f"{what} is reached")
+    return Wanted(kind, "False", "NotReached", f"{what} is not reached")
 
 
 def transitions(status: ObjectiveStatus) -> tuple[bool | None, ...]:

@@ -8,6 +8,7 @@ pod is between two pods, or deleted, or without the label, and is not checked he
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
@@ -22,28 +23,19 @@ from slopewise.ports import Clock
 from slopewise.tracking import OncePerChange
 
 
+@dataclass(eq=False)
 class Departures:
     """The check of one policy. A sink of its pass reports."""
 
-    def __init__(
-        self,
-        policy: str,
-        control: CpuControl,
-        job_growths: JobGrowthStore,
-        index: JobIndex,
-        is_managed: Callable[[PodRecord], bool],
-        clock: Clock,
-    ) -> None:
-        """`is_managed`: whether any policy manages a pod."""
-        self._policy = policy
-        self._control = control
-        self._job_growths = job_growths
-        self._index = index
-        self._is_managed = is_managed
-        self._clock = clock
-        self._reported = OncePerChange[str, Departure]()
-        """Of each, by the workload's uid."""
-        self._log = structlog.get_logger("slopewise")
+    policy: str
+    control: CpuControl
+    job_growths: JobGrowthStore
+    index: JobIndex
+    is_managed: Callable[[PodRecord], bool]
+    """Whether any policy manages a pod."""
+    clock: Clock
+    _reported: OncePerChange[str, Departure] = field(default_factory=OncePerChange)
+    """Of each, by the workload's uid."""
 
     def __call__(self, report: PassReport) -> None:
         """Check after one pass with a snapshot."""
@@ -53,7 +45,7 @@ class Departures:
         uids = [each.uid for each in snapshot.jobs] + [each.uid for each in snapshot.waiting]
         uids += [each.job_uid for each in snapshot.moving] + [each.job_uid for each in snapshot.absent]
         present = {JobUid.of(uid).workload for uid in uids}
-        missing = {each.key: each for each in self._job_growths.of(self._policy) if each.key not in present}
+        missing = {each.key: each for each in self.job_growths.of(self.policy) if each.key not in present}
         self._reported.forget_all_but(missing)
         for document in missing.values():
             self._check(document)
@@ -62,22 +54,22 @@ class Departures:
         departure = self._departure(document)
         if departure is None or not self._reported.is_new(document.key, departure):
             return
-        self._log.info(
+        structlog.get_logger("slopewise").info(
             "workload released",
             job=f"{document.namespace}/{document.name}",
-            name=self._policy,
+            name=self.policy,
             reason=departure.message,
         )
         if all(slot.memory.original is None for slot in document.slots.values()):
-            self._job_growths.retire(document)
+            self.job_growths.retire(document)
             return
-        document.show(partial(departed_status, departure, now_seconds=self._clock.now()))
-        self._job_growths.changed(document, transition=True)
+        document.show(partial(departed_status, departure, now_seconds=self.clock.now()))
+        self.job_growths.changed(document, transition=True)
 
     def _departure(self, document: GrowthDocument) -> Departure | None:
         """Of the first watched pod."""
         for slot in list(document.slots.values()):
-            watched = self._index.find(slot.job_uid)
+            watched = self.index.find(slot.job_uid)
             if watched is not None:
                 return self._not_selected(watched)
         return None
@@ -85,11 +77,11 @@ class Departures:
     def _not_selected(self, managed: ManagedPod) -> Departure | None:
         """Not of a pod that has ended or has no node: it is in no snapshot either, and is managed all the same."""
         pod = managed.pod
-        if pod.ended or pod.deleting or pod.node is None or self._is_managed(pod):
+        if pod.ended or pod.deleting or pod.node is None or self.is_managed(pod):
             return None
         opted_in = pod.labels.get(MANAGED_LABEL) == "true"
         reason = (
-            f"{self._policy} no longer selects it" if opted_in else f"its label {MANAGED_LABEL} is not true any more"
+            f"{self.policy} no longer selects it" if opted_in else f"its label {MANAGED_LABEL} is not true any more"
         )
         return Departure(f"{reason}; its original resources are restored", self._actual_millicores(managed))
 
@@ -97,4 +89,4 @@ class Departures:
         actual = managed.container.actual
         if actual is None:
             return None
-        return actual.limit_millicores if self._control == "limits" else actual.request_millicores
+        return actual.limit_millicores if self.control == "limits" else actual.request_millicores

@@ -15,8 +15,7 @@ from slopewise.adapters.kube.state.training_policies import (
     PolicyDocument,
     PolicyRecord,
     PolicyRecords,
-    add_finalizer,
-    remove_finalizer,
+    set_finalizer,
 )
 from slopewise.adapters.kube.workloads.owners import JobIndex
 from slopewise.adapters.local.ports import DryRunActuator
@@ -98,13 +97,9 @@ class Effects:
         """Whether the policy has a finalizer; a file cannot be deleted."""
         return FINALIZER in record.finalizers or not record.uid
 
-    def add_finalizer(self, name: str) -> None:
-        """Set the finalizer; ApiError when that fails."""
-        add_finalizer(self._api, name)
-
-    def remove_finalizer(self, name: str) -> None:
-        """Remove the finalizer; ApiError when that fails."""
-        remove_finalizer(self._api, name)
+    def set_finalizer(self, name: str, *, wanted: bool) -> None:
+        """Set the finalizer, or remove it; ApiError when that fails."""
+        set_finalizer(self._api, name, wanted=wanted)
 
 
 class NoEffects(Effects):
@@ -126,8 +121,5 @@ class NoEffects(Effects):
         """It changes no pods, and needs no finalizer."""
         return True
 
-    def add_finalizer(self, name: str) -> None:
-        """Sets none."""
-
-    def remove_finalizer(self, name: str) -> None:
-        """Removes none: another controller's may be set."""
+    def set_finalizer(self, name: str, *, wanted: bool) -> None:
+        """Sets none, and removes none: another controller's may be set."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 
 import structlog
 
@@ -18,7 +18,7 @@ from slopewise.adapters.kube.cache.records import FINALIZER
 from slopewise.adapters.kube.events import About, Event
 from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
 from slopewise.adapters.kube.restorer import Restorer
-from slopewise.adapters.kube.state.training_policies import PolicyRecord, remove_finalizer
+from slopewise.adapters.kube.state.training_policies import PolicyRecord, set_finalizer
 from slopewise.adapters.pauses import FINALIZER_SECONDS
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.errors import SlopewiseError
@@ -54,41 +54,39 @@ class NewOutcomes:
         return RestoreReport(**fresh)
 
 
+@dataclass(eq=False)
 class RestoreReporter:
     """Reports one policy's restores: metrics, events on pods and policy, one log line with names."""
 
-    def __init__(
-        self, policy: str, metrics: ClusterMetrics, reporter: StatusReporter, name_of: Callable[[str], str]
-    ) -> None:
-        self._policy = policy
-        self._metrics = metrics
-        self._reporter = reporter
-        self._name_of = name_of
-        self._new_outcomes = NewOutcomes()
-        self._log = structlog.get_logger("slopewise")
+    policy: str
+    metrics: ClusterMetrics
+    reporter: StatusReporter
+    name_of: Callable[[str], str]
+    _new_outcomes: NewOutcomes = field(default_factory=NewOutcomes)
 
     def report(self, given_back: RestoreReport) -> None:
         """Report one try."""
-        self._metrics.restore_pending_pods.labels(self._policy).set(len(given_back.outstanding))
+        self.metrics.restore_pending_pods.labels(self.policy).set(len(given_back.outstanding))
         new = self._new_outcomes.of(given_back)
         trouble = new.trouble
         if not (new.restored or new.gone or trouble):
             return
-        self._metrics.on_restored(new)
-        self._reporter.emit_restored(new)
-        log = self._log.warning if trouble else self._log.info
+        self.metrics.on_restored(new)
+        self.reporter.emit_restored(new)
+        logger = structlog.get_logger("slopewise")
+        log = logger.warning if trouble else logger.info
         log(
             "original resources restored",
-            name=self._policy,
+            name=self.policy,
             restored=len(new.restored),
             gone=len(new.gone),
             pending=len(given_back.outstanding),
-            reasons={self._name_of(uid): reason for uid, reason in list(trouble.items())[:MAX_NAMED]},
+            reasons={self.name_of(uid): reason for uid, reason in list(trouble.items())[:MAX_NAMED]},
         )
 
     def forget(self) -> None:
         """Remove the policy's metrics."""
-        self._metrics.forget_policy(self._policy)
+        self.metrics.forget_policy(self.policy)
 
 
 CONFIRM_SECONDS = 0.5
@@ -166,7 +164,7 @@ class Finalization:
         self._report_stale(self._record, given_back)
         self._restorer.retire()
         if FINALIZER in self._record.finalizers:
-            remove_finalizer(self._shared.api, self._name)
+            set_finalizer(self._shared.api, self._name, wanted=False)
         return True
 
     def _report_stale(self, record: PolicyRecord, given_back: RestoreReport) -> None:

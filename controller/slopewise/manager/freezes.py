@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 
 import structlog
 
@@ -114,22 +115,16 @@ _FEW = 3
 """Mistakes and scopes that are named."""
 
 
+@dataclass(eq=False)
 class AlertHandler:
     """Handles the bodies that the webhook has accepted. Shape: `adapters.http.alert_webhook.Handle`."""
 
-    def __init__(
-        self,
-        api: Api,
-        freezes: Reflector[FreezeRecord],
-        now: Callable[[], float],
-        on_alert: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        """`api` writes without the lease. `on_alert` gets what became of each alert, for the metrics."""
-        self._api = api
-        self._freezes = freezes
-        self._now = now
-        self._on_alert = on_alert
-        self._log = structlog.get_logger("slopewise")
+    api: Api
+    """Writes without the lease."""
+    freezes: Reflector[FreezeRecord]
+    now: Callable[[], float]
+    on_alert: Callable[[str], None] = lambda _: None
+    """Gets what became of each alert, for the metrics."""
 
     def __call__(self, body: bytes) -> str:
         """Store what a body asks for, and return what was done.
@@ -137,7 +132,7 @@ class AlertHandler:
         UsageError for a body or an alert that cannot be used, after the other alerts are stored; ApiError when one
         cannot be stored.
         """
-        now, alerts = self._now(), read_notification(body).alerts
+        now, alerts = self.now(), read_notification(body).alerts
         wanted, mistakes = _wanted([each for each in alerts if asks(each)], now)
         done = Counter({"ignored": sum(not asks(each) for each in alerts), "refused": len(mistakes)})
         try:
@@ -146,22 +141,24 @@ class AlertHandler:
                     done[result] += 1
         finally:
             for result in done.elements():
-                self._on_alert(result)
+                self.on_alert(result)
             if done["stored"] or done["ended"]:
                 few = [each.spec.subject for each in wanted[:_FEW]]
-                self._log.info("alerts handled", scopes=few, **{name: count for name, count in done.items() if count})
+                structlog.get_logger("slopewise").info(
+                    "alerts handled", scopes=few, **{name: count for name, count in done.items() if count}
+                )
         if mistakes:
             more = len(mistakes) - _FEW
             raise UsageError(" ".join(mistakes[:_FEW]) + (f" And {more} more." if more > 0 else ""))
         return ", ".join(f"{count} {result}" for result, count in done.items() if count) or "no alerts"
 
     def _store(self, wanted: AlertFreeze, now_seconds: float) -> str:
-        known = self._freezes.get("", wanted.name)
+        known = self.freezes.get("", wanted.name)
         if is_stored(known, wanted, now_seconds):
             return "unchanged"
-        result, written = store(self._api, wanted, now_seconds, is_new=known is None)
+        result, written = store(self.api, wanted, now_seconds, is_new=known is None)
         if written is not None:
-            self._freezes.observe(written)
+            self.freezes.observe(written)
         return result
 
 

@@ -185,10 +185,7 @@ class PolicyManager:
         if key in self._finalizer_tried:
             return False
         self._finalizer_tried.put(key, None)
-        if hold:
-            self._shared.effects.add_finalizer(record.name)
-        else:
-            self._shared.effects.remove_finalizer(record.name)
+        self._shared.effects.set_finalizer(record.name, wanted=hold)
         return True
 
     def _drop(self, key: str) -> bool:

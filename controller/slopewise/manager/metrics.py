@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -103,25 +102,9 @@ class ClusterMetrics:
         with suppress(KeyError):
             self.restore_pending_pods.remove(name)
 
-    def follow_watches(self, watches: Callable[[], Mapping[str, tuple[float, int]]]) -> None:
-        """`watches`: seconds since the API server's last answer, and restarts, by resource; called at each scrape."""
-        self._registry.register(_AtScrape(partial(_watches, watches)))
-
-    def follow_resizes(self, waited: Callable[[], Mapping[str, Sequence[float]]]) -> None:
-        """`waited`: for how many seconds each pod's kubelet has not carried out what was accepted, by node."""
-        self._registry.register(_AtScrape(partial(_resizes, waited)))
-
-    def follow_moves(self, gated: Callable[[], Sequence[float]], moving: Callable[[], Sequence[float]]) -> None:
-        """How many seconds each pod has waited behind our gate, and each move has taken; called at each scrape."""
-        self._registry.register(_AtScrape(partial(_moves, gated, moving)))
-
-    def follow_suspended(self, waited: Callable[[], Sequence[float]]) -> None:
-        """`waited`: for how many seconds each Job that a move has suspended has had no pod; called at each scrape."""
-        self._registry.register(_AtScrape(partial(_suspended, waited)))
-
-    def follow_freezes(self, freezes: Callable[[], Mapping[tuple[str, str], int]]) -> None:
-        """`freezes`: how many are in force, by scope and effect; called at each scrape."""
-        self._registry.register(_AtScrape(partial(_freezes, freezes)))
+    def follow(self, read: Callable[[], Iterator[Metric]]) -> None:
+        """Read these families at each scrape."""
+        self._registry.register(_AtScrape(read))
 
 
 class _AtScrape(Collector):
@@ -134,29 +117,31 @@ class _AtScrape(Collector):
         return self._read()
 
 
-def _freezes(freezes: Callable[[], Mapping[tuple[str, str], int]]) -> Iterator[Metric]:
+def of_freezes(freezes: Mapping[tuple[str, str], int]) -> Iterator[Metric]:
+    """`freezes`: how many are in force, by scope and effect."""
     in_force = GaugeMetricFamily("slopewise_freezes", "Freezes in force.", labels=["scope", "effect"])
-    found = freezes()
     for scope in get_args(FreezeScope):
         for effect in get_args(FreezeEffect):
-            in_force.add_metric([scope, effect], found.get((scope, effect), 0))
+            in_force.add_metric([scope, effect], freezes.get((scope, effect), 0))
     yield in_force
 
 
-def _watches(watches: Callable[[], Mapping[str, tuple[float, int]]]) -> Iterator[Metric]:
+def of_watches(watches: Mapping[str, tuple[float, int]]) -> Iterator[Metric]:
+    """`watches`: seconds since the API server's last answer, and restarts, by resource."""
     silent = GaugeMetricFamily(
         "slopewise_watch_silent_seconds", "Time since the last answer of the API server.", labels=["resource"]
     )
     restarts = CounterMetricFamily(
         "slopewise_watch_restarts", "Watches that broke and were begun again.", labels=["resource"]
     )
-    for resource, (seconds, count) in watches().items():
+    for resource, (seconds, count) in watches.items():
         silent.add_metric([resource], seconds)
         restarts.add_metric([resource], count)
     yield from (silent, restarts)
 
 
-def _resizes(waited: Callable[[], Mapping[str, Sequence[float]]]) -> Iterator[Metric]:
+def of_resizes(waited: Mapping[str, Sequence[float]]) -> Iterator[Metric]:
+    """`waited`: for how many seconds each pod's kubelet has not carried out what was accepted, by node."""
     pods = GaugeMetricFamily(
         "slopewise_unconfirmed_pods",
         "Pods whose kubelet has not carried out CPU that the API server has accepted.",
@@ -167,7 +152,7 @@ def _resizes(waited: Callable[[], Mapping[str, Sequence[float]]]) -> Iterator[Me
         "Since the API server accepted it for the first of them.",
         labels=["job_node"],
     )
-    for node, seconds in waited().items():
+    for node, seconds in waited.items():
         pods.add_metric([node], len(seconds))
         oldest.add_metric([node], max(seconds))
     yield from (pods, oldest)
@@ -179,22 +164,24 @@ def _counted(count: tuple[str, str], oldest: tuple[str, str], waited: Sequence[f
     yield GaugeMetricFamily(*oldest, max(waited, default=0))
 
 
-def _moves(gated: Callable[[], Sequence[float]], moving: Callable[[], Sequence[float]]) -> Iterator[Metric]:
+def of_moves(gated: Sequence[float], moving: Sequence[float]) -> Iterator[Metric]:
+    """How many seconds each pod has waited behind our gate, and each move has taken."""
     yield from _counted(
         ("slopewise_gated_pods", "Pods that wait behind our gate."),
         ("slopewise_oldest_gate_seconds", "Since the oldest of them was made; 0: there is none."),
-        gated(),
+        gated,
     )
     yield from _counted(
         ("slopewise_moves_under_way", "Workloads on their way to another node."),
         ("slopewise_oldest_move_seconds", "Since the oldest of them began; 0: there is none."),
-        moving(),
+        moving,
     )
 
 
-def _suspended(waited: Callable[[], Sequence[float]]) -> Iterator[Metric]:
+def of_suspended(waited: Sequence[float]) -> Iterator[Metric]:
+    """`waited`: for how many seconds each Job that a move has suspended has had no pod."""
     yield from _counted(
         ("slopewise_suspended_jobs", "Jobs that a move has suspended and that have no pod left."),
         ("slopewise_oldest_suspended_seconds", "Since the first of them had no pod left; 0: there is none."),
-        waited(),
+        waited,
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from slopewise.adapters.kube.cache.records import PodRecord
 from slopewise.adapters.kube.capacity import capacity_message
 from slopewise.adapters.kube.client.meanings import LimitKind
-from slopewise.adapters.kube.moves.dispatch import KubeMover, Ways
+from slopewise.adapters.kube.moves.dispatch import KubeMover
 from slopewise.adapters.kube.moves.movability_inputs import Moving
 from slopewise.adapters.kube.observer import KubeNotes, KubeObserver
 from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
@@ -322,20 +322,25 @@ class PolicyRunner:
         )
 
     def _make_actuator(self) -> Actuator:
+        shared = self._shared
+        mover = KubeMover(
+            self._name, self._index, self._observer.movability,
+            shared.gates.place, shared.job_moves.begin, shared.evictions.begin, shared.job_stops.stop,
+        )  # fmt: skip
         actuator = KubeActuator(
-            self._shared.api,
+            shared.api,
             self._index,
             self.spec.resources,
-            self._shared.rate_limiter.take,
-            self._shared.clock,
+            shared.rate_limiter.take,
+            shared.clock,
             self._memory.stored_original,
-            self._shared.watches.pods.observe,
-            self._make_mover().begin,
-            ResizeContext(self._shared.watches.resizes.waited_seconds, self._shared.watches.limits.changes),
-            lambda: self._shared.freezes.before_write(self._name),
+            shared.watches.pods.observe,
+            mover.begin,
+            ResizeContext(shared.watches.resizes.waited_seconds, shared.watches.limits.changes),
+            lambda: shared.freezes.before_write(self._name),
         )
         self._waits_for = actuator.waits_for
-        return self._shared.effects.actuator(actuator)
+        return shared.effects.actuator(actuator)
 
     def _make_departures(self) -> Departures:
         return Departures(
@@ -346,11 +351,6 @@ class PolicyRunner:
             lambda pod: pod.uid in self._claims.policy_of,
             self._shared.clock,
         )
-
-    def _make_mover(self) -> KubeMover:
-        shared = self._shared
-        ways = Ways(shared.gates.place, shared.job_moves.begin, shared.evictions.begin, shared.job_stops.stop)
-        return KubeMover(self._name, self._index, self._observer.movability, ways)
 
 
 @dataclass(frozen=True, slots=True)

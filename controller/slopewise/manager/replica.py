@@ -21,7 +21,7 @@ from slopewise.adapters.http.access import read_access
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.connection import connect, make_elector, other_leaders, take_lease
 from slopewise.adapters.kube.leader_election import Elector, NoElection
-from slopewise.adapters.kube.state.training_policies import PolicyDocument, PolicyRecord, add_finalizer
+from slopewise.adapters.kube.state.training_policies import PolicyDocument, PolicyRecord, set_finalizer
 from slopewise.adapters.kube.watches import make_watches, wait_for_watches
 from slopewise.config.pass_settings import policy_of, with_interval
 from slopewise.config.training_policy import TrainingPolicy, load_training_policy
@@ -30,7 +30,7 @@ from slopewise.loop import calm_garbage_collector
 from slopewise.manager.finalization import Finalizations, NoFinalizations
 from slopewise.manager.freezes import AlertHandler, counted
 from slopewise.manager.leader import PolicyManager
-from slopewise.manager.metrics import ClusterMetrics
+from slopewise.manager.metrics import ClusterMetrics, of_freezes, of_moves, of_resizes, of_suspended, of_watches
 from slopewise.manager.move_loop import finish_moves
 from slopewise.manager.policy_runner import PolicyRunner
 from slopewise.manager.shared import ClusterOptions, SharedState, checked, make_shared_state
@@ -143,18 +143,18 @@ class Replica:
             lambda kind, namespace: self.leadership.note_limit(kind, namespace),
             lambda old, new: self.leadership.note_freeze(old, new),
         )
-        metrics.follow_watches(self.watches.watches)
-        metrics.follow_resizes(self.watches.resizes.by_node)
+        metrics.follow(lambda: of_watches(self.watches.watches()))
+        metrics.follow(lambda: of_resizes(self.watches.resizes.by_node()))
         self._api = api
         self._lost: str | None = None
         self.elector = self._make_elector(api)
         self.shared: SharedState = make_shared_state(
             options, api, self.watches, self.elector.may_write, instruments, metrics, file_policy
         )
-        metrics.follow_moves(self.shared.gated_seconds, self.shared.moving_seconds)
-        metrics.follow_suspended(self.shared.suspended_jobs.seconds)
+        metrics.follow(lambda: of_moves(self.shared.gated_seconds(), self.shared.moving_seconds()))
+        metrics.follow(lambda: of_suspended(self.shared.suspended_jobs.seconds()))
         if (freezes := self.watches.freezes) is not None:
-            metrics.follow_freezes(lambda: counted(freezes.items(), self.shared.clock.now))
+            metrics.follow(lambda: of_freezes(counted(freezes.items(), self.shared.clock.now)))
         finalizations = (NoFinalizations if options.dry_run else Finalizations)(self.shared)
         self.leadership = PolicyManager(self.shared, finalizations)
 
@@ -314,5 +314,5 @@ def _runner(shared: SharedState, record: PolicyRecord, document: TrainingPolicy)
     if not record.uid:
         return PolicyRunner(shared, record, document, None)
     if acts(document.spec.mode) and not shared.effects.is_held(record):
-        add_finalizer(shared.api, record.name)
+        set_finalizer(shared.api, record.name, wanted=True)
     return PolicyRunner(shared, record, document, PolicyDocument(record))

@@ -35,7 +35,7 @@ from slopewise.adapters.kube.moves.suspend.state_machine import MoveEnd
 from slopewise.adapters.kube.restorer import Restorer
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.status_writer import StatusSender, StatusWriter
-from slopewise.adapters.kube.state.training_policies import remove_finalizer
+from slopewise.adapters.kube.state.training_policies import set_finalizer
 from slopewise.adapters.kube.watches import Watches, make_watches, wait_for_watches
 from slopewise.adapters.kube.workloads.owners import Owners
 from slopewise.feedback.restore import RestoreReport
@@ -247,7 +247,7 @@ class _Restorer:
             return
         for name in held:
             try:
-                remove_finalizer(self._api, name)
+                set_finalizer(self._api, name, wanted=False)
                 result.policies.append(name)
             except (ApiError, NotLeadingError) as error:
                 result.problems.append(f"the finalizer of TrainingPolicy {name} stays: {error}")

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter
-from prometheus_client.core import GaugeMetricFamily, Metric
 
 from slopewise.allocation import Millicores, actual_millicores, allotted_cores, original_millicores, water_filling
 from slopewise.model import ClusterSnapshot, CpuControl, Job, JobMemory, Node, PassReport
+from slopewise.telemetry.families import Figure
 from slopewise.telemetry.gpu_metrics import GpuSeconds
 
 
@@ -96,34 +96,24 @@ def _shares(snapshot: ClusterSnapshot, control: CpuControl, millicores: Millicor
     return shares
 
 
-class EndFamilies:
-    """When jobs are expected to end, where their policy compares them with fair sharing."""
+END_GAUGES = {
+    "expected_end_timestamp_seconds": (
+        "When it is expected to end; the earliest: if it were served alone; the latest: as under fair sharing.",
+        "bound",
+    ),
+    "saved_seconds": ("By how much it is expected to end sooner than it would under fair sharing.", "bound"),
+}
 
-    def __init__(self, labels: tuple[str, ...]) -> None:
-        """`labels`: those of every metric of a job."""
-        self.expected = GaugeMetricFamily(
-            "slopewise_job_expected_end_timestamp_seconds",
-            "When it is expected to end; the earliest: if it were served alone; the latest: as under fair sharing.",
-            labels=[*labels, "bound"],
-        )
-        self.saved = GaugeMetricFamily(
-            "slopewise_job_saved_seconds",
-            "By how much it is expected to end sooner than it would under fair sharing.",
-            labels=[*labels, "bound"],
-        )
 
-    def add(self, labels: list[str], job: Job, known: JobMemory) -> None:
-        """The ends of one job, if it has not ended and both are known."""
-        ends = known.decided.ends
-        if job.state.ended or ends is None or ends.fair_seconds is None:
-            return
-        for end, saved, seconds in (
-            ("earliest", "most", ends.earliest_seconds),
-            ("expected", "expected", ends.at_seconds),
-            ("latest", "least", ends.latest_seconds),
-        ):
-            self.expected.add_metric([*labels, end], seconds)
-            self.saved.add_metric([*labels, saved], ends.fair_seconds - seconds)
-
-    def __iter__(self) -> Iterator[Metric]:
-        return iter((self.expected, self.saved))
+def end_figures(job: Job, known: JobMemory) -> Iterator[Figure]:
+    """The ends of a job that has not ended, where its policy compares them with fair sharing."""
+    ends = known.decided.ends
+    if job.state.ended or ends is None or ends.fair_seconds is None:
+        return
+    for end, saved, seconds in (
+        ("earliest", "most", ends.earliest_seconds),
+        ("expected", "expected", ends.at_seconds),
+        ("latest", "least", ends.latest_seconds),
+    ):
+        yield "expected_end_timestamp_seconds", seconds, end
+        yield "saved_seconds", ends.fair_seconds - seconds, saved

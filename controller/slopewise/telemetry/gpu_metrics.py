@@ -5,21 +5,14 @@ Worked example: two devices that wait for 40 % of 20 s between two passes: 40 de
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from slopewise.estimators.gpu_need import gpu_need
 from slopewise.model import Job, JobMemory, PassReport
-
-
-def add_known(labels: Sequence[str], *figures: tuple[GaugeMetricFamily | CounterMetricFamily, float | None]) -> None:
-    """One sample of each figure that is known."""
-    for family, figure in figures:
-        if figure is not None:
-            family.add_metric(labels, figure)
+from slopewise.telemetry.families import Figure
 
 
 class _Devices(NamedTuple):
@@ -70,34 +63,17 @@ class GpuSeconds:
         self._last.pop(document, None)
 
 
-class GpuFamilies:
-    """One family per figure; a job without accelerators has none of them."""
+GPU_GAUGES = {
+    "gpu_wait_ratio": "Part of the time in which its devices waited for batches.",
+    "useful_cores": "CPU that it can turn into steps, in cores.",
+}
+GPU_COUNTERS = {"gpu_seconds_won": "Device-seconds that its steps would have waited longer with its original CPU."}
 
-    def __init__(self, labels: tuple[str, ...]) -> None:
-        """`labels`: those of every metric of a job."""
-        self.wait_ratio = GaugeMetricFamily(
-            "slopewise_job_gpu_wait_ratio", "Part of the time in which its devices waited for batches.", labels=labels
-        )
-        self.useful_cores = GaugeMetricFamily(
-            "slopewise_job_useful_cores", "CPU that it can turn into steps, in cores.", labels=labels
-        )
-        self.won = CounterMetricFamily(
-            "slopewise_job_gpu_seconds_won",
-            "Device-seconds that its steps would have waited longer with its original CPU.",
-            labels=labels,
-        )
 
-    def add(self, labels: list[str], job: Job, known: JobMemory) -> None:
-        """The figures of one job, each where it is known."""
-        if not job.accelerators or job.state.ended:
-            return
+def gpu_figures(job: Job, known: JobMemory) -> Iterator[Figure]:
+    """Of a job without accelerators there are none."""
+    if job.accelerators and not job.state.ended:
         need = gpu_need(job, known)
-        add_known(
-            labels,
-            (self.wait_ratio, need.wait_ratio),
-            (self.useful_cores, need.useful_cores),
-            (self.won, None if known.original is None else known.gpu.seconds_won),
-        )
-
-    def __iter__(self) -> Iterator[Metric]:
-        return iter((self.wait_ratio, self.useful_cores, self.won))
+        yield "gpu_wait_ratio", need.wait_ratio
+        yield "useful_cores", need.useful_cores
+        yield "gpu_seconds_won", None if known.original is None else known.gpu.seconds_won

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import Any
 
-from slopewise_exporter.logs.patterns import compiled
+from slopewise_exporter.instrument.follower import PATTERN_VARIABLE, patterns_in
 
 _FIELDS = {
     "loss": "loss",
@@ -37,17 +36,10 @@ def add_pattern_options(parser: argparse.ArgumentParser) -> None:
 
 def patterns_of(options: argparse.Namespace) -> list[str]:
     """Of the command line, or else of the environment."""
-    if options.pattern:
-        return list(options.pattern)
-    return [line for line in os.environ.get("SLOPEWISE_EXPORTER_PATTERN", "").splitlines() if line.strip()]
+    return list(options.pattern) or patterns_in(os.environ.get(PATTERN_VARIABLE, ""))
 
 
 def names_of(options: argparse.Namespace) -> dict[str, list[str]]:
     """Field of `Found`: the user's names for it."""
     given = {field: getattr(options, f"{option.replace('-', '_')}_name") for option, field in _FIELDS.items()}
     return {field: names for field, names in given.items() if names}
-
-
-def regular_expression(pattern: str) -> Any:
-    """PatternError where it is none."""
-    return compiled(pattern)

@@ -10,14 +10,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from slopewise_exporter.commands.options import add_pattern_options, names_of, patterns_of, regular_expression
+from slopewise_exporter.commands.options import add_pattern_options, names_of, patterns_of
 from slopewise_exporter.environment import DEFAULT_LINGER_SECONDS, DEFAULT_PORT, reports_here
 from slopewise_exporter.logs import LineParser, PatternError, Tracker
-from slopewise_exporter.tail.followed_training import FollowedTraining
-from slopewise_exporter.tail.follower import End, Follower, resume
+from slopewise_exporter.logs.patterns import compiled
+from slopewise_exporter.tail.follower import End, FollowedTraining, Follower, StateFile, resume
 from slopewise_exporter.tail.opening import FORMATS, Opening
 from slopewise_exporter.tail.source import SourceError
-from slopewise_exporter.tail.state_file import StateFile
 from slopewise_exporter.values import Checker
 
 SUMMARY = "follow a training's log or run folder and report for it"
@@ -30,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     check = Checker()
     try:
         parser = LineParser(patterns_of(options), names_of(options), may_use_signals=True)
-        finished = regular_expression(options.finished) if options.finished else None
+        finished = compiled(options.finished) if options.finished else None
     except PatternError as error:
         return _refused(str(error))
     if not reports_here(os.environ, check):

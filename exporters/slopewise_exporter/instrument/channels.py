@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
 import selectors
+import struct
+import termios
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Callable
 
-from slopewise_exporter.instrument.terminal import copy_size, open_terminal
 from slopewise_exporter.logs.splitter import LineSplitter
 from slopewise_exporter.values import Checker
 
@@ -19,6 +22,7 @@ _AFTER_END_SECONDS = 0.2
 """How long a silent pipe is still waited for once the command has ended: what it has left running may hold it open."""
 
 _STDOUT, _STDERR = 1, 2
+_OPOST = 1
 
 
 @dataclass
@@ -57,7 +61,7 @@ def close_all(channels: list[Channel]) -> None:
 
 def _open_channel(target: int, stands_for: tuple[int, ...]) -> Channel:
     is_terminal = os.isatty(target)
-    reads, writes = open_terminal(target) if is_terminal else os.pipe()
+    reads, writes = _open_terminal(target) if is_terminal else os.pipe()
     return Channel(reads, writes, target, is_terminal, stands_for)
 
 
@@ -81,7 +85,7 @@ class Copying:
         """The size of the real terminal has changed."""
         for channel in self._channels:
             if channel.is_terminal:
-                copy_size(channel.target, channel.reads)
+                _copy_size(channel.target, channel.reads)
 
     def finish(self) -> None:
         """The command has ended: copy what is left of its output."""
@@ -141,3 +145,31 @@ def write_all(target: int, block: bytes) -> bool:
         except OSError:
             return True
     return True
+
+
+def _open_terminal(real: int) -> tuple[int, int]:
+    """Both ends of a second terminal, for a command whose output is followed: what is read here, and what it writes to.
+
+    It is one to the command as the first is to its user. Only its output goes there: keys, Ctrl-C and job control stay
+    with the real terminal, which the command keeps as its standard input and as its controlling terminal. OSError,
+    termios.error.
+    """
+    master, slave = pty.openpty()
+    try:
+        modes = termios.tcgetattr(slave)
+        # Each byte as it is: line ends are the business of the real terminal, which gets the bytes next.
+        modes[_OPOST] &= ~termios.OPOST
+        termios.tcsetattr(slave, termios.TCSANOW, modes)
+        _copy_size(real, master)
+    except BaseException:
+        os.close(master)
+        os.close(slave)
+        raise
+    return master, slave
+
+
+def _copy_size(real: int, master: int) -> None:
+    """Give the terminal of the command the size of the real one."""
+    with suppress(OSError):
+        size = fcntl.ioctl(real, termios.TIOCGWINSZ, struct.pack("4H", 0, 0, 0, 0))
+        fcntl.ioctl(master, termios.TIOCSWINSZ, size)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial, wraps
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, Callable
 
-from slopewise_exporter.instrument.imports import Hook
 from slopewise_exporter.instrument.training import Training
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.threads.following import following
@@ -23,6 +24,9 @@ from slopewise_exporter.threads.libraries import watch_torch
 from slopewise_exporter.values import Checker
 
 _check = Checker()
+
+Hook = Callable[[ModuleType], None]
+"""Gets a module that was just executed. It must not raise: an import would fail."""
 
 _Given = Callable[[inspect.BoundArguments], Any]
 """The callbacks that a fit has already: a list, one callback, or None."""
@@ -32,7 +36,7 @@ _Add = Callable[[inspect.BoundArguments, Reporter, ExitStack], None]
 
 
 def hooks(training: Training) -> dict[str, Hook]:
-    """For `imports.after_import`: a module of each framework, and what is changed there."""
+    """For `after_import`: a module of each framework, and what is changed there."""
     patches: dict[str, Callable[[Training, ModuleType], None]] = {
         "keras": _keras,
         "lightning.pytorch.trainer.trainer": _lightning,
@@ -275,3 +279,53 @@ def _perceptron(training: Training, module: ModuleType) -> None:
     perceptron = module.BaseMultilayerPerceptron
     _wrap(perceptron, "_fit", _reported_fit(training, "scikit-learn", lambda bound: None, add))
     _wrap(perceptron, "_update_no_improvement_count", epoch)
+
+
+# --- a function right after an import ---------------------------------------------------------------------------
+
+
+def after_import(hooks: Mapping[str, Hook]) -> None:
+    """Call each hook with its module: now where it is imported already, else when it is."""
+    sys.meta_path.insert(0, _HookingFinder(hooks))
+    for name, hook in hooks.items():
+        module = sys.modules.get(name)
+        if module is not None:
+            hook(module)
+
+
+class _HookingFinder(MetaPathFinder):
+    """Finds nothing itself: asks the other finders, and adds the hook to the loader that they found."""
+
+    def __init__(self, hooks: Mapping[str, Hook]) -> None:
+        self._hooks = dict(hooks)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of a module that has a hook; None for all others, which the other finders then find as ever."""
+        if name not in self._hooks:
+            return None
+        for finder in sys.meta_path:
+            look = None if finder is self else getattr(finder, "find_spec", None)
+            spec = None if look is None else look(name, path, target)
+            if spec is not None:
+                _call_after(spec.loader, self._hooks[name])
+                return spec  # type: ignore[no-any-return]
+        return None
+
+
+def _call_after(loader: Any, hook: Hook) -> None:
+    """Make a loader call the hook, once. The loader stays what it is: programs read its type and its attributes."""
+    execute = getattr(loader, "exec_module", None)
+    if execute is None:
+        return
+
+    def execute_and_call(module: ModuleType) -> None:
+        loader.__dict__.pop("exec_module", None)
+        execute(module)
+        hook(module)
+
+    try:
+        loader.exec_module = execute_and_call
+    except AttributeError:  # a loader written in C: its modules keep to their output
+        return

@@ -42,8 +42,7 @@ def start() -> None:
 def _start() -> None:
     from slopewise_exporter import lifecycle
     from slopewise_exporter.instrument.follower import PATTERN_VARIABLE, OutputFollower, patterns_in
-    from slopewise_exporter.instrument.frameworks import hooks
-    from slopewise_exporter.instrument.imports import after_import
+    from slopewise_exporter.instrument.frameworks import after_import, hooks
     from slopewise_exporter.instrument.printed import PrintedOutput
     from slopewise_exporter.instrument.training import Training
 

@@ -2,5 +2,5 @@
 
 `opening` finds out which `source` a path is: `log_source` (over `followed_file` and `cri`), `csv_source`,
 `tensorboard_source`, `mlflow_source` or `wandb_source`, or the `newest` of several. `follower` polls it, hands what is
-found to a `Tracker`, keeps the `state_file`, and ends the `followed_training`.
+found to a `Tracker`, keeps its state, and ends the training that it serves.
 """

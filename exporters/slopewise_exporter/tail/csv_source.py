@@ -7,28 +7,22 @@ is the same file while its first row says the same.
 from __future__ import annotations
 
 import csv
-import time
 from typing import Any
 
 from slopewise_exporter.logs import LineSplitter
 from slopewise_exporter.logs.names import Names
-from slopewise_exporter.logs.rows import found_in_pairs
+from slopewise_exporter.logs.text import found_in_pairs
 from slopewise_exporter.tail.followed_file import FollowedFile
-from slopewise_exporter.tail.source import Take
+from slopewise_exporter.tail.source import NamedValues, Take
 from slopewise_exporter.values import Checker
 
 
-class CsvSource:
+class CsvSource(NamedValues):
     """Rows become what a `Tracker` takes."""
 
     def __init__(self, file: FollowedFile, names: Names, take: Take, check: Checker) -> None:
-        self.where = str(file.path)
-        self.ended = False
-        self.failed = False
+        super().__init__(file.path, names, take, check)
         self._file = file
-        self._names = names
-        self._take = take
-        self._check = check
         self._splitter = LineSplitter()
         self._header: list[str] = []
         self._first_row: dict[str, str] = {}
@@ -64,10 +58,6 @@ class CsvSource:
         for line in self._splitter.feed(block.data):
             self._line(line, block.at_seconds)
         return True
-
-    def wait(self, seconds: float) -> None:
-        """Until there may be more."""
-        time.sleep(seconds)
 
     def close(self) -> None:
         """Nothing more comes; a row without an end is half a row."""

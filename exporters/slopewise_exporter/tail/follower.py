@@ -10,19 +10,27 @@ pod may be on its way to another node.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic, time
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slopewise_exporter.logs import Tracker
-from slopewise_exporter.tail.followed_training import FollowedTraining
+from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.tail.source import Source
-from slopewise_exporter.tail.state_file import StateFile
+from slopewise_exporter.values import Checker
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+    from prometheus_client.registry import Collector
+
+_STATE_VERSION = 1
 
 POLL_SECONDS = 0.5
 KEEP_SECONDS = 5.0
@@ -43,6 +51,87 @@ class End:
     pid: int | None = None
     leave_when_ended: bool = False
     """Whether this process ends with the training; a sidecar does not."""
+
+
+class StateFile:
+    """The small file from which a restarted reader goes on: where it was in the source, and what the counters were.
+
+    It is written in one atomic move. What cannot be read or written is logged once, and the log is read from its start.
+    """
+
+    def __init__(self, path: Path | None, source: str, check: Checker) -> None:
+        """`source`: what is followed; the state of another source is not used."""
+        self._path = path
+        self._source = source
+        self._check = check
+        self._written = ""
+
+    def read(self) -> dict[str, Any] | None:
+        """What was written last; None: nothing of use."""
+        if self._path is None:
+            return None
+        try:
+            state = json.loads(self._path.read_text(encoding="utf-8"))
+            if state["version"] == _STATE_VERSION and state["source"] == self._source:
+                return dict(state)
+            problem = "it is of another source"
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            problem = str(error) or type(error).__name__
+        self._check.warn("state", f"the state in {self._path} is not used ({problem}); everything is read again")
+        return None
+
+    def write(self, state: dict[str, Any]) -> None:
+        """Keep this, if it has changed."""
+        if self._path is None:
+            return
+        text = json.dumps({"version": _STATE_VERSION, "source": self._source, **state})
+        if text == self._written:
+            return
+        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
+        try:
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(self._path)
+            self._written = text
+        except OSError as error:
+            self._check.warn(
+                "state", f"cannot write the state to {self._path} ({error.strerror}); a restart reads everything again"
+            )
+
+
+class FollowedTraining(Reporter):
+    """A training that runs in another process, and is known from what it writes.
+
+    It serves `training_*` as any reporter does. Of `process_*` there is only the start of the training.
+
+    The CPU and the memory of this process are not the training's. `process_start_time_seconds` is what distinguishes a
+    restart from a loss that jumped: it changes when the training begins again, and stays when this process does.
+    """
+
+    def __init__(self, *, started_at_seconds: float | None = None, **arguments: Any) -> None:
+        self.started_at_seconds = time() if started_at_seconds is None else started_at_seconds
+        super().__init__(**arguments)
+
+    def begin_again(self) -> None:
+        """The training began again, in a new process."""
+        self.started_at_seconds = time()
+        super().begin_again()
+
+    def _process_metrics(self) -> Collector | None:
+        return _start_of(self)
+
+
+def _start_of(training: FollowedTraining) -> Collector:
+    from prometheus_client.core import GaugeMetricFamily
+    from prometheus_client.registry import Collector as Base
+
+    class Start(Base):
+        def collect(self) -> Iterable[Metric]:
+            help_text = "Start time of the training's process, as far as its log shows it, since unix epoch in seconds."
+            yield GaugeMetricFamily("process_start_time_seconds", help_text, value=training.started_at_seconds)
+
+    return Start()
 
 
 class Follower:

@@ -6,13 +6,12 @@ import os
 import re
 import select
 import sys
-import time
 from typing import Any
 
 from slopewise_exporter.logs import Found, LineParser, LineSplitter
 from slopewise_exporter.tail.cri import CriReader, Entry, is_cri, seconds_of
 from slopewise_exporter.tail.followed_file import BLOCK_BYTES, Block, FollowedFile
-from slopewise_exporter.tail.source import Take
+from slopewise_exporter.tail.source import Source, Take
 from slopewise_exporter.values import Checker
 
 _TRACEBACK = "Traceback (most recent call last)"
@@ -83,20 +82,37 @@ class LogLines:
                 take(Found(finished=True), at_seconds)
 
 
-class FileLog:
-    """A log in a file."""
+class _Log(Source):
+    """What both kinds of logs have in common."""
 
-    def __init__(self, file: FollowedFile, lines: LogLines, *, echo: bool = False) -> None:
-        self.where = str(file.path)
-        self.ended = False
-        self._file = file
+    def __init__(self, where: object, lines: LogLines, *, echo: bool) -> None:
+        super().__init__(where)
         self._lines = lines
         self._echo = echo
 
     @property
-    def failed(self) -> bool:
+    def failed(self) -> bool:  # type: ignore[override]
         """Whether the training seems to have failed."""
         return self._lines.failed
+
+    def _feed(self, block: Block) -> bool:
+        """Take a block, and pass it on where that is wished; True."""
+        if self._echo:
+            echo(block.data)
+        self._lines.feed(block)
+        return True
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        self._lines.flush()
+
+
+class FileLog(_Log):
+    """A log in a file."""
+
+    def __init__(self, file: FollowedFile, lines: LogLines, *, echo: bool = False) -> None:
+        super().__init__(file.path, lines, echo=echo)
+        self._file = file
 
     @property
     def position(self) -> dict[str, Any]:
@@ -110,46 +126,21 @@ class FileLog:
     def poll(self) -> bool:
         """Take what is there, a block at most; False: there is nothing."""
         block = self._file.read()
-        if block is None:
-            return False
-        if self._echo:
-            echo(block.data)
-        self._lines.feed(block)
-        return True
-
-    def wait(self, seconds: float) -> None:
-        """Until there may be more."""
-        time.sleep(seconds)
+        return block is not None and self._feed(block)
 
     def close(self) -> None:
         """Nothing more comes."""
-        self._lines.flush()
+        super().close()
         self._file.close()
 
 
-class StreamLog:
-    """A log on standard input; its end is the end of the training."""
+class StreamLog(_Log):
+    """A log on standard input; its end is the end of the training. It has no position: what was read is gone."""
 
     def __init__(self, lines: LogLines, *, echo: bool = True, descriptor: int = 0) -> None:
-        self.where = "standard input"
-        self.ended = False
-        self._lines = lines
-        self._echo = echo
+        super().__init__("standard input", lines, echo=echo)
         self._descriptor = descriptor
         self._begins = True
-
-    @property
-    def failed(self) -> bool:
-        """Whether the training seems to have failed."""
-        return self._lines.failed
-
-    @property
-    def position(self) -> dict[str, Any]:
-        """Nothing: what was read is gone."""
-        return {}
-
-    def resume(self, position: dict[str, Any]) -> None:
-        """A stream goes on by itself."""
 
     def poll(self) -> bool:
         """Take what is there, a block at most; False: there is nothing."""
@@ -159,22 +150,15 @@ class StreamLog:
         if not data:
             self.ended = True
             return False
-        if self._echo:
-            echo(data)
-        self._lines.feed(Block(data, self._begins, None))
-        self._begins = False
-        return True
+        begins, self._begins = self._begins, False
+        return self._feed(Block(data, begins, None))
 
     def wait(self, seconds: float) -> None:
         """Until there is more."""
         if self.ended:
-            time.sleep(seconds)
+            super().wait(seconds)
         else:
             select.select([self._descriptor], [], [], seconds)
-
-    def close(self) -> None:
-        """Nothing more comes."""
-        self._lines.flush()
 
 
 def echo(data: bytes) -> None:

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from slopewise_exporter.logs import Found
 from slopewise_exporter.logs.names import Names
-from slopewise_exporter.logs.rows import found_in_pairs, number_in
+from slopewise_exporter.logs.text import found_in_pairs, number_in
 from slopewise_exporter.tail.followed_file import FollowedFile
-from slopewise_exporter.tail.source import Source, Take
+from slopewise_exporter.tail.source import NamedValues, Source, Take
 from slopewise_exporter.values import Checker
 
 ROWS_A_POLL = 5000
@@ -37,27 +36,14 @@ def open_mlflow(path: Path, names: Names, take: Take, check: Checker) -> Source:
     return MlflowFolder(path / "mlruns" if (path / "mlruns").is_dir() else path, names, take, check)
 
 
-class _Run:
+class _Run(NamedValues):
     """What the two stores have in common: one run, its plan, its status, and metrics by name."""
 
-    def __init__(self, where: Path, names: Names, take: Take, check: Checker) -> None:
-        self.where = str(where)
-        self.ended = False
-        self.failed = False
-        self._names = names
-        self._take = take
-        self._check = check
-        self._run: str | None = None
-
-    def wait(self, seconds: float) -> None:
-        """Until there may be more."""
-        time.sleep(seconds)
+    _run: str | None = None
 
     def _begin(self, run: str, parameters: Iterable[tuple[str, Any]]) -> None:
         self._run, self.ended, self.failed = run, False, False
-        found = found_in_pairs(self._names, parameters)
-        if found is not None:
-            self._take(Found(steps_planned=found.steps_planned, epochs_planned=found.epochs_planned), None)
+        self._take_plan(parameters)
 
     def _metric(self, name: str, value: float, step: int, milliseconds: float) -> None:
         # It keeps all values as floats: an epoch of 3.0 may well have been 3.
@@ -100,9 +86,6 @@ class MlflowDatabase(_Run):
         except sqlite3.Error as error:
             self._check.warn("database", f"cannot read {self.where} ({error}); tried again")
             return False
-
-    def close(self) -> None:
-        """Nothing more comes."""
 
     def _read(self, database: sqlite3.Connection) -> bool:
         latest = "SELECT run_uuid, status FROM runs ORDER BY start_time DESC, run_uuid LIMIT 1"

@@ -12,7 +12,7 @@ _LOOK_SECONDS = 2.0
 """Between two looks into the folder."""
 
 
-class Newest:
+class Newest(Source):
     """The source of the newest path, which another one replaces once that one is there and the old one is at its end.
 
     Args:
@@ -22,7 +22,7 @@ class Newest:
     """
 
     def __init__(self, where: str, find: Callable[[], Path | None], make: Callable[[Path], Source]) -> None:
-        self.where = where
+        super().__init__(where)
         self._find = find
         self._make = make
         self._path: Path | None = None
@@ -30,12 +30,12 @@ class Newest:
         self._looked_at = -_LOOK_SECONDS
 
     @property
-    def ended(self) -> bool:
+    def ended(self) -> bool:  # type: ignore[override]
         """Whether the newest says that its training has ended."""
         return self._source is not None and self._source.ended
 
     @property
-    def failed(self) -> bool:
+    def failed(self) -> bool:  # type: ignore[override]
         """Whether the newest says that its training has failed."""
         return self._source is not None and self._source.failed
 
@@ -70,7 +70,7 @@ class Newest:
     def wait(self, seconds: float) -> None:
         """Until there may be more."""
         if self._source is None:
-            time.sleep(seconds)
+            super().wait(seconds)
         else:
             self._source.wait(seconds)
 

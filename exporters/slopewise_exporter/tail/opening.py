@@ -23,6 +23,7 @@ FORMATS = ("auto", "log", "cri", "csv", "tensorboard", "mlflow", "wandb")
 
 _LOG_NAMES = re.compile(r"\.(?:log|txt|out|jsonl|json|ndjson)$|^(?:log|stdout|stderr)$")
 _NUMBERED = re.compile(r"^(\d+)\.log$")
+_SPECIAL = frozenset({"tensorboard", "mlflow", "wandb"})
 _STAGE_FOLDERS = frozenset({"train", "training", "validation", "val", "valid", "eval", "test"})
 _AT_THE_SAME_TIME_SECONDS = 60.0
 
@@ -47,17 +48,13 @@ class Opening:
         if what == "-":
             return StreamLog(self._lines(), echo=self.echo is not False)
         path = Path(what)
-        if self.format in ("tensorboard", "mlflow", "wandb"):
+        if self.format in _SPECIAL:
             return self._special(self.format, path)
         if path.is_dir() or what.endswith(os.sep):
-            return Newest(what, lambda: newest_in(path, self.format), self._in_folder)
+            return Newest(what, lambda: newest_in(path, self.format), self._file)
         if not path.exists() and any(letter in what for letter in "*?["):
             return Newest(what, lambda: _newest(Path(found) for found in glob(what)), self._file)  # noqa: PTH207
         return self._file(path)
-
-    def _in_folder(self, path: Path) -> Source:
-        kind = kind_of(path)
-        return self._special(kind, path) if kind in ("tensorboard", "mlflow", "wandb") else self._file(path)
 
     def _special(self, kind: str, path: Path) -> Source:
         if kind == "tensorboard":
@@ -74,7 +71,7 @@ class Opening:
 
     def _file(self, path: Path) -> Source:
         kind = kind_of(path) if self.format == "auto" else self.format
-        if kind in ("tensorboard", "mlflow", "wandb"):
+        if kind in _SPECIAL:
             return self._special(kind, path)
         if path.exists() and stat.S_ISFIFO(path.stat().st_mode):
             return StreamLog(self._lines(), echo=self.echo is True, descriptor=os.open(path, os.O_RDONLY))

@@ -13,7 +13,7 @@ from typing import Any
 
 from slopewise_exporter.logs import Found
 from slopewise_exporter.logs.names import Names
-from slopewise_exporter.tail.source import SourceError, Take
+from slopewise_exporter.tail.source import NamedValues, SourceError, Take
 from slopewise_exporter.values import Checker
 
 EVENTS_A_POLL = 2000
@@ -32,18 +32,13 @@ _FLOAT, _DOUBLE = 1, 2
 """Types of a tensor."""
 
 
-class TensorBoardSource:
+class TensorBoardSource(NamedValues):
     """All event files of a run: those in its folder, and in `train` and `validation` below it. Or one file."""
 
     def __init__(self, path: Path, names: Names, take: Take, check: Checker) -> None:
         """SourceError where TensorBoard is not installed."""
-        self.where = str(path)
-        self.ended = False
-        self.failed = False
+        super().__init__(path, names, take, check)
         self._path = path
-        self._names = names
-        self._take = take
-        self._check = check
         self._files: dict[Path, _EventFile] = {}
         self._skip: dict[str, int] = {}
         self._looked_at = -_LOOK_SECONDS
@@ -66,13 +61,6 @@ class TensorBoardSource:
         for file in self._files.values():
             some = self._poll(file) or some
         return some
-
-    def wait(self, seconds: float) -> None:
-        """Until there may be more."""
-        time.sleep(seconds)
-
-    def close(self) -> None:
-        """Nothing more comes."""
 
     def _look_for_files(self) -> None:
         self._looked_at = time.monotonic()

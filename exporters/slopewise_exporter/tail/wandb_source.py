@@ -7,18 +7,15 @@ program in Go); this one reads the messages that matter: configuration, history 
 from __future__ import annotations
 
 import struct
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from slopewise_exporter.logs import Found
 from slopewise_exporter.logs.names import Names
-from slopewise_exporter.logs.rows import found_in_pairs, number_in
+from slopewise_exporter.logs.text import found_in_pairs, number_in
 from slopewise_exporter.tail.followed_file import FollowedFile
-from slopewise_exporter.tail.protobuf import fields_of, messages_in
-from slopewise_exporter.tail.source import Take
+from slopewise_exporter.tail.source import NamedValues, Take
 from slopewise_exporter.values import Checker
 
 _MAGIC = b":W&B"
@@ -38,17 +35,12 @@ _KEY, _NESTED_KEY, _INTEGER, _NUMBER, _JSON = 1, 2, 5, 6, 16
 """Fields of the items of both."""
 
 
-class WandbSource:
+class WandbSource(NamedValues):
     """Records become what a `Tracker` takes."""
 
     def __init__(self, path: Path, names: Names, take: Take, check: Checker) -> None:
-        self.where = str(path)
-        self.ended = False
-        self.failed = False
+        super().__init__(path, names, take, check)
         self._file = FollowedFile(_run_file(path), check)
-        self._names = names
-        self._take = take
-        self._check = check
         self._records = LevelDbLog()
 
     @property
@@ -80,10 +72,6 @@ class WandbSource:
             self._check.warn("damage", f"{self.where} has damaged records; they are left out")
         return True
 
-    def wait(self, seconds: float) -> None:
-        """Until there may be more."""
-        time.sleep(seconds)
-
     def close(self) -> None:
         """Nothing more comes."""
         self._file.close()
@@ -96,16 +84,11 @@ class WandbSource:
                 code = dict(fields_of(content)).get(1, 0)
                 self.ended, self.failed = True, code != 0
             elif number == _CONFIG:
-                self._config(content)
+                self._take_plan(_items(content, _CONFIG_UPDATE))
             elif number == _RUN:
                 for each, inner in messages_in(content):
                     if each == _RUN_CONFIG:
-                        self._config(inner)
-
-    def _config(self, content: bytes) -> None:
-        found = found_in_pairs(self._names, _items(content, _CONFIG_UPDATE))
-        if found is not None and (found.steps_planned or found.epochs_planned):
-            self._take(Found(steps_planned=found.steps_planned, epochs_planned=found.epochs_planned), None)
+                        self._take_plan(_items(inner, _CONFIG_UPDATE))
 
     def _history(self, content: bytes, at_seconds: float | None) -> None:
         pairs = list(_items(content, _ITEM))
@@ -146,7 +129,7 @@ class LevelDbLog:
                 break
             content = data[place + _HEADER.size : end]
             place = end
-            if len(content) != length or not _is_intact(checksum, kind, content):
+            if len(content) != length or zlib.crc32(content, zlib.crc32(bytes([kind]))) != checksum:
                 self.damaged += 1
                 self._parts = None
                 continue
@@ -170,10 +153,6 @@ class LevelDbLog:
             return None
         whole, self._parts = self._parts, None
         return whole
-
-
-def _is_intact(checksum: int, kind: int, content: bytes) -> bool:
-    return zlib.crc32(content, zlib.crc32(bytes([kind]))) == checksum
 
 
 def _items(content: bytes, number: int) -> Iterator[tuple[str, Any]]:
@@ -204,3 +183,51 @@ def _run_file(path: Path) -> Path:
         return path
     found = [each for each in path.glob("**/*.wandb") if each.is_file()]
     return max(found, key=lambda each: each.stat().st_mtime) if found else path / "run.wandb"
+
+
+# --- Protocol Buffers: the fields of a message, as they lie in it ----------------------------------------------
+
+
+def fields_of(message: bytes) -> Iterator[tuple[int, int | float | bytes]]:
+    """Number and content of each field. ValueError, IndexError or struct.error where it is no message."""
+    place = 0
+    while place < len(message):
+        tag, place = _varint(message, place)
+        kind = tag & 7
+        content: int | float | bytes
+        if kind == 0:
+            content, place = _varint(message, place)
+            if content >= 1 << 63:
+                content -= 1 << 64  # an int64 below zero
+        elif kind == 1:
+            content, place = struct.unpack_from("<d", message, place)[0], place + 8
+        elif kind == 5:
+            content, place = struct.unpack_from("<f", message, place)[0], place + 4
+        elif kind == 2:
+            length, place = _varint(message, place)
+            if place + length > len(message):
+                raise ValueError("a field is longer than its message")
+            content, place = message[place : place + length], place + length
+        else:
+            raise ValueError(f"no field has the type {kind}")
+        yield tag >> 3, content
+
+
+def messages_in(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Of these the ones that are bytes: texts, and messages of their own."""
+    for number, content in fields_of(message):
+        if isinstance(content, bytes):
+            yield number, content
+
+
+def _varint(message: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[place]
+        place += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number has more than 64 bits")

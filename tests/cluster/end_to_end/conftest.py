@@ -47,25 +47,15 @@ def controller(
     images: Images,
     prometheus_url: str,
     tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Installation]:
-    """Installed and ready."""
-    folder = ON_THE_TESTBED
-    if given_images is not None:
-        folder = overlay(tmp_path_factory.mktemp("overlay"), images.controller, prometheus_url, SCRAPE_SECONDS)
-    with installed(kubectl, folder) as installation:
-        yield installation
-
-
-@pytest.fixture(scope="module")
-def moving_controller(
-    kubectl: Kubectl,
-    images: Images,
-    prometheus_url: str,
-    testbed_settings: Settings,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Installation]:
-    """Installed with the component that lets it move jobs, and ready; for files whose `controller` it is."""
-    folder = overlay(tmp_path_factory.mktemp("overlay"), images.controller, prometheus_url, SCRAPE_SECONDS, "moves")
+    """Installed and ready; in a file with `MOVES` with the component that lets it move jobs, on the test-bed only."""
+    folder, variant = ON_THE_TESTBED, "moves" if getattr(request.module, "MOVES", False) else "minimal"
+    if variant == "moves":
+        request.getfixturevalue("testbed_settings")
+    if variant == "moves" or given_images is not None:
+        made = tmp_path_factory.mktemp("overlay")
+        folder = overlay(made, images.controller, prometheus_url, SCRAPE_SECONDS, variant)
     with installed(kubectl, folder) as installation:
         yield installation
 

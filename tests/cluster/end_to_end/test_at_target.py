@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.installation import Installation
 from support.movable import on_volume
 from support.scene import Scene
 from support.waiting import wait_for
@@ -20,6 +19,8 @@ from slopewise.adapters.kube.cache.records import AT_TARGET, MOVES_LABEL, STOP, 
 from slopewise.adapters.kube.workloads.annotations import TARGET_LOSS
 
 pytestmark = pytest.mark.faults
+MOVES = True
+"""The controller is one that may suspend Jobs."""
 
 NAME, STEPS, TARGET = "stdlib-chars", 200_000, 1.75
 """It begins above 3 and falls slowly: the first evaluation is above the target, and one a minute later below it."""
@@ -29,12 +30,6 @@ KEEPS = {"policy": {"name": "fair"}, "behaviour": {"intervalSeconds": 20}}
 
 SWEPT_SECONDS = 75.0
 """The sweeper runs each minute, and some passes go by."""
-
-
-@pytest.fixture(scope="module")
-def controller(moving_controller: Installation) -> Installation:
-    """One that may suspend jobs, instead of the one that may not."""
-    return moving_controller
 
 
 @pytest.fixture

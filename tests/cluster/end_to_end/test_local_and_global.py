@@ -10,12 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.installation import Installation
 from support.moving_trainings import check_unbroken_steps, moved_to, pod_names, start_movable
 from support.scene import Scene
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.faults
+MOVES = True
+"""The controller is one that may move jobs."""
 
 TOGETHER = {
     "digits-mlp": 40_000, "digits-field": 40_000, "stdlib-chars": 50_000, "cancer-boosting": 16_000,
@@ -37,12 +38,6 @@ BOTH: dict[str, Any] = {
     "behaviour": {"intervalSeconds": 20, "cooldownSeconds": 10},
     "migration": {"enabled": True, "minStaySeconds": 30, "maxPerNodePerHour": 4},
 }
-
-
-@pytest.fixture(scope="module")
-def controller(moving_controller: Installation) -> Installation:
-    """One that may move jobs, instead of the one that may not."""
-    return moving_controller
 
 
 @pytest.mark.usefixtures("needs_suspending", "volume")

@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.installation import Installation
 from support.moving_trainings import check_unbroken_steps, moved_to, pod_names, start_movable
 from support.scene import Scene
 from support.waiting import wait_for
@@ -14,6 +13,8 @@ from support.waiting import wait_for
 from slopewise.model import JobMemory
 
 pytestmark = pytest.mark.faults
+MOVES = True
+"""The controller is one that may move jobs."""
 
 TOGETHER = {
     "digits-mlp": 20_000, "digits-field": 20_000, "stdlib-chars": 25_000, "cancer-boosting": 8_000,
@@ -28,12 +29,6 @@ MARGINAL: dict[str, Any] = {
     "behaviour": {"intervalSeconds": 20, "cooldownSeconds": 10, "maxStepRatio": 20},
     "migration": {"enabled": True, "minStaySeconds": 30, "maxPerNodePerHour": 4},
 }
-
-
-@pytest.fixture(scope="module")
-def controller(moving_controller: Installation) -> Installation:
-    """One that may move jobs, instead of the one that may not."""
-    return moving_controller
 
 
 @pytest.mark.usefixtures("needs_suspending", "volume")

@@ -15,10 +15,12 @@ import sys
 from typing import Any
 
 import pytest
-from support.installation import Installation
 from support.moving_trainings import check_unbroken_steps, moved_to, nodes_of, pod_names, start_movable
 from support.scene import Scene
 from support.waiting import wait_for
+
+MOVES = True
+"""The controller is one that may move jobs."""
 
 TOGETHER = {
     "digits-mlp": 9000, "digits-field": 9000, "stdlib-chars": 12_000, "cancer-boosting": 4000, "digits-lr-drop": 20_000,
@@ -37,12 +39,6 @@ SPECON: dict[str, Any] = {
     "behaviour": {"intervalSeconds": 20},
     "migration": {"enabled": True, "minStaySeconds": 30, "maxPerNodePerHour": 4},
 }
-
-
-@pytest.fixture(scope="module")
-def controller(moving_controller: Installation) -> Installation:
-    """One that may move jobs, instead of the one that may not."""
-    return moving_controller
 
 
 @pytest.mark.usefixtures("needs_suspending", "volume")

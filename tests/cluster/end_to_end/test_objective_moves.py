@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.installation import Installation
 from support.movable import preferring
 from support.moving_trainings import nodes_of, pod_names
 from support.scene import Json, Scene, has_condition
@@ -21,6 +20,8 @@ from slopewise.adapters.kube.cache.scheduling_facts import CHECKPOINTS, NO_CHECK
 from slopewise.adapters.kube.workloads.annotations import MAX_USEFUL_CPU, QOE_SECONDS
 
 pytestmark = pytest.mark.faults
+MOVES = True
+"""The controller is one that may move jobs."""
 
 SERVER, CLIENT, OTHERS, KEPT = "server", "client", "digits-mlp", "digits-lr-drop"
 MODEL = "digits-kernel"
@@ -54,12 +55,6 @@ DQOES: dict[str, Any] = {
     "behaviour": {"intervalSeconds": 20, "cooldownSeconds": 10, "minChangeRatio": 0.05},
     "migration": {"enabled": True, "minStaySeconds": 30},
 }
-
-
-@pytest.fixture(scope="module")
-def controller(moving_controller: Installation) -> Installation:
-    """One that may move jobs, instead of the one that may not."""
-    return moving_controller
 
 
 @pytest.mark.usefixtures("needs_suspending")

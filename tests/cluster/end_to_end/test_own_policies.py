@@ -12,7 +12,7 @@ import yaml
 from support.accounts import SYSTEM
 from support.cluster import Kubectl
 from support.images import Images
-from support.installation import DEPLOYMENT, ON_THE_TESTBED, Installation, overlay
+from support.installation import DEPLOYMENT, ON_THE_TESTBED, Installation, installed, overlay
 from support.own_policy import a_file, deciding
 from support.rendering import ROOT
 from support.scene import Scene, limit_millicores
@@ -46,15 +46,9 @@ def controller(
     if given_images is not None:
         (folder / "base").mkdir()
         base = overlay(folder / "base", images.controller, prometheus_url, SCRAPE_SECONDS).name
-    installation = Installation(kubectl, with_policies(folder, base))
-    if installation.is_there_already():
-        pytest.skip("Slopewise is installed on this cluster; remove it (docs/deployment.md), or use another one")
-    try:
-        installation.install()
+    with installed(kubectl, with_policies(folder, base)) as installation:
         yield installation
-    finally:
-        installation.remove()
-        kubectl.apply(training_policies())  # the definition that other tests expect
+    kubectl.apply(training_policies())  # the definition that other tests expect
 
 
 def with_policies(folder: Path, base: str) -> Path:

@@ -1,4 +1,4 @@
-"""The API server is away, slow or refuses: a leader that cannot prove its lease writes nothing, and another goes on."""
+"""The API server is away or hangs: a leader that cannot prove its lease writes nothing, and another goes on."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 import pytest
 from support.fault_stage import QUICK_LEASE_SECONDS, STORED, Stage
-from support.gateway import Answer, Gateway, Request, drop, status_answer
+from support.gateway import Gateway, drop
 from support.waiting import wait_for
 
 from testbed.faults import Faults
@@ -53,86 +53,6 @@ def test_a_leader_that_is_cut_off_writes_nothing_past_its_deadline_and_another_o
     assert written_too_late(gateway, deadline) == []
     assert stage.resized == {"a": 1, "b": 1, "c": 1}
     assert stage.originals() == dict.fromkeys("abc", STORED)
-
-
-def test_a_leader_that_was_suspended_finds_out_before_it_writes(stage: Stage) -> None:
-    stage.lease_seconds = QUICK_LEASE_SECONDS
-    stage.pods("a", "b")
-    stage.policy()
-    gateway, other = stage.gateway(), stage.gateway()
-    leader, follower = stage.controller(gateway), stage.controller(other, leading=False)
-    stage.wait_for_limits(EVEN)
-    follower.wait_until_ready()
-    stage.resized.clear()
-    leader.suspend()
-    stage.pods("c")
-    follower.wait_until_leading()
-    stage.wait_for_limits(THIRDS)
-    # From here on, not from the suspension: what was under way then arrives a moment after it.
-    resumed_at = time.monotonic()
-    leader.resume()
-    assert leader.wait_until_ended() == 1
-    lost = leader.lines("lease lost")[0]["reason"]
-    assert "this process did not run for at least" in lost or "holds the lease" in lost
-    assert [each.kind for each in gateway.writes(since=resumed_at) if "leases" not in each.kind] == []
-    assert stage.resized == {"a": 1, "b": 1, "c": 1}
-
-
-def test_a_resize_that_is_refused_for_a_while_is_reported_and_done_once_later(stage: Stage) -> None:
-    stage.pods("a", "b")
-    gateway = stage.gateway()
-    controller = stage.controller(gateway)
-
-    def internal_error(request: Request) -> Answer | None:
-        return status_answer(500, "InternalError", "etcd is tired") if request.kind == "patch pods/resize" else None
-
-    with gateway.interfering(internal_error):
-        stage.policy()
-        stage.wait_for_event("a", "ResizeFailed", "etcd is tired")
-        wait_for("it is shown", lambda: stage.growth("a").get("reason", ""), lambda text: "etcd is tired" in text)
-        assert controller.metric("slopewise_resizes_total", outcome="failed") >= 2
-        assert stage.limits() == {"a": 300, "b": 300}
-    stage.wait_for_limits(EVEN)
-    assert stage.resized == {"a": 1, "b": 1}
-
-
-def test_an_api_server_that_is_too_busy_is_asked_again_only_after_it_said(stage: Stage) -> None:
-    stage.pods("a")
-    gateway = stage.gateway()
-    controller = stage.controller(gateway)
-    asked: list[float] = []
-
-    def too_busy(request: Request) -> Answer | None:
-        if request.kind != "patch pods/resize":
-            return None
-        asked.append(time.monotonic())
-        return status_answer(429, "TooManyRequests", "slow down", **{"Retry-After": "600"})
-
-    with gateway.interfering(too_busy):
-        stage.policy()
-        note = stage.wait_for_event("a", "ResizeDeferred", "600 s")
-        assert "too much to do" in note
-        controller.wait_for_passes(2)
-    assert len(asked) == 1
-    assert stage.limits() == {"a": 300}
-
-
-def test_a_resize_whose_answer_is_lost_is_found_out_about_and_not_sent_again(stage: Stage) -> None:
-    stage.pods("a")
-    gateway = stage.gateway()
-
-    def lose_answer(request: Request, _: int) -> None:
-        if request.kind == "patch pods/resize":
-            drop(request)
-
-    gateway.after = lose_answer
-    controller = stage.controller(gateway)
-    stage.policy()
-    stage.wait_for_event("a", "Resized", "answer was lost")
-    controller.wait_for_passes(2)
-    assert stage.resized == {"a": 1}
-    assert stage.limits() == {"a": 2000}
-    assert stage.originals() == {"a": STORED}
 
 
 @pytest.mark.faults

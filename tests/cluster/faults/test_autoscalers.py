@@ -84,17 +84,6 @@ def test_a_deployment_that_is_scaled_out_and_in_keeps_even_shares_and_true_origi
     assert limits(stage) == {ORIGINAL.limit_millicores}
 
 
-def test_pods_that_a_vertical_autoscaler_has_sized_at_their_start_are_left_alone(stage: Stage) -> None:
-    a_deployment(stage, {"vpaObservedContainers": "trainer", "vpaUpdates": "Pod resources updated by web: container 0"})
-    stage.policy()
-    stage.controller()
-    status = stage.wait_for_growth("web", "Managed", "Ineligible")
-    assert "a VerticalPodAutoscaler sizes it" in status["reason"]
-    condition = stage.wait_for_condition("Conflict", "OtherResizer")
-    assert "1 pod is resized by a VerticalPodAutoscaler too" in condition["message"]
-    assert limits(stage) == {ORIGINAL.limit_millicores}
-
-
 def test_pods_that_a_vertical_autoscaler_begins_to_resize_in_place_are_left_to_it(stage: Stage) -> None:
     a_deployment(stage)
     stage.policy()

@@ -1,4 +1,7 @@
-"""A kubelet that is down: what the API server has accepted is not in effect, and no report says that it is."""
+"""A kubelet that is down: what the API server has accepted is not in effect, and no report says that it is.
+
+And a node that is lost: its jobs are left alone with a reason, and nothing waits for them for ever.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.cluster import is_ready
 from support.fault_stage import ORIGINAL, SHAPE, STORED, Stage
 from support.waiting import wait_for
 
@@ -25,16 +29,12 @@ TOLERANT = [
 
 
 @pytest.fixture
-def kubelet_back(stage: Stage, faults: Faults, alone: None) -> Iterator[None]:
+def node_back(stage: Stage, faults: Faults, alone: None) -> Iterator[None]:
     """It is there again for the next test."""
     yield
-    faults.resume(KUBELET)
+    faults.resume(NODE)
     look = ("node", NODE)
-    wait_for(f"{NODE} is ready", lambda: stage.kubectl.get(*look)["status"]["conditions"], _is_ready)
-
-
-def _is_ready(conditions: list[dict[str, str]]) -> bool:
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    wait_for(f"{NODE} is ready", lambda: stage.kubectl.get(*look), is_ready)
 
 
 def a_tolerant_pod(stage: Stage, name: str) -> None:
@@ -61,7 +61,7 @@ def restore_all(stage: Stage, seconds: int) -> tuple[int, dict[str, Any]]:
 
 
 @pytest.mark.faults
-@pytest.mark.usefixtures("kubelet_back")
+@pytest.mark.usefixtures("node_back")
 def test_nothing_is_restored_and_nothing_shown_as_in_effect_while_a_kubelet_is_down(
     stage: Stage, faults: Faults
 ) -> None:
@@ -100,7 +100,7 @@ def test_nothing_is_restored_and_nothing_shown_as_in_effect_while_a_kubelet_is_d
 
 
 @pytest.mark.faults
-@pytest.mark.usefixtures("kubelet_back")
+@pytest.mark.usefixtures("node_back")
 def test_a_policy_that_is_deleted_waits_a_minute_for_a_kubelet_that_is_down_and_says_what_stays(
     stage: Stage, faults: Faults
 ) -> None:
@@ -121,3 +121,21 @@ def test_a_policy_that_is_deleted_waits_a_minute_for_a_kubelet_that_is_down_and_
     faults.resume(KUBELET)
     stage.wait_for_event("a", "Restored")
     assert stage.kubectl.cpu_quota_microseconds(stage.namespace, "a") == 30_000
+
+
+@pytest.mark.faults
+@pytest.mark.usefixtures("node_back")
+def test_jobs_of_a_lost_node_are_left_alone_and_hold_no_policy_back(stage: Stage, faults: Faults) -> None:
+    stage.pods("here", node="node-a")
+    # Longer than a lost node is waited for, so that the API server still has it while the policy goes.
+    stage.pods("there", node=NODE, termination_seconds=300)
+    stage.policy()
+    controller = stage.controller()
+    stage.wait_for_limits({"here": 2000, "there": 1000})
+    faults.stop(NODE)
+    status = stage.wait_for_growth("there", "Managed", "Ineligible")
+    assert f"node {NODE} is not ready" in status["reason"] or "the pod is being deleted" in status["reason"]
+    controller.wait_for_passes(1)
+    assert stage.limits() == {"here": 2000, "there": 1000}
+    stage.delete_policy(seconds=100)
+    assert stage.limits("here") == {"here": 300}

@@ -11,13 +11,6 @@ from support.waiting import wait_for
 
 from slopewise.adapters.kube.cache.records import MOVES_ALLOWED, MOVES_LABEL
 
-BUDGET = {
-    "apiVersion": "policy/v1",
-    "kind": "PodDisruptionBudget",
-    "metadata": {"name": "guarded"},
-    "spec": {"minAvailable": 1, "selector": {"matchLabels": {"job-name": "guarded"}}},
-}
-
 MOVED = ("plain", "on-failure", "gang-0", "gang-1")
 
 LOST = " steps, though it says that it saves when it is signalled to end"
@@ -27,11 +20,21 @@ STEPS_TO_LOSE = 150
 """More than are done between two scrapes and a pass, so that it is seen that they are done again."""
 
 
+def budget(job: str) -> Json:
+    """A disruption budget of its name, by which a Job's only pod must not be disrupted."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": job},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"job-name": job}}},
+    }
+
+
 @pytest.mark.usefixtures("needs_suspending")
 def test_who_can_come_back_goes_on_elsewhere_without_losing_a_step_and_the_others_stay(moves: MovingStage) -> None:
     """The policy wants every job to the other node at every look, also back: each moves once, and stays then."""
     trainings = moves.trainings
-    moves.stage.kubectl.apply(BUDGET, namespace=moves.stage.namespace)
+    moves.stage.kubectl.apply(budget("guarded"), namespace=moves.stage.namespace)
     fixed = trainings.job("fixed", annotations={"slopewise.dev/migratable": "false"})
     trainings.start(
         trainings.job("plain"), _restarting(trainings.job("on-failure")), trainings.job("guarded"),
@@ -129,3 +132,31 @@ def test_an_arriving_job_starts_where_the_policy_says_or_where_the_scheduler_doe
     moves.controller(to="node-b" if not placed else THERE, place=THERE if placed else "")
     trainings.start(gated(trainings.job("arrives")))
     assert trainings.diary("arrives").lives == [(THERE if placed else HERE, 0)]
+
+
+@pytest.mark.usefixtures("needs_suspending")
+def test_a_disruption_budget_of_the_first_candidate_holds_up_no_other_move(moves: MovingStage) -> None:
+    """One move at a time. The policy asks for `a-guarded` first, in every pass; its own JobGrowth says why it stays."""
+    trainings, stage = moves.trainings, moves.stage
+    stage.kubectl.apply(budget("a-guarded"), namespace=stage.namespace)
+    trainings.start(trainings.job("a-guarded"), trainings.job("b-free"), trainings.job("c-free"))
+    gateway = stage.gateway()
+    controller = moves.controller(gateway, at_once=1)
+
+    moves.wait_moved("b-free")
+    moves.wait_moved("c-free")
+
+    moves.check_unmoved("a-guarded")
+    reason = wait_for(  # in the pass that tried it the same, without a time
+        "its JobGrowth says why",
+        lambda: stage.growth("a-guarded").get("reason", ""),
+        lambda text: "disruption budget a-guarded" in text and text.startswith("not moved until "),
+    )
+    print(reason)
+    assert "a disruption budget says no: The disruption budget a-guarded needs 1 healthy pods" in reason
+    controller.wait_for_passes(2)
+    asked = [request for request in gateway.writes("pods/eviction") if "a-guarded" in request.path]
+    assert len(asked) == 1, "it is not asked for in each pass"
+
+    stage.kubectl.run("delete", "pdb", "a-guarded", "-n", stage.namespace)
+    moves.wait_moved("a-guarded")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import pytest
 from support.chain import Chain
@@ -121,60 +119,6 @@ def test_a_set_that_its_user_scales_to_nothing_in_mid_move_says_so_and_holds_up_
         trainings.wait_for_life(name, before)
         trainings.wait_for_steps(name)
         trainings.diary(name).check()
-
-
-@pytest.mark.usefixtures("needs_suspending")
-@pytest.mark.parametrize("kind", ["suspended gang", "evicted gang", "set"])
-def test_a_target_with_room_for_one_of_two_lets_both_go_on(moves: MovingStage, kind: str) -> None:
-    """It fills up when the pods have ended: somebody else's pod takes 1.92 of 2 CPUs; each of them asks for 0.05."""
-    gateway, workload = moves.stage.gateway(), made(moves, kind, "several")
-    shape = replace(moves.stage.idle, node=THERE, cpu_request="1920m", cpu_limit=None, labels={})
-
-    def fill() -> None:
-        moves.stage.kubectl.apply(shape.pod("filler"), namespace=moves.stage.namespace)
-        moves.stage.kubectl.wait_running(moves.stage.namespace, "filler")
-
-    gateway.before = Once(lambda request: resumes(request) or _opens_there(request), fill)
-    moves.controller(gateway, place=HERE)
-    moves.trainings.start(workload)
-    for name in diaries(workload):
-        moves.trainings.wait_for_life(name, 1)
-        moves.trainings.wait_for_steps(name)
-        moves.trainings.diary(name).check()
-    wait_for("its history says so", lambda: str(moves.stage.growth("several").get("history")), _has_released)
-
-
-def _has_released(history: str) -> bool:
-    return f"{THERE} to any node" in history and "released" in history
-
-
-def _opens_there(request: Request) -> bool:
-    return request.kind == "patch pods" and THERE in str(request.body)
-
-
-@pytest.mark.usefixtures("needs_suspending")
-@pytest.mark.parametrize("kind", ["suspended gang", "evicted gang", "set"])
-def test_a_budget_that_allows_one_of_two_moves_none(moves: MovingStage, kind: str) -> None:
-    workload = made(moves, kind, "several")
-    labels: dict[str, Any] = {LABELS[workload["kind"]]: "several"}
-    budget = {"maxUnavailable": 1, "selector": {"matchLabels": labels}}
-    if kind == "evicted gang":
-        del budget["maxUnavailable"]
-        budget["minAvailable"] = 1  # a Job has no scale, and Kubernetes cannot count what maxUnavailable leaves
-    kind_of_budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "one"}}
-    moves.stage.kubectl.apply({**kind_of_budget, "spec": budget}, namespace=moves.stage.namespace)
-    gateway = moves.stage.gateway()
-    controller = moves.controller(gateway, place=HERE)
-    moves.trainings.start(workload)
-    reason = wait_for(
-        "its JobGrowth names the budget",
-        lambda: moves.stage.growth("several").get("reason", ""),
-        lambda text: "disruption budget says no" in text,
-    )
-    print(reason)
-    controller.wait_for_passes(2)
-    moves.check_unmoved(*diaries(workload))
-    assert [request for request in gateway.writes("pods/eviction") if evicts(request)] == []
 
 
 @pytest.mark.usefixtures("needs_suspending")

@@ -1,14 +1,13 @@
-"""The target of a move fills up, is tainted or goes away in between, or its owner does: no job is stuck or lost."""
+"""The target of a move fills up, is tainted or goes away: no job is stuck or lost."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
-from support.moving_stage import HERE, THERE, MovingStage, Once, resumes, suspends, tainted
+from support.moving_stage import HERE, THERE, MovingStage, Once, resumes, tainted
 from support.waiting import wait_for
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("needs_suspending")]
@@ -60,15 +59,6 @@ def test_a_target_that_takes_no_more_in_between_lets_the_job_go_on_where_there_i
     assert len(trainings.live_pods("a")) == 1
 
 
-def test_a_target_that_is_gone_in_between_lets_the_job_go_on_elsewhere(moves: MovingStage, ghost: str) -> None:
-    trainings, gateway = moves.trainings, moves.stage.gateway()
-    trainings.start(trainings.job("a"))
-    gateway.before = Once(resumes, lambda: moves.stage.kubectl.run("delete", "node", ghost))
-    moves.controller(gateway, to=ghost)
-    moves.wait_moved("a", node=HERE)
-    moves.wait_until_free("a")
-
-
 def test_a_job_whose_node_is_lost_after_the_move_is_not_tied_to_it(moves: MovingStage, ghost: str) -> None:
     """Its pod there is made to look as if it ran, since nothing does on a node that is none."""
     trainings = moves.trainings
@@ -94,35 +84,3 @@ def test_a_job_whose_node_is_lost_after_the_move_is_not_tied_to_it(moves: Moving
 
     moves.wait_moved("a", node=HERE)
     moves.wait_until_free("a")
-
-
-def test_an_owner_that_is_deleted_in_mid_move_leaves_nothing_behind(moves: MovingStage) -> None:
-    trainings, gateway = moves.trainings, moves.stage.gateway()
-    trainings.start(trainings.job("a"), trainings.job("b"))
-    delete = ("delete", "job", "a", "-n", moves.stage.namespace, "--wait=false")
-    gateway.after = Once(
-        lambda request: suspends(request) and request.path.endswith("/a"), lambda: moves.stage.kubectl.run(*delete)
-    )
-    controller = moves.controller(gateway)
-    moves.stage.kubectl.wait_gone("job", "a", moves.stage.namespace)
-    moves.wait_moved("b")
-    controller.wait_for_passes(2)
-    assert moves.pods_of("job-name=a") == []
-    assert len(trainings.diary("a").lives) == 1
-    assert controller.is_running()
-    assert "Traceback" not in controller.text
-
-
-def test_a_job_that_its_user_suspends_stays_suspended(moves: MovingStage) -> None:
-    trainings = moves.trainings
-    trainings.start(trainings.job("a"))
-    controller = moves.controller()
-    moves.wait_moved("a")
-    moves.wait_until_pinned("a")
-    moves.stage.kubectl.run(
-        "patch", "job", "a", "-n", moves.stage.namespace, "-p", json.dumps({"spec": {"suspend": True}})
-    )
-    wait_for("its pod is gone", lambda: trainings.live_pods("a"), lambda pods: not pods)
-    controller.wait_for_passes(2)
-    assert moves.is_suspended("a")
-    assert len(trainings.diary("a").lives) == 2

@@ -1,4 +1,7 @@
-"""What people do with policies: invalid ones, overlapping ones, another mode, deletion, a controller that is gone."""
+"""What people do with policies: overlapping ones, another policy, a canary, a controller that is gone.
+
+And what happens to pods meanwhile: they crash, they are killed for memory, they leave the selector.
+"""
 
 from __future__ import annotations
 
@@ -8,43 +11,17 @@ import sys
 from typing import Any
 
 import pytest
-from support.cluster import KubectlError
-from support.fault_stage import ORIGINAL, SCRAPE_SECONDS, STORED, Stage
-from support.trainers import CONVERGED, FALLING, Trainers
+from support.fault_stage import ORIGINAL, STORED, Stage
 from support.waiting import wait_for
 
 from slopewise.model import in_canary
 
-
-def test_the_api_server_refuses_an_invalid_policy_in_our_words(stage: Stage) -> None:
-    with pytest.raises(KubectlError, match="maxStepRatio allows no decrease as large as minChangeRatio asks for"):
-        stage.policy(behaviour={"maxStepRatio": 1.05, "minChangeRatio": 0.5})
-    with pytest.raises(KubectlError, match="PromQL is not accepted"):
-        stage.policy(evaluation={"metric": "sum(up)"})
-    assert "NotFound" in stage.kubectl.attempt("get", "trainingpolicy", stage.name("policy")).stderr
-
-
-def test_what_no_schema_can_see_is_said_by_the_policy_itself(stage: Stage) -> None:
-    stage.pods("a")
-    stage.policy()
-    controller = stage.controller()
-    stage.wait_for_limits({"a": 2000})
-    stage.policy(behaviour={"intervalSeconds": 2})
-    found = stage.wait_for_condition("Ready", "InvalidSpec")
-    assert found["status"] == "False"
-    assert "spec.behaviour.intervalSeconds: 2 s is less than 4 scrapes of 1 s" in found["message"]
-    assert stage.wait_for_event(stage.name("policy"), "InvalidSpec", "write 4 or more")
-    controller.wait_for_metric("slopewise_policies", lambda seen: seen == 1, condition="refused")
-    stage.pods("b")  # no policy manages it
-    assert stage.limits() == {"a": 2000, "b": 300}
-    stage.policy()
-    stage.wait_for_condition("Ready", "ModeAuto")
-    stage.wait_for_limits({"a": 1000, "b": 1000})
-    assert stage.originals() == {"a": STORED, "b": STORED}
-    stage.policy(behaviour={"intervalSeconds": 2})
-    stage.wait_for_condition("Ready", "InvalidSpec")
-    stage.delete_policy()
-    assert stage.cpu() == {"a": ORIGINAL, "b": ORIGINAL}
+ENDS_WHEN_TOLD = ("sh", "-c", "while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 3")
+EATS_WHEN_TOLD = (
+    "python3",
+    "-c",
+    "import os, time\nwhile not os.path.exists('/tmp/end'): time.sleep(0.1)\nfood = bytearray(512 << 20)",
+)
 
 
 def test_of_two_policies_the_older_wins_and_the_younger_takes_over_with_true_originals(stage: Stage) -> None:
@@ -76,24 +53,6 @@ def _wait_for_another_second(stage: Stage, policy: str) -> None:
         lambda: json.loads(stage.kubectl.run(*now))["metadata"]["creationTimestamp"],
         lambda seen: seen > made,
     )
-
-
-def test_leaving_auto_gives_everything_back_and_lets_the_policy_go(stage: Stage) -> None:
-    stage.pods("a", "b")
-    stage.policy()
-    controller = stage.controller()
-    stage.wait_for_limits({"a": 1000, "b": 1000})
-    stage.policy(mode="Recommend")
-    stage.wait_for_limits({"a": 300, "b": 300})
-    stage.wait_for_event("a", "Restored")
-    stage.wait_for_condition("Ready", "ModeRecommend")
-    wait_for("nothing is kept", stage.originals, lambda seen: seen == {})
-    controller.wait_for_metric("slopewise_restores_total", lambda seen: seen == 2, outcome="restored")
-    finalizers = ("get", "trainingpolicy", stage.name("policy"), "-o", "jsonpath={.metadata.finalizers}")
-    wait_for("it can go without us", lambda: stage.kubectl.run(*finalizers), lambda seen: not seen)
-    controller.kill()
-    stage.delete_policy()
-    assert stage.cpu() == {"a": ORIGINAL, "b": ORIGINAL}
 
 
 def test_a_policy_that_decides_no_cpu_restores_what_the_one_before_it_changed(stage: Stage) -> None:
@@ -155,57 +114,44 @@ def test_a_canary_is_changed_alone_until_a_person_promotes_it(stage: Stage) -> N
 
 
 @pytest.mark.parametrize(
-    "away", [False, pytest.param(True, marks=pytest.mark.faults)], ids=["controller-there", "controller-away"]
+    ("command", "memory", "harm"),
+    [
+        pytest.param(ENDS_WHEN_TOLD, None, "restarted", id="crashes"),
+        pytest.param(EATS_WHEN_TOLD, "64Mi", "OOM-killed", id="out-of-memory"),
+    ],
 )
-def test_a_policy_goes_when_its_pods_have_gone(stage: Stage, away: bool) -> None:
+def test_a_container_that_ends_after_a_change_gets_its_cpu_back_and_is_left_alone(
+    stage: Stage, command: tuple[str, ...], memory: str | None, harm: str
+) -> None:
+    stage.pods("a", command=command, memory_limit=memory)
+    stage.pods("b")
+    stage.policy(behaviour={"intervalSeconds": 10})
+    controller = stage.controller()
+    stage.wait_for_limits({"a": 1000, "b": 1000})
+    controller.wait_for_passes(1)
+    stage.kubectl.run("exec", "a", "-n", stage.namespace, "--", "touch", "/tmp/end")
+    stage.wait_for_event("a", "Regressed", harm)
+    stage.wait_for_limits({"a": 300})
+    status = stage.wait_for_growth("a", "Managed", "BackingOff")
+    message = next(each["message"] for each in status["conditions"] if each["type"] == "Managed")
+    assert message.startswith(f"{harm} after its CPU went from 300m to 1000m")
+    stage.pods("c")  # another share for everybody
+    stage.wait_for_limits({"b": 667, "c": 667})
+    stage.wait_for_event("a", "ResizeWithheld", "backoff: ")
+    assert controller.metric("slopewise_withheld_total", guard="backoff") >= 1
+    assert stage.cpu("a") == {"a": ORIGINAL}
+    stage.delete_policy()
+    assert stage.limits() == {"a": 300, "b": 300, "c": 300}
+
+
+@pytest.mark.faults
+def test_a_pod_that_leaves_the_selector_gets_its_cpu_back(stage: Stage) -> None:
     stage.pods("a", "b")
     stage.policy()
     controller = stage.controller()
     stage.wait_for_limits({"a": 1000, "b": 1000})
-    if away:
-        controller.kill()
-    stage.delete_pods("a", "b")
-    stage.kubectl.run("delete", "trainingpolicy", stage.name("policy"), "--wait=false")
-    if away:
-        stage.controller()
-    stage.wait_for_no_policy()
-    wait_for("nothing is kept", stage.originals, lambda seen: seen == {})
-
-
-@pytest.mark.faults
-def test_a_restarted_controller_remembers_everything(stage: Stage, trainers: Trainers) -> None:
-    shape: dict[str, Any] = {"node": "node-a", "cpu_request": "100m", "cpu_limit": "300m"}
-    stage.kubectl.apply(
-        trainers.pod("falling", FALLING, **shape),
-        trainers.pod("converged", CONVERGED, **shape),
-        namespace=stage.namespace,
-    )
-    stage.kubectl.wait_running(stage.namespace, "falling", "converged")
-    stage.policy(policy={"name": "flowcon"}, behaviour={"intervalSeconds": 20})
-    controller = stage.controller(scrape_seconds=SCRAPE_SECONDS)
-    names = ("falling", "converged")
-    wait_for("both are measured", lambda: [stage.growth(name) for name in names], _have_growth)
-    assert controller.stop() == 0
-    before = {name: _remembered(stage, name) for name in names}
-    again = stage.controller(scrape_seconds=SCRAPE_SECONDS)
-    again.wait_for_passes(1)
-    assert again.stop() == 0  # what it remembers is stored then, not only what the first one left
-    after = {name: _remembered(stage, name) for name in names}
-    assert {name: each["original"] for name, each in after.items()} == dict.fromkeys(names, STORED)
-    for name in names:
-        assert before[name]["levels"]["first"] == after[name]["levels"]["first"]
-        assert before[name]["decided"]["job_class"] == after[name]["decided"]["job_class"]
-        assert before[name]["levels"]["series"] == after[name]["levels"]["series"]
-        # A controller that forgot it has none; one that closed an interval meanwhile has it as the one before.
-        growths = (after[name].get("growth"), after[name].get("previous_growth"))
-        assert before[name]["growth"] in growths
-
-
-def _have_growth(statuses: list[dict[str, Any]]) -> bool:
-    return all("growth" in status and "class" in status for status in statuses)
-
-
-def _remembered(stage: Stage, name: str) -> dict[str, Any]:
-    """What the JobGrowth stores of its one pod."""
-    pod = stage.growth(name)["pods"][0]
-    return {**json.loads(pod["memory"]), "original": pod["original"]}
+    stage.policy(pods={"matchExpressions": [{"key": "leave", "operator": "DoesNotExist"}]})
+    stage.kubectl.run("label", "pod", "a", "leave=true", "-n", stage.namespace)
+    stage.wait_for_limits({"a": 300, "b": 2000})
+    stage.kubectl.wait_gone("jobgrowth", "a", stage.namespace)
+    controller.wait_for_metric("slopewise_restores_total", lambda seen: seen == 1, outcome="restored")

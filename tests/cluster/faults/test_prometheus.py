@@ -1,18 +1,14 @@
-"""Prometheus is gone, stale, lying or of another time: no change is made on its account, and it is said."""
+"""Prometheus is gone, stale or lying: no change is made on its account, and it is said."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
-from urllib.parse import parse_qs
 
 import pytest
 from support.fault_stage import EVEN_SHARES, SCRAPE_SECONDS, Stage
-from support.gateway import Answer, Request, drop
-from support.trainers import CONVERGED, DIVERGED, FALLING, METRICS_PORT, Trainers
+from support.gateway import drop
+from support.trainers import CONVERGED, DIVERGED, Trainers
 from support.waiting import wait_for
 
 MEASURED = {"intervalSeconds": 20}
@@ -103,34 +99,6 @@ def test_forged_and_hostile_series_win_nothing_and_break_nothing(stage: Stage, t
     assert used < 2, "a tenant's container_cpu_usage_seconds_total was believed"
 
 
-def test_trainings_that_report_no_loss_are_named_with_the_cause(stage: Stage, trainers: Trainers) -> None:
-    shape: dict[str, Any] = {"node": "node-a", "cpu_request": "100m", "cpu_limit": "300m"}
-    refuses = replace(stage.idle, metrics_port=METRICS_PORT, **shape)
-    stage.kubectl.apply(
-        trainers.liar("other", "my_val_loss 0.5\nlearning_rate 0.1\n", **shape),
-        refuses.pod("refuses"),
-        replace(stage.idle, **shape).pod("unseen"),
-        namespace=stage.namespace,
-    )
-    stage.kubectl.wait_running(stage.namespace, "other", "refuses", "unseen")
-    stage.policy(behaviour=MEASURED, mode="Recommend")
-    controller = stage.controller(scrape_seconds=SCRAPE_SECONDS)
-    expected = {
-        "other": ("NoMetric", "port 9464 answers, but has no training_loss; it has my_val_loss, learning_rate; if one"),
-        "refuses": ("ScrapeFails", "port 9464 refuses; see whether its exporter listens and answers"),
-        "unseen": ("NoTarget", "Prometheus has no target for it; give its container a port named metrics"),
-    }
-    for name, (reason, message) in expected.items():
-        growth = stage.wait_for_growth(name, "MetricsAvailable", reason)
-        assert growth["state"] == "NoLoss"
-        assert message in growth["reason"]
-        stage.wait_for_event(name, "NoLoss", message)
-    warned = [
-        line["warning"] for line in controller.lines("job warning raised") if "reports no loss" in line["warning"]
-    ]
-    assert len(warned) == len(expected), "each is reported once"
-
-
 def _forged(namespace: str) -> str:
     """A page of metrics that claims to be about the victim, with labels that are hostile to what shows them."""
     of_victim = f'namespace="{namespace}",pod="victim",container="trainer",node="node-a"'
@@ -190,63 +158,3 @@ def _says(guard: str, reason: str) -> bool:
 def _metrics_reason(stage: Stage, name: str) -> str:
     conditions = stage.growth(name).get("conditions", [])
     return next((str(each["reason"]) for each in conditions if each["type"] == "MetricsAvailable"), "")
-
-
-def test_answers_that_a_cache_gives_minutes_later_change_nothing_and_are_reported(stage: Stage) -> None:
-    prometheus = stage.prometheus_gateway()
-    answers: dict[str, Answer] = {}
-
-    def keep(request: Request, body: bytes) -> bytes:
-        answers.setdefault(_question(request), Answer(200, body, {"Content-Type": "application/json"}))
-        return body
-
-    stage.pods("a")
-    stage.policy(behaviour=PATIENT)
-    prometheus.edit = keep
-    stage.controller(prometheus_url=prometheus.url)
-    stage.wait_for_limits({"a": 2000})
-    with prometheus.interfering(lambda request: answers.get(_question(request))):
-        condition = stage.wait_for_condition("Ready", "CannotObserve")
-        assert "gave an answer of another moment" in condition["message"]
-        look_again(stage)
-        assert stage.limits() == {"a": 2000, "newcomer": 300}
-    stage.wait_for_limits({"a": 1000, "newcomer": 1000})
-
-
-def _question(request: Request) -> str:
-    """What is asked, whatever the moment. Of more pods the same is asked."""
-    return parse_qs(request.query).get("query", [""])[0]
-
-
-def test_a_clock_that_differs_makes_samples_stale_at_worst(stage: Stage, trainers: Trainers) -> None:
-    """Prometheus' clock is two minutes behind, and then two ahead."""
-    prometheus = stage.prometheus_gateway()
-    stage.kubectl.apply(
-        trainers.pod("a", FALLING, node="node-a", cpu_request="100m", cpu_limit="300m"), namespace=stage.namespace
-    )
-    stage.kubectl.wait_running(stage.namespace, "a")
-    stage.policy(behaviour=MEASURED, mode="Recommend")
-    controller = stage.controller(prometheus_url=prometheus.url, scrape_seconds=SCRAPE_SECONDS)
-    wait_for("its loss", lambda: stage.growth("a"), lambda seen: "loss" in seen)
-    prometheus.edit = _sampled_at_shifted_by(-120)
-    stage.wait_for_growth("a", "MetricsAvailable", "Stale")
-    assert 100 < controller.metric("slopewise_job_evaluation_age_seconds", job_name="a") < 200
-    stage.policy(behaviour=MEASURED)
-    note = stage.wait_for_event("a", "ResizeWithheld", "stale_metrics: ")
-    assert "bound 20 s" in note
-    assert stage.limits() == {"a": 300}
-    prometheus.edit = _sampled_at_shifted_by(+120)
-    stage.wait_for_limits({"a": 2000})
-    controller.wait_for_metric("slopewise_job_evaluation_age_seconds", lambda age: age == 0, job_name="a")
-    stage.wait_for_growth("a", "MetricsAvailable", "Fresh")
-
-
-def _sampled_at_shifted_by(seconds: float) -> Callable[[Request, bytes], bytes]:
-    def edit(_: Request, body: bytes) -> bytes:
-        answer = json.loads(body)
-        for row in answer["data"]["result"]:
-            if row["metric"].get("slopewise_value") == "sampled_at":
-                row["value"][1] = str(float(row["value"][1]) + seconds)
-        return json.dumps(answer).encode()
-
-    return edit

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.fault_stage import STORED, Stage
+from support.fault_stage import Stage
 from support.waiting import wait_for
 
 ACCOUNT = "controller"
@@ -113,42 +113,3 @@ def test_without_the_right_to_resize_it_says_so_and_goes_on_when_it_is_back(stag
     account.give_back()
     stage.wait_for_no_policy()
     assert stage.limits() == {"a": 300, "b": 300}
-
-
-@pytest.mark.parametrize(
-    ("resource", "verb"),
-    [("jobgrowths/status", "patch"), pytest.param("jobgrowths", "create", marks=pytest.mark.faults)],
-)
-def test_without_a_place_for_originals_nothing_is_resized(
-    stage: Stage, account: Account, resource: str, verb: str
-) -> None:
-    gateway = stage.gateway()
-    stage.pods("a", "b")
-    controller = stage.controller(gateway, token=account.token)
-    account.take_away(resource, verb)
-    stage.policy()
-    stage.wait_for_event("a", "ResizeFailed", "its original resources could not be stored")
-    stage.wait_for_condition("Degraded", "CannotDoAll")
-    assert controller.metric("slopewise_resizes_total", outcome="failed") >= 2
-    assert controller.metric("slopewise_status_writes_total", outcome="failed") >= 1
-    assert gateway.writes("pods/resize") == []
-    assert stage.limits() == {"a": 300, "b": 300}
-    account.give_back()
-    stage.wait_for_limits({"a": 1000, "b": 1000})
-    assert stage.originals() == {"a": STORED, "b": STORED}
-
-
-def test_a_policy_that_cannot_be_held_back_from_deletion_is_not_obeyed(stage: Stage, account: Account) -> None:
-    gateway = stage.gateway()
-    stage.pods("a")
-    controller = stage.controller(gateway, token=account.token)
-    account.take_away("trainingpolicies", "patch")
-    stage.policy()
-    condition = stage.wait_for_condition("Degraded", "CannotDoAll")
-    assert "trainingpolicies" in condition["message"]
-    controller.wait_for_line("policy not applied")
-    assert gateway.writes("pods/resize") == []
-    assert stage.limits() == {"a": 300}
-    account.give_back()
-    stage.wait_for_limits({"a": 2000})
-    stage.wait_for_condition("Degraded", "AsExpected")

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from support.cluster import MANAGED
 from support.fault_stage import Stage
 from support.waiting import wait_for
 
@@ -134,13 +133,3 @@ def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_asked_again_when_
     stage.kubectl.run("delete", kind, "bounds", "-n", stage.namespace)
     stage.wait_for_limits({"a": 1000, "b": 1000})
     stage.delete_policy()
-
-
-def test_a_pod_whose_owner_labels_it_false_is_given_back(stage: Stage) -> None:
-    stage.pods("a", "b")
-    stage.policy()
-    stage.controller()
-    stage.wait_for_limits({"a": 1000, "b": 1000})
-    (label,) = MANAGED
-    stage.kubectl.run("label", "pod", "a", f"{label}=false", "--overwrite", "-n", stage.namespace)
-    stage.wait_for_limits({"a": 300, "b": 2000})

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from support.api_server import ApiServer
 from support.command_line import slopewise, slopewise_process
-from support.fake_prometheus import FakePrometheus, send
+from support.fake_prometheus import FakePrometheus
+from support.loopback import send
 from support.waiting import eventually
 
 from slopewise import __version__

@@ -11,21 +11,16 @@ import pytest
 from support.api_objects import Address, Selector
 from support.api_server import ApiServer
 from support.fake_prometheus import FakePrometheus
-from support.replicas import POLICIES, policy_document
+from support.replicas import POLICIES, policy_document, shared_parts
 from support.simulated_trainings import SCRAPE_SECONDS, SimulatedTrainings, node_object, pod_object
 from support.stores import store_sizes
 from support.waiting import eventually
 
 from slopewise.adapters.clock import SystemClock
-from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.events import EventRecorder
 from slopewise.adapters.kube.state.job_growth_object import growth_path
-from slopewise.adapters.kube.watches import make_watches, wait_for_watches
-from slopewise.manager.metrics import ClusterMetrics
 from slopewise.manager.policy_runner import PolicyRunner
-from slopewise.manager.shared import ClusterOptions, SharedState, make_shared_state
-from slopewise.signals import StopSignal
-from slopewise.telemetry.metrics import Instruments
+from slopewise.manager.shared import SharedState
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(3600)]  # 70 s of CPU, which at a load of 10 are 12 minutes
 
@@ -111,20 +106,12 @@ def _day(server: ApiServer) -> Iterator[Day]:
     server.objects.kubelets_follow = True
     prometheus, trainings = FakePrometheus(), SimulatedTrainings()
     prometheus.respond = trainings.respond
-    api, instruments, clock = server.client(), Instruments(), LaterClock()
-    watches = make_watches(api, None, lambda old, new: None)
-    options = ClusterOptions(Connection(), prometheus.url, scrape_interval_seconds=SCRAPE_SECONDS)
-    metrics = ClusterMetrics(instruments.registry)
-    made = make_shared_state(options, api, watches, lambda: True, instruments, metrics, file_policy=None)
-    shared = replace(made, clock=clock, events=EventRecorder(made.api, instance="day", clock=clock.now))
-    watches.start()
-    wait_for_watches(watches, StopSignal())
-    shared.start()
-    yield Day(server, trainings, shared, clock)
-    shared.stop()
-    watches.stop()
-    api.close()
-    prometheus.close()
+    clock = LaterClock()
+    with prometheus, shared_parts(server.client(), prometheus.url, scrape_seconds=SCRAPE_SECONDS) as made:
+        shared = replace(made, clock=clock, events=EventRecorder(made.api, instance="day", clock=clock.now))
+        shared.start()
+        yield Day(server, trainings, shared, clock)
+        shared.stop()
 
 
 def test_no_store_grows_after_the_second_hour_of_a_day_with_jobs_that_come_and_go(day: Day) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry
 
-from slopewise.manager.metrics import ClusterMetrics
+from slopewise.manager.metrics import ClusterMetrics, of_moves, of_suspended
 
 MOVES = (
     "slopewise_gated_pods",
@@ -16,7 +16,7 @@ MOVES = (
 
 def test_the_oldest_gate_and_the_oldest_move_are_reported_at_each_scrape() -> None:
     registry, gated, moving = CollectorRegistry(), [7.0, 31.0], [2.5]
-    ClusterMetrics(registry).follow_moves(lambda: gated, lambda: moving)
+    ClusterMetrics(registry).follow(lambda: of_moves(gated, moving))
     assert [registry.get_sample_value(name) for name in MOVES] == [2.0, 31.0, 1.0, 2.5]
     gated.clear()
     moving.clear()
@@ -25,7 +25,7 @@ def test_the_oldest_gate_and_the_oldest_move_are_reported_at_each_scrape() -> No
 
 def test_jobs_that_a_move_leaves_suspended_are_counted_at_each_scrape() -> None:
     registry, waited = CollectorRegistry(), [4.0, 75.0]
-    ClusterMetrics(registry).follow_suspended(lambda: waited)
+    ClusterMetrics(registry).follow(lambda: of_suspended(waited))
     names = ("slopewise_suspended_jobs", "slopewise_oldest_suspended_seconds")
     assert [registry.get_sample_value(name) for name in names] == [2.0, 75.0]
     waited.clear()

@@ -12,22 +12,18 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from support.api_server import refusal
-from support.fake_prometheus import Respond, answer, send, text, vector
+from support.fake_prometheus import answer, text, vector
+from support.loopback import Respond, send
 from support.managed_pods import PODS
-from support.replicas import ORIGINAL, Town
+from support.replicas import ORIGINAL, Town, shared_parts, sizes_alone
 from support.waiting import eventually
 from support.write_faults import Faulty
 
 from slopewise.adapters.clock import SystemClock
-from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.resize.rate_limiter import RateLimiter
 from slopewise.adapters.kube.state.freezes import freeze_path
-from slopewise.adapters.kube.watches import make_watches, wait_for_watches
-from slopewise.manager.metrics import ClusterMetrics
 from slopewise.manager.policy_runner import PolicyRunner
-from slopewise.manager.shared import ClusterOptions, SharedState, make_shared_state
-from slopewise.signals import StopSignal
-from slopewise.telemetry.metrics import Instruments
+from slopewise.manager.shared import SharedState
 from testbed.histories.check import contradictions
 
 
@@ -50,17 +46,8 @@ def faulty(town: Town) -> Faulty:
 @pytest.fixture
 def shared(town: Town, faulty: Faulty) -> Iterator[SharedState]:
     """Of a replica that may write, whose watches have read everything; what may wait is never written."""
-    api, instruments = faulty.client(30.0), Instruments()
-    watches = make_watches(api, None, lambda old, new: None)
-    options = ClusterOptions(Connection(), town.prometheus.url, scrape_interval_seconds=0.5)
-    shared = make_shared_state(
-        options, api, watches, lambda: True, instruments, ClusterMetrics(instruments.registry), file_policy=None
-    )
-    watches.start()
-    wait_for_watches(watches, StopSignal())
-    yield shared
-    watches.stop()
-    api.close()
+    with shared_parts(faulty.client(30.0), town.prometheus.url) as shared:
+        yield shared
 
 
 def a_runner(shared: SharedState) -> PolicyRunner:
@@ -228,7 +215,7 @@ def test_an_outage_of_three_intervals_restores_the_originals_once_and_a_shorter_
     runner.one_pass()
     assert (town.limit("a"), town.limit("b")) == ("1", "1")
 
-    town.prometheus.instead, said = WRONG[wrong]
+    town.prometheus.respond, said = WRONG[wrong]
     clock.later_seconds = 150
     held = runner.one_pass().held or ""
     assert said in held
@@ -247,7 +234,7 @@ def test_an_outage_of_three_intervals_restores_the_originals_once_and_a_shorter_
     runner.one_pass()
     assert len(town.server.asked("PATCH", "resize")) == written, "once"
 
-    town.prometheus.instead = None
+    town.prometheus.respond = sizes_alone
     assert runner.one_pass().held is None
     runner.stop()
     assert (town.limit("a"), town.limit("b")) == ("1", "1")

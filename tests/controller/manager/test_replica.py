@@ -61,9 +61,9 @@ def test_stopped_in_an_orderly_way_it_says_0_and_hands_the_lease_back(town: Town
 def test_a_pass_that_hangs_does_not_hold_up_the_end(town: Town) -> None:
     town.pod()
     town.policy()
-    town.prometheus.hanging.set()
+    town.prometheus.respond = lambda _: town.prometheus.released.wait(30)
     with town.replica() as replica:
-        wait_for(town.prometheus.asked.is_set, "a pass is under way", town)
+        wait_for(lambda: town.prometheus.asked, "a pass is under way", town)
 
         assert replica.stop() == 0
 

@@ -70,7 +70,7 @@ def test_a_policy_that_cannot_be_obeyed_makes_it_1_and_the_others_have_their_pas
 
 
 def test_a_pass_that_cannot_observe_makes_it_4(town: Town) -> None:
-    town.prometheus.__exit__()
+    town.prometheus.close()
     town.policy()
     assert once(town) == (4, [])
     assert town.limit() == ORIGINAL

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from support.worlds import START, a_job, a_snapshot
 
 from slopewise.model import CpuAllocation, Decisions, JobMemory, JobState, MemoryState, Pace, PassReport
-from slopewise.telemetry.gpu_metrics import GpuFamilies, GpuSeconds
+from slopewise.telemetry.gpu_metrics import GpuSeconds, gpu_figures
 
 PACES = tuple(Pace(START + 20 * number, 0.9, 3.0, 1.0, 0.5 / 0.9) for number in range(3))
 WAITS = JobMemory(paces=PACES, original=CpuAllocation(3000, 3000))
@@ -46,15 +46,13 @@ def test_a_job_that_has_come_or_gone_between_two_passes_is_not_counted_for_that_
 
 
 def test_a_job_has_its_figures_where_they_are_known_and_one_without_a_gpu_has_none() -> None:
-    families = GpuFamilies(("job",))
     job = replace(a_job("a"), accelerators=1.0)
-    families.add(["a"], job, WAITS.altered(gpu=WAITS.gpu.altered(seconds_won=7.0)))
-    families.add(["unknown"], job, JobMemory())
-    families.add(["ended"], replace(job, state=JobState.FINISHED), WAITS)
-    families.add(["plain"], a_job("plain"), WAITS)
-    found = {family.name: [(s.labels["job"], round(s.value, 3)) for s in family.samples] for family in families}
-    assert found == {
-        "slopewise_job_gpu_wait_ratio": [("a", 0.556)],
-        "slopewise_job_useful_cores": [("a", 6.75)],
-        "slopewise_job_gpu_seconds_won": [("a", 7)],
+    found = gpu_figures(job, WAITS.altered(gpu=WAITS.gpu.altered(seconds_won=7.0)))
+    assert {name: round(value or 0.0, 3) for name, value, *_ in found} == {
+        "gpu_wait_ratio": 0.556,
+        "useful_cores": 6.75,
+        "gpu_seconds_won": 7,
     }
+    assert {value for _, value, *_ in gpu_figures(job, JobMemory())} == {None}
+    assert list(gpu_figures(replace(job, state=JobState.FINISHED), WAITS)) == []
+    assert list(gpu_figures(a_job("plain"), WAITS)) == []

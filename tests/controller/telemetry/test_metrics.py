@@ -17,7 +17,7 @@ from prometheus_client import generate_latest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
 from slopewise.errors import SlopewiseError
-from slopewise.manager.metrics import ClusterMetrics
+from slopewise.manager.metrics import ClusterMetrics, of_freezes, of_moves, of_resizes, of_suspended, of_watches
 from slopewise.model import (
     Absence,
     Change,
@@ -96,11 +96,11 @@ def value(telemetry: Telemetry, name: str, **labels: str) -> float | None:
 def test_every_exported_metric_is_documented_and_every_documented_one_is_exported() -> None:
     telemetry = recorded(a_report())
     cluster = ClusterMetrics(telemetry.registry)
-    cluster.follow_watches(lambda: {"pods": (1.0, 0)})
-    cluster.follow_resizes(lambda: {"node-a": [7.0, 31.0]})
-    cluster.follow_moves(lambda: [7.0, 31.0], list)
-    cluster.follow_suspended(list)
-    cluster.follow_freezes(dict)
+    cluster.follow(lambda: of_watches({"pods": (1.0, 0)}))
+    cluster.follow(lambda: of_resizes({"node-a": [7.0, 31.0]}))
+    cluster.follow(lambda: of_moves([7.0, 31.0], []))
+    cluster.follow(lambda: of_suspended([]))
+    cluster.follow(lambda: of_freezes({}))
     telemetry.record_left_out({("team", "loud"): 100_000})
     telemetry.record_outage(lasts=False)
     text = generate_latest(telemetry.registry).decode()

@@ -13,6 +13,7 @@ import hmac
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -73,27 +74,22 @@ def _token(path: Path) -> str:
     return text
 
 
+@dataclass(eq=False)
 class AlertWebhook:
     """A WSGI application for `PATH`."""
 
-    def __init__(
-        self,
-        token_file: Path,
-        handle: Handle,
-        on_call: Callable[[CallOutcome], None] = lambda _: None,
-        on_error: Callable[[Exception], None] = lambda _: None,
-    ) -> None:
-        """`on_call` gets the outcome of each call, `on_error` what an outcome `failed` was caused by."""
-        self._token_file = token_file
-        self._handle = handle
-        self._on_call = on_call
-        self._on_error = on_error
-        self._turns = threading.BoundedSemaphore(MAX_CALLS)
+    token_file: Path
+    handle: Handle
+    on_call: Callable[[CallOutcome], None] = lambda _: None
+    """Gets the outcome of each call."""
+    on_error: Callable[[Exception], None] = lambda _: None
+    """Gets what an outcome `failed` was caused by."""
+    _turns: threading.BoundedSemaphore = field(default_factory=lambda: threading.BoundedSemaphore(MAX_CALLS))
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Answer one call."""
         reply = self._reply(environ)
-        self._on_call(reply.outcome)
+        self.on_call(reply.outcome)
         headers = [("Content-Type", "text/plain; charset=utf-8")]
         headers += [("WWW-Authenticate", "Bearer")] if reply.status.startswith("401") else []
         headers += [("Allow", "POST")] if reply.status.startswith("405") else []
@@ -105,9 +101,9 @@ class AlertWebhook:
         if environ["REQUEST_METHOD"] != "POST":
             return Reply("405 Method Not Allowed", "use POST", "refused")
         try:
-            token = _token(self._token_file)
+            token = _token(self.token_file)
         except UsageError as error:
-            self._on_error(error)
+            self.on_error(error)
             return Reply("503 Service Unavailable", "the token cannot be read", "failed")
         if len(token) < MIN_TOKEN_CHARACTERS or not _is_authorised(environ.get("HTTP_AUTHORIZATION", ""), token):
             return Reply("401 Unauthorized", "send the token as Authorization: Bearer TOKEN", "unauthorised")
@@ -130,11 +126,11 @@ class AlertWebhook:
         if body is None:
             return Reply("400 Bad Request", "the body is shorter than Content-Length, or took too long", "refused")
         try:
-            return Reply("200 OK", self._handle(body), "accepted")
+            return Reply("200 OK", self.handle(body), "accepted")
         except UsageError as error:
             return Reply("400 Bad Request", bounded(error, 2000), "refused")
         except Exception as error:
-            self._on_error(error)
+            self.on_error(error)
             return Reply("503 Service Unavailable", "it could not be stored; try again", "failed")
 
 

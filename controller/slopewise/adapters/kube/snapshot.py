@@ -14,11 +14,11 @@ from typing import Protocol
 from slopewise.adapters.kube.cache.records import PodPending
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, unconfirmed
 from slopewise.adapters.kube.workloads.job_facts import JobFacts
-from slopewise.adapters.prometheus.client import Target as ScrapeTarget
 from slopewise.adapters.prometheus.container_usage import ContainerKey, ContainerUse, Machine
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.missing_evaluations import (
     MissingEvaluations,
+    PrometheusApi,
     Remedies,
     Unreachable,
     unreachable,
@@ -38,7 +38,7 @@ from slopewise.model import (
 from slopewise.tracking import FirstSeen
 
 
-class Reader(Protocol):
+class Reader(PrometheusApi, Protocol):
     """The queries to Prometheus (`reader.PrometheusReader`)."""
 
     scrape_interval_seconds: float
@@ -55,16 +55,6 @@ class Reader(Protocol):
         self, at_seconds: float, namespaces: Collection[str], ours: Container[JobKey]
     ) -> Mapping[str, float]:
         """Cores that the containers of all other pods use, by node name; a node without figures is left out."""
-        ...
-
-    def targets(self) -> Sequence[ScrapeTarget]:
-        """What Prometheus scrapes."""
-        ...
-
-    def metric_names(
-        self, instances: Mapping[JobKey, Collection[str]], at_seconds: float
-    ) -> Mapping[JobKey, Collection[str]]:
-        """The names of the metrics that these instances export."""
         ...
 
 

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import pytest
 from support.certificates import LOOPBACK, Authority, Pair
 from support.connect_proxy import ConnectProxy
-from support.fake_prometheus import FakePrometheus, answer, send, text, vector
+from support.fake_prometheus import FakePrometheus, answer, text, vector
+from support.loopback import send
 from urllib3.exceptions import InsecureRequestWarning
 
 from slopewise.adapters.http.access import read_access
@@ -189,7 +190,7 @@ def test_a_server_that_quotes_the_request_gives_no_secret_away(
 def redirect(target: str, then: Callable[[], None] = lambda: None) -> Callable[[BaseHTTPRequestHandler], None]:
     def respond(handler: BaseHTTPRequestHandler) -> None:
         then()
-        send(handler, 302, b"", Location=target)
+        send(handler, 302, b"", {"Location": target})
 
     return respond
 

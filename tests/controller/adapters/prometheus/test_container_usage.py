@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
 import pytest
-from support.exporters import SCRAPE_SECONDS, Scraped, scraped
+from support.exporters import SCRAPE_SECONDS, Scraped
 from support.rows import row_of
 from support.waiting import wait_for
 
-from slopewise.adapters.local.prometheus_server import PrometheusBinaries
-from slopewise.adapters.prometheus.client import PrometheusHttp, Row
 from slopewise.adapters.prometheus.container_usage import (
     ContainerKey,
     ContainerLabels,
@@ -114,51 +112,40 @@ class World:
         with self.reader(resource_matchers) as reader:
             return reader.read(time.time(), scope)
 
-    def raw(self, query: str) -> list[Row]:
-        http = PrometheusHttp(self.scraped.asked.url, 5.0)
-        http.begin()
-        try:
-            return http.ask(query, time.time())
-        finally:
-            http.close()
-
     def wait_for(self, query: str, count: int) -> None:
-        wait_for(query, lambda: self.raw(query), lambda rows: len(rows) == count)
+        wait_for(query, lambda: self.scraped.rows(query), lambda rows: len(rows) == count)
 
 
 @pytest.fixture(scope="module")
-def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with scraped(prometheus_binaries, tmp_path_factory.mktemp("prometheus")) as pages:
-        world = World(pages)
-        restarted = cpu(500, pod="restarted", after=-20, container_id="old") + cpu(
-            5, pod="restarted", container_id="new"
-        )
-        machine = f"machine_cpu_cores 2\nmachine_memory_bytes {2**33}\n"
-        sandbox = cpu(7, pod="plain", container="", container_id="sandbox")
-        side = cpu(8, pod="plain", container="side", container_id="side")
-        pages.add(PLAIN, whole("plain") + sandbox + side + cpu(100, pod="both", container_id="2") + restarted + machine)
-        pages.add(PLAIN_RESOURCE, cpu(103, pod="both", after=0.25) + cpu(77, pod="resource-only"))
-        pages.add(OPERATOR, whole("operator") + machine)
-        lie = cpu(9999, pod="plain", after=0.3)
-        pages.add({"job": "pods", "instance": "10.1.0.1:9464", "namespace": "evil", "pod": "plain"}, lie)
-        gone = pages.add(
-            {"job": "pods", "instance": "10.1.0.2:9464", "namespace": "evil", "pod": "operator"},
-            cpu(9999, pod="operator", after=0.3),
-        )
-        own = f'training_loss{{stage="eval"}} 0.5\n{cpu(9999, pod="plain", after=0.3)}'
-        target = {"job": "pods", "instance": "10.1.0.3:9464", "namespace": "team", "pod": "plain", "app_kind": "x"}
-        pages.add(target, own)
-        dcgm = {"job": "dcgm", "instance": "10.1.0.4:9400", "namespace": "gpu-operator", "pod": "dcgm-1"}
-        used = [device(name, gpu, value, pod=pod) for name, gpu, value, pod in DEVICES]
-        pages.add(dcgm, "".join(used))
-        pages.add({**dcgm, "pod": "dcgm-0"}, "".join(used))  # the exporter's pod before, on its node's address
-        pages.publish()
-        world.wait_for("container_cpu_usage_seconds_total", 12)
-        pages.targets.remove(gone)
-        pages.publish()
-        world.wait_for("DCGM_FI_DEV_GPU_UTIL", 8)
-        world.wait_for("up", 7)
-        yield world
+def world(pages: Scraped) -> World:
+    world = World(pages)
+    restarted = cpu(500, pod="restarted", after=-20, container_id="old") + cpu(5, pod="restarted", container_id="new")
+    machine = f"machine_cpu_cores 2\nmachine_memory_bytes {2**33}\n"
+    sandbox = cpu(7, pod="plain", container="", container_id="sandbox")
+    side = cpu(8, pod="plain", container="side", container_id="side")
+    pages.add(PLAIN, whole("plain") + sandbox + side + cpu(100, pod="both", container_id="2") + restarted + machine)
+    pages.add(PLAIN_RESOURCE, cpu(103, pod="both", after=0.25) + cpu(77, pod="resource-only"))
+    pages.add(OPERATOR, whole("operator") + machine)
+    lie = cpu(9999, pod="plain", after=0.3)
+    pages.add({"job": "pods", "instance": "10.1.0.1:9464", "namespace": "evil", "pod": "plain"}, lie)
+    gone = pages.add(
+        {"job": "pods", "instance": "10.1.0.2:9464", "namespace": "evil", "pod": "operator"},
+        cpu(9999, pod="operator", after=0.3),
+    )
+    own = f'training_loss{{stage="eval"}} 0.5\n{cpu(9999, pod="plain", after=0.3)}'
+    target = {"job": "pods", "instance": "10.1.0.3:9464", "namespace": "team", "pod": "plain", "app_kind": "x"}
+    pages.add(target, own)
+    dcgm = {"job": "dcgm", "instance": "10.1.0.4:9400", "namespace": "gpu-operator", "pod": "dcgm-1"}
+    used = [device(name, gpu, value, pod=pod) for name, gpu, value, pod in DEVICES]
+    pages.add(dcgm, "".join(used))
+    pages.add({**dcgm, "pod": "dcgm-0"}, "".join(used))  # the exporter's pod before, on its node's address
+    pages.publish()
+    world.wait_for("container_cpu_usage_seconds_total", 12)
+    pages.targets.remove(gone)
+    pages.publish()
+    world.wait_for("DCGM_FI_DEV_GPU_UTIL", 8)
+    world.wait_for("up", 7)
+    return world
 
 
 def test_all_that_cadvisor_says_of_a_container_costs_one_query(world: World) -> None:
@@ -198,15 +185,17 @@ def test_the_counter_of_a_containers_former_life_does_not_hide_the_new_one(world
 
 
 def test_what_a_pod_claims_of_containers_is_not_believed_not_even_of_itself(world: World) -> None:
-    assert [row.value for row in world.raw('container_cpu_usage_seconds_total{namespace="evil",pod="plain"}')] == [9999]
-    assert [row.value for row in world.raw('container_cpu_usage_seconds_total{app_kind="x"}')] == [9999]
+    assert [
+        row.value for row in world.scraped.rows('container_cpu_usage_seconds_total{namespace="evil",pod="plain"}')
+    ] == [9999]
+    assert [row.value for row in world.scraped.rows('container_cpu_usage_seconds_total{app_kind="x"}')] == [9999]
     resources = world.read().resources
     assert resources[ContainerKey("team", "plain", "trainer")].usage.cpu_seconds_total == 100
     assert ContainerKey("evil", "plain", "trainer") not in resources
 
 
 def test_what_a_pod_claimed_is_not_believed_either_once_its_target_has_gone(world: World) -> None:
-    still_seen = world.raw('container_cpu_usage_seconds_total{namespace="evil",pod="operator"}')
+    still_seen = world.scraped.rows('container_cpu_usage_seconds_total{namespace="evil",pod="operator"}')
     assert [row.value for row in still_seen] == [9999]
     assert world.read().resources[ContainerKey("team", "operator", "trainer")].usage.cpu_seconds_total == 100
 

@@ -9,7 +9,8 @@ from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 
 import pytest
-from support.fake_prometheus import EMPTY, FakePrometheus, Respond, answer, send, text, vector
+from support.fake_prometheus import EMPTY, FakePrometheus, answer, text, vector
+from support.loopback import Respond, send
 
 from slopewise.adapters.local.prometheus_server import free_loopback_port
 from slopewise.adapters.prometheus.client import PrometheusHttp, Target

@@ -15,7 +15,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 from support.backfilled_prometheus import GIB, STATE, PastJob, Series, backfilled, node, targets
-from support.fake_prometheus import FakePrometheus, answer, send
+from support.fake_prometheus import FakePrometheus, answer
+from support.loopback import send
 from support.past_jobs import fast, straight
 
 from slopewise.adapters.http.config import Endpoint

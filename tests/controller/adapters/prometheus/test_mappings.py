@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import astuple
 from functools import partial
 from typing import Any, get_args
 
 import pytest
-from support.exporters import SCRAPE_SECONDS, Scraped, scraped
+from support.exporters import SCRAPE_SECONDS, Scraped
 from support.expositions import SERVERS, TRAINERS
 from support.waiting import wait_for
 
-from slopewise.adapters.local.prometheus_server import PrometheusBinaries, TargetGroup
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReader
 from slopewise.config.metric_mappings import (
@@ -77,13 +76,7 @@ class World:
 
     def __init__(self, pages: Scraped) -> None:
         self._pages = pages
-        self._targets: dict[str, TargetGroup] = {}
-
-    def add(self, pod: str, content: str) -> None:
-        self._targets[pod] = self._pages.add({"namespace": "flowcon", "pod": pod, "instance": "a:1"}, content)
-
-    def set(self, pod: str, content: str) -> None:
-        self._pages.show(self._targets[pod], content)
+        self.add = self.set = pages.put
 
     def reader(
         self,
@@ -116,21 +109,20 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with scraped(prometheus_binaries, tmp_path_factory.mktemp("prometheus")) as pages:
-        world = World(pages)
-        for name, page in (SERVERS | TRAINERS).items():
-            world.add(name, page + "process_start_time_seconds 1000\n")
-        for pod in ("trainer", "restarts"):
-            world.add(pod, trainer())
-        world.add("contract", "training_loss 3\ntraining_steps_total 30\n" + SERVERS["kserve"])
-        world.add("exporter", EXPORTER_OF_ALL)
-        world.add("iterates", 'training_loss{it="1"} 3\n')
-        world.add("ranks", "".join(f'training_loss{{rank="{rank}"}} {rank + 1}\n' for rank in range(3)))
-        world.add("splits", 'latency_count{result="x"} 1\nlatency_count{result="error-5"} 2\nlatency_sum 3\n')
-        pages.publish()
-        world.wait_for("contract", lambda job: job.evaluation is not None and job.evaluation.sample_count >= 4)
-        yield world
+def world(pages: Scraped) -> World:
+    world = World(pages)
+    for name, page in (SERVERS | TRAINERS).items():
+        world.add(name, page + "process_start_time_seconds 1000\n")
+    for pod in ("trainer", "restarts"):
+        world.add(pod, trainer())
+    world.add("contract", "training_loss 3\ntraining_steps_total 30\n" + SERVERS["kserve"])
+    world.add("exporter", EXPORTER_OF_ALL)
+    world.add("iterates", 'training_loss{it="1"} 3\n')
+    world.add("ranks", "".join(f'training_loss{{rank="{rank}"}} {rank + 1}\n' for rank in range(3)))
+    world.add("splits", 'latency_count{result="x"} 1\nlatency_count{result="error-5"} 2\nlatency_sum 3\n')
+    pages.publish()
+    world.wait_for("contract", lambda job: job.evaluation is not None and job.evaluation.sample_count >= 4)
+    return world
 
 
 def test_every_preset_has_a_page_of_its_project() -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
-from support.exporters import SCRAPE_SECONDS, Scraped, scraped
+from support.exporters import SCRAPE_SECONDS, Scraped
 from support.waiting import wait_for
 
-from slopewise.adapters.local.prometheus_server import PrometheusBinaries, TargetGroup
 from slopewise.adapters.prometheus.client import Target
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReader, PrometheusReading
@@ -84,16 +83,7 @@ class World:
     def __init__(self, scraped: Scraped) -> None:
         self.server = scraped.server
         self.url = scraped.asked.url
-        self._scraped = scraped
-        self._targets: dict[tuple[str, str], TargetGroup] = {}
-
-    def add(self, pod: str, content: str | None = None, *, instance: str = "a:1", namespace: str = "flowcon") -> None:
-        labels = {"namespace": namespace, "pod": pod, "instance": instance}
-        self._targets[pod, instance] = self._scraped.add(labels, content)
-
-    def set(self, pod: str, content: str | None, *, instance: str = "a:1") -> None:
-        """Change what a process exports; None: it is gone."""
-        self._scraped.show(self._targets[pod, instance], content)
+        self.add = self.set = scraped.put
 
     def reader(self, *evaluations: EvaluationSettings, **matchers: str) -> PrometheusReader:
         return PrometheusReader(
@@ -117,41 +107,40 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with scraped(prometheus_binaries, tmp_path_factory.mktemp("prometheus")) as pages:
-        world = World(pages)
-        for pod in ("steady", "nan", "inf", "counted", "restarts", "gone", "refuses", "changes", "outlives"):
-            world.add(pod, page())
-        world.add("stages", page('{stage="train"} 3', '{stage="eval"} 1', '{stage="train_ema"} 2'))
-        world.add("steps", page('{stage="eval",step="7"} 1', '{epoch="1"} 2', '{stage="train"} 4'))
-        world.add("only-steps", page('{step="7"} 1'))
-        world.add("maximises", page(objective="max"))
-        world.add("foreign", 'trainer_loss{run="x"} 7\n')
-        world.add("marked", page('{stage="eval",slopewise_value="level"} 9', '{stage="train"} 4'))
-        world.add("impostor", page('{stage="eval",namespace="flowcon",pod="steady"} 9'), namespace="other")
-        world.add(HOSTILE, page(f'{{stage="eval",run="{HOSTILE_IN_EXPOSITION}"}} 0.25'))
-        world.add("serves", served(("", 40, 8.0)))
-        world.add("serves-many", served(('model="a",code="200"', 40, 8.0), ('model="b",code="2xx"', 2, 0.5)))
-        world.add("serves-failing", served(('outcome="ok"', 40, 8.0), ('outcome="failed"', 60, 0.1), in_flight=3))
-        both = 'outcome="failed",code="503"'
-        world.add("serves-all-failing", served((both, 60, 0.1), ('code="5xx"', 5, 0.5), ('code="404"', 2, 0.25)))
-        world.add("serves-nan", served(('model="a"', 40, 8.0), ('model="b"', 2, float("nan"))))
-        hostile = f'model="{HOSTILE_IN_EXPOSITION}",namespace="other",pod="steady"'
-        world.add("serves-hostile", served((hostile, 3, 0.75), ('slopewise_value="up"', 99, 99)))
-        world.add("serves-again", served(("", 40, 8.0), started=1000), instance="a:1")
-        world.add("serves-again", None, instance="b:2")
-        world.add("checkpoints", page() + checkpoints(saved_at=1_600_000_000.25, duration=1.5, on_sigterm=1))
-        world.add("threads", page() + "training_threads 8\n")
-        world.add("waits", page() + waiting(0, 0))
-        world.add("never-waits", page() + waiting(0, 0))
-        first_step = "training_first_step_timestamp_seconds {}\n"
-        world.add("begins", page(started=FIRST_STEP_AT_SECONDS - 2.0) + first_step.format(FIRST_STEP_AT_SECONDS))
-        world.add("has-long-begun", page(started=1000) + first_step.format(1002.5))
-        world.add("moves", page(started=1000), instance="a:1")
-        world.add("moves", None, instance="b:2")
-        pages.publish()
-        world.wait_for("steady", lambda job: job.evaluation is not None and job.evaluation.sample_count >= 4)
-        yield world
+def world(pages: Scraped) -> World:
+    world = World(pages)
+    for pod in ("steady", "nan", "inf", "counted", "restarts", "gone", "refuses", "changes", "outlives"):
+        world.add(pod, page())
+    world.add("stages", page('{stage="train"} 3', '{stage="eval"} 1', '{stage="train_ema"} 2'))
+    world.add("steps", page('{stage="eval",step="7"} 1', '{epoch="1"} 2', '{stage="train"} 4'))
+    world.add("only-steps", page('{step="7"} 1'))
+    world.add("maximises", page(objective="max"))
+    world.add("foreign", 'trainer_loss{run="x"} 7\n')
+    world.add("marked", page('{stage="eval",slopewise_value="level"} 9', '{stage="train"} 4'))
+    world.add("impostor", page('{stage="eval",namespace="flowcon",pod="steady"} 9'), namespace="other")
+    world.add(HOSTILE, page(f'{{stage="eval",run="{HOSTILE_IN_EXPOSITION}"}} 0.25'))
+    world.add("serves", served(("", 40, 8.0)))
+    world.add("serves-many", served(('model="a",code="200"', 40, 8.0), ('model="b",code="2xx"', 2, 0.5)))
+    world.add("serves-failing", served(('outcome="ok"', 40, 8.0), ('outcome="failed"', 60, 0.1), in_flight=3))
+    both = 'outcome="failed",code="503"'
+    world.add("serves-all-failing", served((both, 60, 0.1), ('code="5xx"', 5, 0.5), ('code="404"', 2, 0.25)))
+    world.add("serves-nan", served(('model="a"', 40, 8.0), ('model="b"', 2, float("nan"))))
+    hostile = f'model="{HOSTILE_IN_EXPOSITION}",namespace="other",pod="steady"'
+    world.add("serves-hostile", served((hostile, 3, 0.75), ('slopewise_value="up"', 99, 99)))
+    world.add("serves-again", served(("", 40, 8.0), started=1000), instance="a:1")
+    world.add("serves-again", None, instance="b:2")
+    world.add("checkpoints", page() + checkpoints(saved_at=1_600_000_000.25, duration=1.5, on_sigterm=1))
+    world.add("threads", page() + "training_threads 8\n")
+    world.add("waits", page() + waiting(0, 0))
+    world.add("never-waits", page() + waiting(0, 0))
+    first_step = "training_first_step_timestamp_seconds {}\n"
+    world.add("begins", page(started=FIRST_STEP_AT_SECONDS - 2.0) + first_step.format(FIRST_STEP_AT_SECONDS))
+    world.add("has-long-begun", page(started=1000) + first_step.format(1002.5))
+    world.add("moves", page(started=1000), instance="a:1")
+    world.add("moves", None, instance="b:2")
+    pages.publish()
+    world.wait_for("steady", lambda job: job.evaluation is not None and job.evaluation.sample_count >= 4)
+    return world
 
 
 HOSTILE_IN_EXPOSITION = HOSTILE.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

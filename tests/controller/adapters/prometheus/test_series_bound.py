@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from urllib.parse import quote_plus
 
 import pytest
-from support.exporters import SCRAPE_SECONDS, Scraped, scraped
+from support.exporters import SCRAPE_SECONDS, Scraped
 from support.waiting import wait_for
 
-from slopewise.adapters.local.prometheus_server import PrometheusBinaries
 from slopewise.adapters.prometheus import queries, series_bound
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.queries import AnyOf, NoneOf
@@ -30,23 +28,22 @@ def page(series: int, metric: str = "training_loss", label: str = "sample") -> s
 
 
 @pytest.fixture(scope="module")
-def pages(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
-    with scraped(prometheus_binaries, tmp_path_factory.mktemp("prometheus")) as pages:
-        pods = {LOUD: page(MANY), NEIGHBOUR: page(1), NAMESAKE: page(1)}
-        pods[JobKey("other", "steps")] = page(MANY, label="step")
-        pods[JobKey("other", "facts")] = page(MANY, metric="training_state", label="state")
-        pods |= {JobKey(CROWDED, f"{'long-name-' * 4}{number}"): page(BOUND + 1) for number in range(8)}
-        pods[JobKey(CROWDED, "innocent")] = page(1)
-        for key, content in pods.items():
-            pages.add({"namespace": key.namespace, "pod": key.pod, "instance": "a:1"}, content)
-        pages.publish()
-        with a_reader(pages, max_series=10 * MANY) as reader:
-            wait_for(
-                "samples of all pods",
-                lambda: read(reader),
-                lambda found: found and set(pods) <= {key for key, job in found.jobs.items() if job.up},
-            )
-        yield pages
+def pages(pages: Scraped) -> Scraped:
+    pods = {LOUD: page(MANY), NEIGHBOUR: page(1), NAMESAKE: page(1)}
+    pods[JobKey("other", "steps")] = page(MANY, label="step")
+    pods[JobKey("other", "facts")] = page(MANY, metric="training_state", label="state")
+    pods |= {JobKey(CROWDED, f"{'long-name-' * 4}{number}"): page(BOUND + 1) for number in range(8)}
+    pods[JobKey(CROWDED, "innocent")] = page(1)
+    for key, content in pods.items():
+        pages.add({"namespace": key.namespace, "pod": key.pod, "instance": "a:1"}, content)
+    pages.publish()
+    with a_reader(pages, max_series=10 * MANY) as reader:
+        wait_for(
+            "samples of all pods",
+            lambda: read(reader),
+            lambda found: found and set(pods) <= {key for key, job in found.jobs.items() if job.up},
+        )
+    return pages
 
 
 def a_reader(pages: Scraped, max_series: int = BOUND, points_seconds: float | None = None) -> PrometheusReader:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import pytest
-from support.exporters import SCRAPE_SECONDS, Scraped, scraped
+from support.exporters import SCRAPE_SECONDS, Scraped
 from support.waiting import wait_for
 
-from slopewise.adapters.local.prometheus_server import PrometheusBinaries
-from slopewise.adapters.prometheus.client import PrometheusHttp
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.node_queries import USE_SECONDS
 from slopewise.adapters.prometheus.queries import AnyOf
@@ -54,15 +52,6 @@ def history(
 class World:
     scraped: Scraped
 
-    def scraped_targets(self) -> int:
-        """How many targets have been scraped with success; the samples of a page are stored with its `up`."""
-        http = PrometheusHttp(self.scraped.asked.url, 5.0)
-        http.begin()
-        try:
-            return len(http.ask("up == 1", time.time()))
-        finally:
-            http.close()
-
     def others(self, namespaces: Collection[str], *ours: tuple[str, str]) -> dict[str, float]:
         with PrometheusReader(
             self.scraped.asked.url, {"pod": AnyOf()}, SCRAPE_SECONDS, [EvaluationSettings()], 2.0, resource_matchers={}
@@ -71,24 +60,23 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(prometheus_binaries: PrometheusBinaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with scraped(prometheus_binaries, tmp_path_factory.mktemp("prometheus")) as pages:
-        now = round(time.time(), 3)
-        system = history(now, 0.5, namespace="kube-system", pod="dns")
-        mine = history(now, 1.0, namespace="team", pod="mine")
-        beside = history(now, 0.25, namespace="team", pod="beside")
-        sandbox = history(now, 8.0, namespace="kube-system", pod="dns", container="POD", key="2")
-        former = history(now, 0.1, namespace="kube-system", pod="dns", key="former")
-        gone = history(now, 16.0, namespace="kube-system", pod="gone", until=GONE_SECONDS)
-        ended = history(now, 16.0, namespace="team", pod="ended", until=GONE_SECONDS)
-        pages.add(CADVISOR, system + mine + beside + sandbox + former + gone + ended)
-        pages.add(RESOURCE, history(now, 0.5, namespace="kube-system", pod="dns", key="resource"))
-        pages.add(OPERATOR, system + mine + beside)
-        pages.add(EVIL, history(now, 64.0, namespace="kube-system", pod="dns"))
-        pages.publish()
-        world = World(pages)
-        wait_for("a scrape of every target", world.scraped_targets, lambda count: count == len(pages.targets))
-        yield world
+def world(pages: Scraped) -> World:
+    now = round(time.time(), 3)
+    system = history(now, 0.5, namespace="kube-system", pod="dns")
+    mine = history(now, 1.0, namespace="team", pod="mine")
+    beside = history(now, 0.25, namespace="team", pod="beside")
+    sandbox = history(now, 8.0, namespace="kube-system", pod="dns", container="POD", key="2")
+    former = history(now, 0.1, namespace="kube-system", pod="dns", key="former")
+    gone = history(now, 16.0, namespace="kube-system", pod="gone", until=GONE_SECONDS)
+    ended = history(now, 16.0, namespace="team", pod="ended", until=GONE_SECONDS)
+    pages.add(CADVISOR, system + mine + beside + sandbox + former + gone + ended)
+    pages.add(RESOURCE, history(now, 0.5, namespace="kube-system", pod="dns", key="resource"))
+    pages.add(OPERATOR, system + mine + beside)
+    pages.add(EVIL, history(now, 64.0, namespace="kube-system", pod="dns"))
+    pages.publish()
+    # The samples of a page are stored with its `up`.
+    wait_for("a scrape of every target", lambda: pages.rows("up == 1"), lambda rows: len(rows) == len(pages.targets))
+    return World(pages)
 
 
 def test_what_is_not_a_jobs_counts_once_and_what_a_pod_says_does_not(world: World) -> None:

@@ -243,23 +243,11 @@ def _chosen(selector: LabelSelector, labels_of: Mapping[str, Labels]) -> frozens
 # --- finalizers ----------------------------------------------------------------------------------------------
 
 
-def add_finalizer(api: Api, name: str) -> None:
-    """Keep the policy until its pods have their original resources.
+def set_finalizer(api: Api, name: str, *, wanted: bool) -> None:
+    """Keep the policy until its pods have their original resources, or let it go, which may be deleted already.
 
-    ApiError when it cannot be set, NotLeadingError without the lease.
+    ApiError when it cannot be written, NotLeadingError without the lease.
     """
-    _set_finalizer(api, name, wanted=True)
-
-
-def remove_finalizer(api: Api, name: str) -> None:
-    """Remove the finalizer; a deleted policy is no error.
-
-    ApiError when it cannot be removed, NotLeadingError without the lease.
-    """
-    _set_finalizer(api, name, wanted=False)
-
-
-def _set_finalizer(api: Api, name: str, *, wanted: bool) -> None:
     path = policy_path(name)
     try:
         update(partial(_write_finalizer, api, wanted=wanted), lambda: api.get(path), tries=_TRIES)

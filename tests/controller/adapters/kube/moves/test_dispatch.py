@@ -10,7 +10,7 @@ from msgspec import structs
 from support.managed_pods import KnownJob, a_managed_pod
 
 from slopewise.adapters.kube.cache.records import MIGRATABLE, ManagedPod
-from slopewise.adapters.kube.moves.dispatch import KubeMover, Ways
+from slopewise.adapters.kube.moves.dispatch import KubeMover
 from slopewise.model import Decision, Migrate, Movability, Move, Outcome, Place, Stop
 
 MOVE = Migrate("j", "node-a", "node-b", "why")
@@ -46,9 +46,8 @@ class World:
     gates: Way = field(default_factory=lambda: Way("gates"))
 
     def begin(self, decision: Move | Stop = MOVE) -> Outcome[Decision]:
-        ways = Ways(self.gates.place, self.suspend.begin, self.evict.begin, self.stops)
-        mover = KubeMover("draps", KnownJob(self.managed), lambda uid: self.movability, ways)
-        return mover.begin(decision)
+        ways = (self.gates.place, self.suspend.begin, self.evict.begin, self.stops)
+        return KubeMover("draps", KnownJob(self.managed), lambda uid: self.movability, *ways).begin(decision)
 
     def stops(self, stop: Stop, managed: ManagedPod, policy: str) -> Outcome[Stop]:
         return Outcome(stop, "applied", f"stopped for {policy}")

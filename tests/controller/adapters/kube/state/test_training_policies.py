@@ -22,12 +22,11 @@ from slopewise.adapters.kube.state.training_policies import (
     PolicyDocument,
     PolicyRecord,
     PolicyRecords,
-    add_finalizer,
     claim_pods,
     classes_json,
     parse_policy,
     policy_path,
-    remove_finalizer,
+    set_finalizer,
 )
 from slopewise.crds.policy_status import Conflict, PolicyFacts
 from slopewise.model import ClassFigures, Departed, NodeMemory
@@ -124,34 +123,34 @@ def test_the_finalizer_is_set_once_beside_those_of_others(server: ApiServer) -> 
     there["metadata"]["finalizers"] = ["other.example/x"]
     server.put(policy_path(), there)
     api = server.client()
-    add_finalizer(api, "p")
-    add_finalizer(api, "p")
+    set_finalizer(api, "p", wanted=True)
+    set_finalizer(api, "p", wanted=True)
     assert server.get(policy_path("p"))["metadata"]["finalizers"] == ["other.example/x", FINALIZER]
     assert len(server.asked("PATCH")) == 1
-    remove_finalizer(api, "p")
+    set_finalizer(api, "p", wanted=False)
     assert server.get(policy_path("p"))["metadata"]["finalizers"] == ["other.example/x"]
 
 
 def test_removing_the_finalizer_of_a_deleted_policy_lets_it_go(server: ApiServer) -> None:
     server.put(policy_path(), raw())
     api = server.client()
-    add_finalizer(api, "p")
+    set_finalizer(api, "p", wanted=True)
     api.delete(policy_path("p"))
     assert parse_policy(api.get(policy_path("p"))).deleting
-    remove_finalizer(api, "p")
+    set_finalizer(api, "p", wanted=False)
     assert api.get(policy_path())["items"] == []
-    remove_finalizer(api, "p")
+    set_finalizer(api, "p", wanted=False)
 
 
 def test_a_conflict_about_the_finalizer_is_read_again_but_not_for_ever(server: ApiServer) -> None:
     server.put(policy_path(), raw())
     conflict = refusal(409, "Conflict", "the object has been modified")
     server.fault(conflict, method="PATCH", times=2)
-    add_finalizer(server.client(), "p")
+    set_finalizer(server.client(), "p", wanted=True)
     assert server.get(policy_path("p"))["metadata"]["finalizers"] == [FINALIZER]
     server.fault(conflict, method="PATCH", times=9)
     with pytest.raises(ApiError, match="modified"):
-        remove_finalizer(server.client(), "p")
+        set_finalizer(server.client(), "p", wanted=False)
 
 
 def classes(*names: str, job_uid: str = "uid:0") -> PolicyRecords:

@@ -8,7 +8,7 @@ again, must not be suspended.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from slopewise.adapters.kube.cache.parsing import controlling_owner, parse_pod
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL, ManagedPod, NodeRecord, ObjectRecord, PodRecord
@@ -50,31 +50,23 @@ def target_trouble(job: Json, node: str, nodes: Store[NodeRecord] | None) -> str
     return refusal_by(nodes, node, scheduling_facts(template.get("metadata") or {}, own))
 
 
+@dataclass(eq=False)
 class JobMover:
     """Begins moves of Jobs. Safe from any thread: the Job's version settles a race of two passes."""
 
-    def __init__(
-        self,
-        api: Api,
-        jobs: Store[ObjectRecord],
-        nodes: Store[NodeRecord] | None,
-        take_turn: Callable[[str, str], str | None],
-        clock: Clock,
-        on_written: Callable[[Json], None] = lambda _: None,
-        on_refused: OnRefused = as_it_is,
-    ) -> None:
-        """`take_turn(node, namespace)`: None, or a message with the next turn; `on_written` gets what was written."""
-        self._api = api
-        self._jobs = jobs
-        self._nodes = nodes
-        self._take_turn = take_turn
-        self._clock = clock
-        self._on_written = on_written
-        self._on_refused = on_refused
+    api: Api
+    jobs: Store[ObjectRecord]
+    nodes: Store[NodeRecord] | None
+    take_turn: Callable[[str, str], str | None]
+    """Of node and namespace: None, or a message with the next turn."""
+    clock: Clock
+    on_written: Callable[[Json], None] = lambda _: None
+    """Gets what was written."""
+    on_refused: OnRefused = as_it_is
 
     def under_way(self) -> tuple[MoveUnderWay, ...]:
         """All moves by suspension that are not over, also those that another leader began."""
-        return tuple(each for move in under_way(self._jobs) for each in move.as_under_way())
+        return tuple(each for move in under_way(self.jobs) for each in move.as_under_way())
 
     def begin(self, move: Migrate, managed: ManagedPod, policy: str, members: Sequence[str]) -> Outcome[Move]:
         """Suspend the Job, so that all of its pods save and end; NotLeadingError without the lease.
@@ -85,13 +77,13 @@ class JobMover:
             return Outcome(move, "applied", f"moves to {move.node} with the other pods of its Job")
         begun = self._begin(move, managed, policy, (move.job_uid, *(uid for uid in members if uid != move.job_uid)))
         if isinstance(begun, Refused):
-            reason = self._on_refused(managed, begun)
+            reason = self.on_refused(managed, begun)
             return Outcome(move, begun.result, reason, maybe_begun=begun.maybe_done)
         how = f"its Job is suspended; once its pods have ended it starts on {move.node}"
         return Outcome(move, "applied", how, begun_at_seconds=begun.since_seconds)
 
     def _moves_already(self, move: Migrate, managed: ManagedPod, policy: str) -> bool:
-        record = self._jobs.get(managed.pod.namespace, managed.workload.name)
+        record = self.jobs.get(managed.pod.namespace, managed.workload.name)
         known = None if record is None else move_of(record)
         return (
             known is not None
@@ -108,12 +100,12 @@ class JobMover:
             if (refused := self._objection(job, move, managed)) is not None:
                 return refused
             intent = self._intent(job, move, managed, policy, job_uids)
-            sent = patch_once(self._api, path, begun(job, intent), lambda job: move_on(job) == intent, self._on_written)
+            sent = patch_once(self.api, path, begun(job, intent), lambda job: move_on(job) == intent, self.on_written)
             return sent or intent
 
         path = job_path(managed.pod.namespace, managed.workload.name)
         try:
-            return update(suspend, lambda: self._api.get(path))
+            return update(suspend, lambda: self.api.get(path))
         except ApiError as error:
             return explain(error, "suspend")
 
@@ -124,14 +116,14 @@ class JobMover:
         against = not_now(job) or next(_never(job), None) or self._too_old()
         if against is not None:
             return against
-        trouble = target_trouble(job, move.node, self._nodes)
+        trouble = target_trouble(job, move.node, self.nodes)
         if trouble is not None:
             return Refused("infeasible", f"{move.node} would not take it: {trouble}")
         return self._pods_object(job, managed)
 
     def _too_old(self) -> Refused | None:
         try:
-            version = self._api.server_version()
+            version = self.api.server_version()
         except ApiError as error:
             return explain(error, "suspend")
         if version >= SUSPENDS_FROM:
@@ -142,7 +134,7 @@ class JobMover:
     def _pods_object(self, job: Json, managed: ManagedPod) -> Refused | None:
         meta = job["metadata"]
         try:
-            live = read_live(self._api, meta["namespace"], meta["uid"])
+            live = read_live(self.api, meta["namespace"], meta["uid"])
         except ApiError as error:
             return explain(error, "suspend")
         except ValueError as error:
@@ -151,14 +143,14 @@ class JobMover:
             return Refused("failed", "its pod is gone, or has ended")
         if any(pod.deleting for pod in live):
             return Refused("deferred", "a pod of its Job is ending; tried in the next pass")
-        refused = disruption_refusal(self._api, live)
+        refused = disruption_refusal(self.api, live)
         if refused is not None:
             return replace(refused, maybe_done=False)
-        waits = self._take_turn(managed.pod.node or "", managed.pod.namespace)
+        waits = self.take_turn(managed.pod.node or "", managed.pod.namespace)
         return None if waits is None else Refused("deferred", waits)
 
     def _intent(self, job: Json, move: Migrate, managed: ManagedPod, policy: str, job_uids: tuple[str, ...]) -> JobMove:
-        now = self._clock.now()
+        now = self.clock.now()
         return JobMove(
             workload_uid=managed.workload.uid,
             namespace=managed.pod.namespace,
