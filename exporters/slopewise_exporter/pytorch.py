@@ -14,9 +14,9 @@
             reporter.step(loss=loss)
             checkpoints.step()
 
-Before it: the training loop. After it: `checkpoints`. What is not saved is where a DataLoader is in its epoch: choose a
-batch by the number of its step, as `batch_of` does (docs/checkpointing.md shows how). With `torch.distributed` all
-ranks stop at the same step, rank 0 saves, and only rank 0 gets its random numbers back.
+Where a DataLoader is in its epoch is not saved: choose a batch by the number of its step, as `batch_of` does
+(docs/checkpointing.md shows how). With `torch.distributed` all ranks stop at the same step, rank 0 saves, and only
+rank 0 gets its random numbers back.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ import torch
 
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints, Ranks
 from slopewise_exporter.reporter import Reporter
-from slopewise_exporter.threads.following import following
+from slopewise_exporter.threads.loader_workers import LoaderWorkers
 from slopewise_exporter.timed_batches import TimedBatches
 
 
@@ -44,15 +44,27 @@ class ReportedLoader(TimedBatches[Any]):
 
     In all else it is the loader: its length, its sampler, its batch size are there. Wrap it last, after
     `accelerator.prepare` and the like, which want a DataLoader itself. `batches_a_step`: more than 1 where gradients of
-    several batches are accumulated.
+    several batches are accumulated. `max_workers`: steps that wait for batches may bring it so many workers, also where
+    it has none (`threads/loader_workers.py`).
     """
 
     def __init__(
-        self, loader: Iterable[Any], reporter: Reporter, *, epochs: int | None = None, batches_a_step: int = 1
+        self,
+        loader: Iterable[Any],
+        reporter: Reporter,
+        *,
+        epochs: int | None = None,
+        batches_a_step: int = 1,
+        max_workers: int | None = None,
     ) -> None:
-        super().__init__(loader, reporter.waited)
         self._reporter = reporter
-        self._workers: int = getattr(loader, "num_workers", 0)
+        self._workers = workers = LoaderWorkers(loader, max_workers)
+
+        def came(waited_seconds: float) -> None:  # no method: a loader within a cycle would keep its workers
+            reporter.waited(waited_seconds)
+            workers.came(waited_seconds)
+
+        super().__init__(loader, came)
         if epochs is not None and isinstance(loader, Sized):
             # A loader of an IterableDataset has the method, and no length. A plan is not worth an error in any case.
             with suppress(Exception):
@@ -60,10 +72,7 @@ class ReportedLoader(TimedBatches[Any]):
 
     def __iter__(self) -> Iterator[Any]:
         """The batches of one epoch, which counts once they are all gone."""
-        # Workers that stay from epoch to epoch are those of the first one.
-        if self._workers > 0 and not getattr(self._batches, "persistent_workers", False):
-            with suppress(Exception):
-                self._batches.num_workers = following.at_most(self._workers)  # type: ignore[attr-defined]
+        self._workers.begin()
         yield from super().__iter__()
         self._reporter.epoch()
 

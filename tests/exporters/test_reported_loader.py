@@ -93,3 +93,12 @@ def test_it_has_what_the_loader_has(wrap: Any) -> None:
     assert (len(loader), loader.batch_size) == (5, 4)
     with pytest.raises(AttributeError):
         loader.sampler
+
+
+def test_a_loader_that_only_waits_gets_the_workers_that_it_may_have(wrap: Any) -> None:
+    """The plain one above has none to change."""
+    loader = Loader()
+    loader.num_workers = 1  # type: ignore[attr-defined]
+    reported = wrap(loader, max_workers=4)
+    seen = [(list(reported), loader.num_workers)[1] for _ in range(3)]  # type: ignore[attr-defined]
+    assert seen == [1, 4, 4]

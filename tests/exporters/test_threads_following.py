@@ -122,12 +122,6 @@ def test_only_waiting_changes_where_nothing_is_said(followed: Following, monkeyp
     assert (followed.wanted, followed.threads, numbers()) == (0, None, {2})
 
 
-def test_loader_workers_fit_the_quota_and_not_the_use_of_the_trainer(followed: Following, cores: list[float]) -> None:
-    followed._read = lambda: Reading(6.0, 1.0, 0.5)
-    followed.apply()
-    assert (followed.wanted, followed.at_most(8), followed.at_most(4)) == (1, 6, 4)
-
-
 def test_a_library_never_gets_more_than_it_had(followed: Following, cores: list[float]) -> None:
     cores[0] = 2.0
     with threadpool_limits(1):

@@ -17,6 +17,9 @@ EXPECTED = {
     "lightgbm under run": [1, *FOLLOWED, *FOLLOWED[:3]],
     "lightgbm by hand": [1, 1, 1, 1],
     "loader": FOLLOWED,
+    "loader that may have more": [1, 3, 3, 3],
+    "loader whose workers stay": [1, 3, 3, 3],
+    "loader without workers": [0, 2, 2, 2],
 }
 
 

@@ -25,7 +25,7 @@ from slopewise_exporter.threads.at_start import (
 )
 from slopewise_exporter.threads.cpu import CpuReader, Reading, affinity_cores, in_effect_cores
 from slopewise_exporter.threads.libraries import Libraries
-from slopewise_exporter.threads.number import ThreadNumber, fitting
+from slopewise_exporter.threads.number import ThreadNumber
 from slopewise_exporter.values import Checker
 
 INTERVAL_SECONDS = 5.0
@@ -53,8 +53,6 @@ class Following:
         self._check = Checker()
         self._lock = threading.Lock()
         self._ranks = 1
-        self._fitting = 1
-        """The processes that fit the affinity and the quota: their use is not that of this process."""
         self._number: ThreadNumber | None = None
         self._libraries: Libraries | None = None
         self._modules = 0
@@ -112,10 +110,6 @@ class Following:
             return counted
         was_free = counted >= libraries.most or counted in libraries.given
         return self.wanted if was_free else min(counted, self.wanted)
-
-    def at_most(self, workers: int) -> int:
-        """So many worker processes, or fewer while there is less CPU than that; at least 1."""
-        return workers if self._number is None else min(workers, self._fitting)
 
     def share(self, workers: int, names: Iterable[str]) -> dict[str, str]:
         """The variables, those of `names` and our own, of so many worker processes, which share the number.
@@ -176,7 +170,6 @@ class Following:
             return
         reading = self._read()
         self.cores = in_effect_cores(reading, self._ranks)
-        self._fitting = fitting(reading.limit_cores / self._ranks)
         if self._number is not None:
             self.wanted = self._number.next(reading)
         modules, self._modules = self._modules, len(sys.modules)

@@ -5,9 +5,11 @@ import multiprocessing
 import os
 import re
 import sys
+import time
 
 from slopewise_exporter import Reporter
 from slopewise_exporter.threads import following as module
+from slopewise_exporter.threads import loader_workers
 from slopewise_exporter.threads.cpu import Reading
 
 os.environ["SLOPEWISE_THREADS"] = "follow"
@@ -15,6 +17,7 @@ CORES = (2.0, 1.0, 1.0, 2.0)
 cores = [CORES[0]]
 seen = []
 module.affinity_cores = lambda: 2
+loader_workers.limit_cores = lambda: cores[0]
 module.following._read = lambda: Reading(cores[0], cores[0], 0.0)
 module.following._interval_seconds = 0
 
@@ -111,14 +114,23 @@ def lightgbm_under_run():
     del seen[8:]
 
 
-def loader():
+def loader(max_workers=None, **made_with):
+    """Batches of 0.1 s, and steps of no time."""
     import torch
 
     from slopewise_exporter.pytorch import ReportedLoader
 
-    rows = torch.utils.data.TensorDataset(torch.ones(16, 2))
+    class Rows(torch.utils.data.Dataset):
+        def __len__(self):
+            return 16
+
+        def __getitem__(self, row):
+            time.sleep(0.05)
+            return torch.ones(2)
+
+    batches = torch.utils.data.DataLoader(Rows(), batch_size=2, **made_with)
     with Reporter() as reporter:
-        reported = ReportedLoader(torch.utils.data.DataLoader(rows, batch_size=2, num_workers=2), reporter)
+        reported = ReportedLoader(batches, reporter, max_workers=max_workers)
         reporter.step()
         for each in CORES:
             give(each)
@@ -139,6 +151,9 @@ if __name__ == "__main__":
         "lightgbm that began with one": lambda: lightgbm(linear_tree=True),
         "lightgbm under run": lightgbm_under_run,
         "lightgbm by hand": lambda: lightgbm(num_threads=1),
-        "loader": loader,
+        "loader": lambda: loader(num_workers=2),
+        "loader that may have more": lambda: loader(3, num_workers=1),
+        "loader whose workers stay": lambda: loader(3, num_workers=1, persistent_workers=True),
+        "loader without workers": lambda: loader(2),
     }[sys.argv[1]]()
     print("SEEN", seen, flush=True)
