@@ -30,6 +30,8 @@ def test_what_gpu_bound_jobs_cannot_use_goes_to_those_whose_gpus_wait_and_no_job
         "gnmt": 1.0,
     }
     assert world.reason("bert").startswith("GPU-bound: its GPU waits ")
+    assert "(GPU 67% → 100%)" in world.reason("input")
+    assert "(GPU" not in world.reason("bert")
     assert sum(each.limit for each in world.trainings.values()) <= 24_000
 
 

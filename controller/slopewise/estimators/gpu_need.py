@@ -14,6 +14,7 @@ for a job that has just begun: of Synergy's jobs a tenth of the time would pass 
 
 from __future__ import annotations
 
+import math
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -150,24 +151,21 @@ def _leaves_cpu(job: Job, known: JobMemory) -> bool:
     return has.limit_millicores is None or (newest.cores or 0.0) < UNUSED_RATIO * has.limit_millicores / 1000
 
 
-def explained(need: GpuNeed) -> str:
-    """What limits a job, as text for its owner."""
-    waits, useful = f"{need.wait_ratio or 0.0:.0%}", f"{need.useful_cores or 0.0:.3g}"
+def explained(need: GpuNeed, original_cores: float | None = None) -> str:
+    """What limits a job, as text for its owner; also what its GPU is used more than with the CPU that it came with."""
+    waits, useful = f"its GPU waits {need.wait_ratio or 0.0:.0%} of the time", f"{need.useful_cores or 0.0:.3g} cores"
     if need.gpu_use is not None:
-        found = (
-            "and it is short of CPU"
-            if need.limiting == "cpu"
-            else f"and more than {useful} cores would not change that"
-        )
-        return f"its GPU is used {need.gpu_use:.0%} of the time, {found}"
+        end = "and it is short of CPU" if need.limiting == "cpu" else f"and more than {useful} would not change that"
+        return f"its GPU is used {need.gpu_use:.0%} of the time, {end}"
     if need.limiting == "gpu":
-        return f"its GPU waits {waits} of the time, and {useful} cores are all that it can use"
-    if need.limiting == "workers":
-        return (
-            f"its GPU waits {waits} of the time, and not for CPU: it uses {useful} cores whatever it has, and lacks "
-            "loader workers or faster reads"
-        )
-    return f"its GPU waits {waits} of the time for CPU, and would not with {useful} cores"
+        text = f"{waits}, and {useful} are all that it can use"
+    elif need.limiting == "workers":
+        text = f"{waits}, and not for CPU: it uses {useful} whatever it has, and lacks loader workers or faster reads"
+    else:
+        text = f"{waits} for CPU, and would not with {useful}"
+    seconds = need.seconds_at(original_cores) if original_cores else None
+    before, now = (need.gpu_seconds or 0.0) / (seconds or math.inf), 1 - (need.wait_ratio or 0.0)
+    return f"{text} (GPU {before:.0%} → {now:.0%})" if 0 < before < now - MIN_WAIT_RATIO else text
 
 
 def waiting(job: Job, known: JobMemory | None) -> GpuNeed | None:

@@ -9,7 +9,7 @@ import pytest
 from support.worlds import START, a_job, a_snapshot
 
 from slopewise.estimators import pace
-from slopewise.estimators.gpu_need import UNKNOWN, gpu_need, least_cores, measure
+from slopewise.estimators.gpu_need import UNKNOWN, explained, gpu_need, least_cores, measure
 from slopewise.estimators.growth import IDLE_CORES
 from slopewise.model import (
     AcceleratorControl,
@@ -67,6 +67,13 @@ def test_intervals_before_and_after_a_raise_say_the_same() -> None:
     mixed, later = an_interval(1, 0.65, 0.25, 2.7 / 0.65), an_interval(2, 0.45, 0.05, 6.0)
     need = gpu_need(a_gpu_job(), after(before, mixed, later))
     assert need.useful_cores == pytest.approx(6.75)
+
+
+@pytest.mark.parametrize(("original", "gain"), [(2.0, " (GPU 30% → 44%)"), (3.0, ""), (6.0, ""), (None, "")])
+def test_what_its_gpu_is_used_more_than_with_its_original_cpu_is_said(original: float | None, gain: str) -> None:
+    """A step takes 1.35 s on two cores and 0.9 s on the three that it has, and its GPU 0.4 s of both."""
+    text = explained(gpu_need(a_gpu_job(), after(*INPUT_BOUND)), original)
+    assert text == f"its GPU waits 56% of the time for CPU, and would not with 6.75 cores{gain}"
 
 
 def test_an_interval_of_an_evaluation_changes_nothing() -> None:

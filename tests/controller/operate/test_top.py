@@ -49,14 +49,19 @@ def test_a_workload_is_one_line_with_state_loss_growth_cpu_and_reason() -> None:
     assert "CL converged" in lines[4]
 
 
-def test_a_workload_that_oversubscribes_its_cpu_says_so_before_the_reason() -> None:
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("Oversubscribes", "8 threads on 1.00 cores"), ("GpuWaits", "its GPU waits 56% of the time for CPU")],
+)
+def test_a_workload_that_oversubscribes_its_cpu_or_whose_gpu_waits_says_so_before_the_reason(
+    kind: str, message: str
+) -> None:
     told = Condition(
-        type="Oversubscribes", status="True", reason="StepsCostMore", message="8 threads on 1.00 cores",
-        last_transition_time=datetime(2026, 1, 1, tzinfo=UTC),
-    )  # fmt: skip
+        type=kind, status="True", reason="Told", message=message, last_transition_time=datetime(2026, 1, 1, tzinfo=UTC)
+    )
     row = row_of("team/train", JobGrowthStatus(state="Training", reason="cooldown", conditions=(told,)), [])
-    assert "8 threads on 1.00 cores; cooldown" in words("\n".join(shown(row, width=160)))
-    assert as_json(View([row], ()), "name")["jobs"][0]["note"] == "8 threads on 1.00 cores"
+    assert f"{message}; cooldown" in words("\n".join(shown(row, width=160)))
+    assert as_json(View([row], ()), "name")["jobs"][0]["note"] == message
 
 
 @pytest.mark.parametrize(

@@ -62,11 +62,11 @@ class GpuJobs:
     def verdict(self, uid: str, cores: float) -> Verdict:
         """The decision on one of them, by its need alone."""
         listed = GPU_BOUND if self.needs[uid].limiting == "gpu" else INPUT_BOUND
-        return Verdict(cores, listed, f"{listed}: {explained(self.needs[uid])}")
+        return Verdict(cores, listed, f"{listed}: {explained(self.needs[uid], self.originals[uid])}")
 
     def because(self, uid: str) -> str:
         """What a policy adds to its reason for one of them; empty for any other job."""
-        return f"; {explained(self.needs[uid])}" if uid in self.needs else ""
+        return f"; {explained(self.needs[uid], self.originals[uid])}" if uid in self.needs else ""
 
 
 def gpu_jobs(snapshot: ClusterSnapshot, memory: MemoryState, setting: Setting) -> GpuJobs:
