@@ -3,7 +3,8 @@
 `examples/sweep/digits.yaml` runs under `fair` and with its best favoured, in turn (A B, B A). `N-fair.json` and
 `N-best.json` are what `slopewise run --local` printed; `.before` and `.after` beside them have the line `cpu` of
 /proc/stat and the Unix time. A round counts by the demo's own rule: what others left of the CPU to the trials differs
-by 5 % at most. All that are no trials are others here, also the controller and Prometheus.
+by 5 % at most. All that are no trials are others here, also the controller and Prometheus. Runs with the best favoured
+also estimate what fair sharing would have taken of each trial, which stands beside what it took.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Annotated
 
 import typer
 
-from replication.real_runs import shown, with_block
+from replication.real_runs import estimate_errors, shown, with_block
 from slopewise.demo.report.comparability import OTHER_CPU_RATIO, left_alike
 from slopewise.errors import UsageError
 from slopewise.reports.estimates import estimate
@@ -48,6 +49,10 @@ class Sweep:
     cpu_seconds: float
     left_cores: float
     """What others left to the trials, on average."""
+    took_seconds: dict[str, float]
+    """From the start of each trial."""
+    fair_seconds: dict[str, float]
+    """What it would have taken under fair sharing, as this run estimates it; of trials of which that is known."""
 
     @property
     def ended_seconds(self) -> float:
@@ -70,6 +75,8 @@ def read_sweep(printed: Path) -> Sweep:
         {job["name"]: job["loss_last"] for job in jobs},
         cpu_seconds,
         whole - others,
+        {job["name"]: job["jct_seconds"] for job in jobs},
+        {job["name"]: job["fair_seconds"] for job in jobs if job["fair_seconds"] is not None},
     )
 
 
@@ -119,6 +126,7 @@ def table(rounds: Sequence[tuple[Sweep, Sweep]]) -> str:
     lines += [
         "",
         f"Means, with 95 % intervals: the best was done in {done_in} of the time of `fair`, all in {ended_in}.",
+        *filter(None, [estimate_errors([(first.fair_seconds, fair.took_seconds) for fair, first in counted])]),
     ]
     return "\n".join(lines) + "\n"
 

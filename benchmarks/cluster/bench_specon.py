@@ -25,7 +25,7 @@ that it selects."""
 
 def main() -> int:
     """Print all runs side by side; 1 when the gate is missed."""
-    runs = run_sides(SIDES)
+    (runs,) = run_sides(SIDES)
     alike = trained_alike(runs)
     held = [moved_cleanly(run) for run in runs if "specon" in run.policy]
     print(f"last losses: {'equal' if alike else 'UNEQUAL'}: {'held' if alike and all(held) else 'MISSED'}")

@@ -1,9 +1,10 @@
-"""Runs the six trainings of `crowded_node.py` once under each policy file, and sets all runs side by side.
+"""Runs the six trainings of `crowded_node.py` under each policy file, and sets all runs side by side.
 
 What the figures cannot show. Both nodes are on one machine, and the test-bed reports their sizes to the scheduler only;
 `walls` makes them real: 2 CPUs for node-a's pods, 1 for node-b's. A machine of two cores cannot give all three: while
-both nodes are busy each has one, less what the control plane and the controller take. Each side is run once, and the
-start is the worst there is for a scheduler that never moves: with an empty large node it would have spread the jobs.
+both nodes are busy each has one, less what the control plane and the controller take. In every second round the sides
+are run backwards (`slopewise demo`'s rule); of one round no figure has an interval. The start is the worst there is for
+a scheduler that never moves: with an empty large node it would have spread the jobs.
 Ends are in whole seconds. Losses, pauses, and steps done twice are seen when they are scraped, every 5 s: what a move
 costs, part by part, and that no single step is done twice, is `bench_moves.py`'s.
 """
@@ -15,7 +16,7 @@ import math
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,11 +38,13 @@ from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.adapters.prometheus.reader import PrometheusReader
 from slopewise.config.training_policy import EvaluationSettings
-from slopewise.demo.report.results import Curves, DemoResult, JobMove, JobResult, RunResult
+from slopewise.demo.command import run_rounds
+from slopewise.demo.report.results import JCT, Curves, DemoResult, JobMove, JobResult, RunResult
 from slopewise.demo.report.sections import report_of
 from slopewise.demo.runner import with_times_to_quality
 from slopewise.model import JobMemory, JobState
 from slopewise.reports.report import terminal
+from slopewise.signals import orderly_stop
 from slopewise.telemetry.metrics import configure_logging
 from testbed.settings import NODES, Settings, read_settings
 
@@ -77,7 +80,9 @@ class Bench:
             crowd.start()
             jobs = crowd.follow()
             used = 0.0 if controller is None else controller.cpu_seconds()
-            return self._result(name, namespace, crowd, jobs, used)
+            result = self._result(name, namespace, crowd, jobs, used)
+            print(f"mean completion {result.mean(JCT):.0f} s, makespan {result.makespan_seconds:.0f} s", flush=True)
+            return result
 
     def _controller(self, policy_file: str, namespace: str) -> MeasuredController:
         document = yaml.safe_load((EXAMPLES / policy_file).read_text(encoding="utf-8"))
@@ -175,7 +180,7 @@ def moves_of(crowd: CrowdedNode, begun_seconds: float) -> dict[str, tuple[JobMov
     return moves
 
 
-def trained_alike(runs: Sequence[RunResult]) -> bool:
+def trained_alike(runs: Iterable[RunResult]) -> bool:
     """Whether each training ended with the same loss in all runs; prints those that did not."""
     losses: dict[str, list[float]] = defaultdict(list)
     for run in runs:
@@ -187,10 +192,11 @@ def trained_alike(runs: Sequence[RunResult]) -> bool:
     return not unlike
 
 
-def run_sides(sides: Mapping[str, str | None]) -> list[RunResult]:
-    """One run of each, printed side by side; SystemExit 1 where this machine cannot.
+def run_sides(sides: Mapping[str, str | None], repeat: int = 1) -> list[list[RunResult]]:
+    """So many rounds of one run of each, printed side by side; SystemExit 1 where this machine cannot.
 
-    `sides`: by the name of a run, the file of its TrainingPolicy; None for one that nothing manages.
+    `sides`: by the name of a run, the file of its TrainingPolicy; None for one that nothing manages. Ctrl-C ends with
+    the rounds that are whole.
     """
     if reason := why_not_here():
         print(reason)
@@ -201,13 +207,17 @@ def run_sides(sides: Mapping[str, str | None]) -> list[RunResult]:
     print("the trainer's image: built where its sources have changed, loaded where a node lacks it", flush=True)
     shape = PodShape(bring_images(settings).trainer)
     bench = Bench(api, Kubectl(str(settings.kubectl), settings.kubeconfig), settings, shape)
-    with walls():
-        runs = [bench.run(name, policy_file) for name, policy_file in sides.items()]
+    with orderly_stop(print), walls():
+        rounds, stopped = run_rounds(list(sides), repeat, lambda name, _: bench.run(name, sides[name]), print)
+    timed = iter(with_times_to_quality([run for of_round in rounds for run in of_round]))
+    first, *others = [[next(timed) for _ in of_round] for of_round in rounds]
     cores = float(sum(node.cpus for node in NODES))
-    whole = DemoResult(with_times_to_quality(runs), "", "limits", cores, INTERVAL_SECONDS, nodes=len(NODES))
+    whole = DemoResult(
+        first, "", "limits", cores, INTERVAL_SECONDS, len(NODES), repeats=others, rounds_asked=repeat, stopped=stopped
+    )
     print()
     Console().print(terminal(report_of(whole)))
-    return whole.runs
+    return whole.rounds
 
 
 def moved_cleanly(run: RunResult) -> bool:

@@ -14,11 +14,17 @@ from slopewise.errors import UsageError
 
 
 def a_run(folder: Path, number: int, name: str, done: float, *, others: float = 0.2, state: str = "finished") -> None:
-    """Two trials on two cores for 100 s: `b`, with the lower loss, ends after `done` seconds."""
+    """Two trials on two cores for 100 s: `b`, with the lower loss, ends after `done` seconds.
+
+    Each takes until 10 s before its end. With the best first, `a` is said to have taken 88 s under fair sharing.
+    """
+    of_run = {"state": state, "cpu_seconds": 80.0, "fair_seconds": None}
     jobs = [
-        {"name": name, "state": state, "loss_last": loss, "finished_seconds": at, "cpu_seconds": 80.0}
-        for name, loss, at in (("a", 0.3, 90.0), ("b", 0.1, done))
+        {**of_run, "name": "a", "loss_last": 0.3, "finished_seconds": 90.0, "jct_seconds": 80.0},
+        {**of_run, "name": "b", "loss_last": 0.1, "finished_seconds": done, "jct_seconds": done - 10.0},
     ]
+    if name == "best":
+        jobs[0]["fair_seconds"] = 88.0
     used = 16_000 + round(100 * 100 * others)
     (folder / f"{number}-{name}.json").write_text(json.dumps({"jobs": jobs}))
     (folder / f"{number}-{name}.before").write_text("cpu  0 0 0 0 0 0 0 0 0 0\n1000.0\n")
@@ -37,6 +43,7 @@ def test_the_best_is_done_earlier_in_the_rounds_in_which_others_left_as_much_of_
     assert "| 3 (does not count) | 80 s | 8 s | 0.10 |" in text
     assert "do not count: 1 here." in text
     assert "the best was done in 0.45 [-0.19, 1.09] of the time" in text
+    assert "by +10 % in the sum of jobs (+10 % to +10 %), and by 10 % in the mean job; rounds: 2." in text
 
 
 def test_a_trial_that_failed_and_a_folder_without_a_pair_are_refused(tmp_path: Path) -> None:
@@ -55,7 +62,7 @@ def test_the_table_of_the_page_is_what_the_command_writes(tmp_path: Path) -> Non
     for number, name in ((1, "fair"), (2, "best"), (3, "fair"), (4, "best")):
         a_run(tmp_path, number, name, 80.0)
     page, made = (
-        re.sub(r"\n\| \d .*|`\S+` is|-?\d[\d.]*", "", text)
+        re.sub(r"\n\| \d .*|`\S+` is|[+-]?\d[\d.]*", "", text)
         for text in (block(PAGE.read_text(encoding="utf-8"), BEGIN, END), table(read_rounds(tmp_path)))
     )
     assert page == made

@@ -16,11 +16,12 @@ from slopewise.demo.report.history import decision_rows, job_moves
 from slopewise.demo.report.results import Curves, JobResult, RunResult
 from slopewise.demo.sampler import CpuSampler, OtherCpuSampler, Points
 from slopewise.errors import DataSourceError, SlopewiseError
+from slopewise.local.brought import brought
 from slopewise.local.live import Progress
 from slopewise.local.plan import SessionPlan
 from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
-from slopewise.model import Migrate, Objective, PassReport, Place, Resize
+from slopewise.model import Migrate, PassReport, Place, Resize
 
 MAX_POINTS = 2000
 """Of a loss curve: a run of a day would have 86,400, and no screen shows them."""
@@ -77,18 +78,12 @@ def _gather(session: Session, sampler: CpuSampler, others: OtherCpuSampler, poli
     records = session.supervisor.records
     reports = session.all_reports()
     losses, steps, note = _measured(session, start, end)
-    improving: dict[str, Objective] = {}  # which way, as the last pass that saw the job knew
-    for report in reports:
-        for job in report.snapshot.jobs if report.snapshot else ():
-            if job.evaluation is not None:
-                improving[job.name] = job.evaluation.objective
-    used = sampler.cpu_cores()
+    used, tally = sampler.cpu_cores(), session.tally
     curves = {
-        name: Curves(
-            improving.get(name, "min"), losses.get(name, []), used.get(name, []), sampler.allotted.get(name, [])
-        )
+        name: Curves(tally.of(name).objective, losses.get(name, []), used.get(name, []), sampler.allotted.get(name, []))
         for name in records
     }
+    beside_fair = {name: brought(record, tally.of(name)) for name, record in records.items()}
     jobs = [_job_result(record, session, curves[name], steps.get(name)) for name, record in records.items()]
     return RunResult(
         policy=policy,
@@ -106,6 +101,7 @@ def _gather(session: Session, sampler: CpuSampler, others: OtherCpuSampler, poli
         other_cpu_cores=others.use.other_cores if others.use else None,
         stolen_cpu_cores=others.use.stolen_cores if others.use else None,
         other_cpu_curve=others.curve,
+        fair_seconds={name: known.fair for name, known in beside_fair.items() if known is not None},
         note="; ".join(filter(None, [note, *map(trouble, records.values())])),
     )
 

@@ -180,12 +180,12 @@ class Supervisor:
         return [*self.running(), *(job for job in ended if job is not None)]
 
     def output_of(self, name: str) -> str:
-        """What was read of a job's output in search of a loss, and what to do; empty: nothing was, or none is read."""
+        """What was read of a job's output in search of a loss, and what to do; empty: it is not read."""
         record = self.records[name]
         if self.ours or record.process is None or not record.spec.is_read:
             return ""
         if not (lines := record.process.lines_written()):
-            return ""
+            return "it wrote no line yet: `stdbuf -oL` before it if it buffers, or the two lines of slopewise_exporter"
         last = bounded(printable(record.process.tail(1)), _MAX_LAST_LINE)
         read = f'read {lines} line{"" if lines == 1 else "s"}, none has a loss; the last: "{last}"'
         return f"{read}; try `lossPattern`, or the two lines of slopewise_exporter"

@@ -163,7 +163,7 @@ class DecisionRow:
 
 _FIGURES = (
     "passes", "passes_held", "resizes_applied", "moves_applied", "withheld", "controller_cpu_ratio", "control", "note",
-    "other_cpu_cores", "stolen_cpu_cores", "makespan_seconds",
+    "other_cpu_cores", "stolen_cpu_cores", "makespan_seconds", "fair_seconds",
 )  # fmt: skip
 
 
@@ -194,6 +194,8 @@ class RunResult:
     """Mean CPU, in cores, that the hypervisor gave to other machines meanwhile."""
     other_cpu_curve: list[tuple[float, float]] = field(default_factory=list)
     """Both together over time, each point the mean since the one before."""
+    fair_seconds: dict[str, float] = field(default_factory=dict)
+    """What each job would have taken under fair sharing, as estimated when all had ended; none that is not known."""
 
     @property
     def away_cpu_cores(self) -> float | None:

@@ -679,10 +679,12 @@ READ = (
     'read 2 lines, none has a loss; the last: "epoch 2 of 3"; try `lossPattern`, or the two lines of slopewise_exporter'
 )
 
+UNREAD = "it wrote no line yet: `stdbuf -oL` before it if it buffers, or the two lines of slopewise_exporter"
+
 
 @pytest.mark.parametrize(
     ("written", "more", "shown"),
-    [("epoch 1\nepoch 2 of 3\n", {}, READ), ("", {}, ""), ("it serves its own\n", {"port": 20_001}, "")],
+    [("epoch 1\nepoch 2 of 3\n", {}, READ), ("", {}, UNREAD), ("it serves its own\n", {"port": 20_001}, "")],
 )
 def test_what_was_read_of_a_users_output(tmp_path: Path, written: str, more: dict[str, Any], shown: str) -> None:
     world = a_world(tmp_path, ONE, job("a", **more))
