@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from slopewise.config.training_policy import PlacementChoice
 from slopewise.estimators.pace import QOE_TOLERANCE_RATIO
 from slopewise.model import CpuControl
-from slopewise.simulator.world.model import Instance, PlacementRun, RunOutcome
+from slopewise.simulator.world.model import Instance, RunOutcome
 
 Unit = Literal["s", "%", "jobs", ""]
 
@@ -34,7 +35,7 @@ class Candidate:
     parameters: Mapping[str, object] = field(default_factory=dict)
     interval_seconds: float = 20.0
     control: CpuControl = "requests"
-    placement: PlacementRun | None = None
+    placement: PlacementChoice | None = None
     """A second policy, which chooses nodes."""
 
 

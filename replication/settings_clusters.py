@@ -40,7 +40,7 @@ from replication.figures import (
     winners_mean_reduction,
     winners_mean_reduction_seconds,
 )
-from slopewise.simulator.world.model import PlacementRun
+from slopewise.config.training_policy import PlacementChoice
 
 DS = Candidate("kube-default", {"requests": "none"})
 UNMOVED = Candidate("fair")
@@ -71,9 +71,9 @@ def _specon(alpha: float = 0.01, interval_seconds: float = 30.0) -> Candidate:
 _SPECON = _specon()
 
 _LOCAL = Candidate("flowcon", {"alpha": 0.05}, 20.0)
-_PLACED_BY_DS = replace(_LOCAL, placement=PlacementRun("kube-default", {"requests": "none"}))
+_PLACED_BY_DS = replace(_LOCAL, placement=PlacementChoice(name="kube-default", parameters={"requests": "none"}))
 """What FlowCon 2.0 does within a node, placed as its baseline is."""
-_GLOBAL = PlacementRun("specon", {"alpha": 0.01}, interval_seconds=30.0)
+_GLOBAL = PlacementChoice(name="specon", parameters={"alpha": 0.01}, interval_seconds=30.0)
 
 
 def _as_one_system() -> tuple[Claim, ...]:

@@ -18,8 +18,8 @@ from replication.thread_penalty import load, section
 from slopewise.reports.estimates import estimate
 from slopewise.reports.wording import plus_minus
 from slopewise.simulator.engine import run
+from slopewise.simulator.scenario.parts import libraries, threads_of
 from slopewise.simulator.scenario.scenario import load_scenario, policy_runs
-from slopewise.simulator.scenario.thread_penalties import libraries, threads_of
 from slopewise.simulator.workload import draw
 from slopewise.simulator.world.model import RunOutcome
 

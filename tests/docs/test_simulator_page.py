@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from slopewise.simulator.engine import run
 from slopewise.simulator.results.measures import MEASURES
-from slopewise.simulator.scenario.builtin_models import BUILT_IN, AcceleratorSettings, ModelSettings, SpikeSettings
+from slopewise.simulator.scenario.builtin_models import BUILT_IN, ModelSettings, SpikeSettings
 from slopewise.simulator.scenario.curve_settings import CurveSettings
 from slopewise.simulator.scenario.generate_settings import (
     Arrivals,
@@ -29,6 +29,7 @@ from slopewise.simulator.scenario.parts import JobSettings, NodeSettings, Policy
 from slopewise.simulator.scenario.scenario import ScenarioSpec, load_scenario, policy_runs
 from slopewise.simulator.sweep import simulate
 from slopewise.simulator.workload import draw
+from slopewise.simulator.world.accelerators import Accelerator
 
 PAGE = (Path(__file__).parents[2] / "docs/simulator.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -36,7 +37,7 @@ REFERENCE: dict[str, type[BaseModel]] = {
     "spec": ScenarioSpec,
     "spec.nodes": NodeSettings,
     "spec.jobs": JobSettings,
-    "spec.jobs.accelerator": AcceleratorSettings,
+    "spec.jobs.accelerator": Accelerator,
     "spec.generate": Generate,
     "spec.generate.arriveSeconds": Arrivals,
     "spec.generate.arriveSeconds.bursts": Bursts,
@@ -98,7 +99,8 @@ def test_every_curve_and_its_parameters_are_reported() -> None:
     for name, field in CurveSettings.model_fields.items():
         kinds = [kind for kind in getattr(field.annotation, "__args__", ()) if isinstance(kind, type)]
         settings = next((kind for kind in kinds if issubclass(kind, BaseModel)), None)
-        assert re.findall(r"`(\w+)`", written[name][0]) == list(settings.model_fields if settings else [])
+        parameters = [each.alias for each in settings.model_fields.values()] if settings else []
+        assert re.findall(r"`(\w+)`", written[name][0]) == parameters
 
 
 def test_every_built_in_model_is_reported_with_its_work_and_its_cores() -> None:

@@ -10,7 +10,7 @@ import pytest
 import sklearn
 
 from slopewise.simulator.curves import Recorded
-from slopewise.simulator.scenario.recorded_losses import recorded_loss
+from slopewise.simulator.scenario.curve_settings import recorded_loss
 
 ROOT = Path(__file__).parents[2]
 DIGITS = Path(sklearn.__file__).parent / "datasets" / "data" / "digits.csv.gz"

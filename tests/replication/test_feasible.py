@@ -10,7 +10,7 @@ from slopewise.simulator.world.model import SimJob, SimNode
 
 
 def job(name: str, arrive: float, work: float, deadline: float) -> SimJob:
-    return SimJob(name, "any", arrive, work, Exponential(8.0), deadline_seconds=deadline)
+    return SimJob(name, "any", arrive, work, Exponential(k=8.0), deadline_seconds=deadline)
 
 
 ONE_CORE = [SimNode("n1", 1.0, 2**34)]

@@ -133,7 +133,7 @@ def test_refuses_to_simulate_a_job_of_more_gpus_than_a_server_has(folder: Path) 
 
 def a_job(name: str, *speeds: tuple[float, float]) -> SimJob:
     """It comes with 3 cores."""
-    device = Accelerator(1, 1 / speeds[-1][1], 3.0, step_speeds=speeds)
+    device = Accelerator(count=1, step_seconds=1 / speeds[-1][1], input_cpu_seconds=3.0, step_speeds=speeds)
     return a_sim_job(name, 300.0, accelerator=device, allocation=CpuAllocation(3000, 3000))
 
 

@@ -9,7 +9,7 @@ from replication.recording import trainings
 from replication.recording.__main__ import PAIRED
 from replication.recording.catalogue import PAIRS, STEPS
 from replication.recording.training import record, text_of
-from slopewise.simulator.scenario.recorded_losses import recorded_loss, shipped
+from slopewise.simulator.scenario.curve_settings import recorded_loss, shipped
 
 
 class Halving:

@@ -22,7 +22,7 @@ from replication.thread_penalty import (
 )
 from replication.threads import rows
 from slopewise.simulator.scenario import csv_tables
-from slopewise.simulator.scenario.thread_penalties import libraries
+from slopewise.simulator.scenario.parts import libraries
 
 STEP = 0.1
 """CPU-seconds of a step of one thread."""

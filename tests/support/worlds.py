@@ -11,6 +11,7 @@ from slopewise.model import (
     ClusterSnapshot,
     CpuAllocation,
     Decision,
+    Decisions,
     Evaluation,
     Growth,
     Job,
@@ -202,3 +203,13 @@ class FakeClock:
 
     def monotonic(self) -> float:
         return self.seconds
+
+
+def limits(decisions: Decisions) -> dict[str, float]:
+    """The cores that a policy wants for each job; 0 where it wants none in particular."""
+    return {uid: known.decided.wanted_cores or 0.0 for uid, known in decisions.memory.jobs.items()}
+
+
+def classes(decisions: Decisions) -> dict[str, str | None]:
+    """The class that a policy has put each job into."""
+    return {uid: known.decided.job_class for uid, known in decisions.memory.jobs.items()}

@@ -21,7 +21,7 @@ from slopewise.own_policies import catalogue
 from slopewise.reports.estimates import SAME_RATIO, Estimate, Verdict, estimate, verdict
 from slopewise.simulator.results.sweep_result import SweepResult
 from slopewise.simulator.scenario.scenario import BASELINE, load_scenario
-from slopewise.simulator.sweep import Progress, simulate
+from slopewise.simulator.sweep import OnDone, runs_of, simulate, unseen
 from slopewise.simulator.workers import worker_pool
 
 BY_NEED = ("Raise", "Share")
@@ -120,14 +120,14 @@ class Replayer:
     @property
     def runs(self) -> int:
         """How many runs there are, for a progress bar."""
-        return len(self._chosen) * self._seeds * (len(self._policies) + 2)
+        return len(self._chosen) * runs_of(self._seeds, len(self._policies) + 1)
 
-    def run(self, folder: Path, workers: int, progress: Progress) -> None:
+    def run(self, folder: Path, workers: int, on_done: OnDone = unseen) -> None:
         """Replay all groups; `Interrupted` when stopped, with the groups that are whole kept."""
         with worker_pool(workers) if workers > 1 else nullcontext() as pool:
-            self._run(folder, pool, progress)
+            self._run(folder, pool, on_done)
 
-    def _run(self, folder: Path, pool: Executor | None, progress: Progress) -> None:
+    def _run(self, folder: Path, pool: Executor | None, on_done: OnDone) -> None:
         for number, group in enumerate(self._chosen, start=1):
             path = write_scenario(
                 f"group-{number}",
@@ -139,7 +139,7 @@ class Replayer:
                 with_devices=self._by_need,
             )
             seeds = range(1, self._seeds + 1)
-            result = simulate(load_scenario(str(path)), seeds, 1, progress, keep_runs_of=seeds, pool=pool)
+            result = simulate(load_scenario(str(path)), seeds, 1, keep_runs_of=seeds, pool=pool, on_done=on_done)
             if result.stopped is not None:
                 raise result.stopped
             self._done.append((group, result))

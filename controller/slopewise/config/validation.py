@@ -59,13 +59,14 @@ def parse_yaml(text: str, *, where: str) -> object:
         raise UsageError(f"{where}:{line} is not valid YAML; correct its syntax.") from error
 
 
-def validate(model: type[Model], document: object, *, where: str, under: str = "") -> Model:
+def validate(model: type[Model], document: object, *, where: str, under: str = "", folder: Path | None = None) -> Model:
     """Validate `document` as `model`; UsageError states the first mistake in one sentence, and how many follow.
 
-    `where` is the file (and the place in it), `under` the key below it whose value `document` is.
+    `where` is the file (and the place in it), `under` the key below it whose value `document` is. `folder`: where
+    validators find the files that it names (`info.context`).
     """
     try:
-        return model.model_validate(document)
+        return model.model_validate(document, context=folder)
     except ValidationError as error:
         raise UsageError(validation_message(error, model, where, under)) from error
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ from slopewise.model import (
     Restored,
     Stop,
 )
-from slopewise.ports import Actuator, Memory, Observer, Ports
+from slopewise.ports import Ports
 
 MEBIBYTE = 2**20
 
@@ -75,13 +75,18 @@ class RecordOptions:
 
 
 class Recorder:
-    """The record of one policy's passes. `ports` goes into `reconcile`, the recorder itself is a sink of reports."""
+    """The record of one policy's passes: the ports of a pass, which notes what passes them, and a sink of reports."""
 
     def __init__(self, file: BoundedFile, document: dict[str, Any], first_changes_a_pass: int | None = None) -> None:
         """`document`: the policy with its interval, as JSON."""
         self._file = file
         self._settings = Settings(SCHEMA, slopewise.__version__, document, first_changes_a_pass)
-        self._seen = _Seen()
+        self._ports: Ports
+        self._loaded: MemoryState | None = None
+        self._snapshot: ClusterSnapshot | None = None
+        self._left: MemoryState | None = None
+        """What the pass has saved last."""
+        self._answers: list[Answer] = []
         self._saved: MemoryState | None = None
         """What the reader of the file has after the last line."""
         self._failure = ""
@@ -89,28 +94,64 @@ class Recorder:
 
     def ports(self, ports: Ports) -> Ports:
         """The same ports, whose answers are noted."""
-        seen = self._seen
-        return replace(
-            ports,
-            observer=_RecordedObserver(ports.observer, seen),
-            memory=_RecordedMemory(ports.memory, seen),
-            actuator=_RecordedActuator(ports.actuator, seen),
-        )
+        self._ports = ports
+        return replace(ports, observer=self, memory=self, actuator=self)
+
+    def observe(self) -> Observation:
+        """As the observer says; the snapshot is kept for the line."""
+        observation = self._ports.observer.observe()
+        self._snapshot = observation.snapshot
+        return observation
+
+    def load(self) -> MemoryState:
+        """What a pass begins with."""
+        loaded = self._ports.memory.load()
+        self._loaded, self._snapshot, self._left, self._answers = loaded, None, None, []
+        return loaded
+
+    def save(self, state: MemoryState) -> None:
+        """What it leaves to the next one."""
+        self._ports.memory.save(state)
+        self._left = state
+
+    def carry_out(self, decision: Decision) -> Outcome[Decision]:
+        """Carry it out, and keep the answer."""
+        action, uid, note = ANSWERS[type(decision)], decision.job_uid, self._answers.append
+        try:
+            outcome = self._ports.actuator.carry_out(decision)
+        except ActuationError as error:
+            note(Answer(action, uid, "failed", str(error), raised=True))
+            raise
+        note(Answer(action, uid, outcome.result, outcome.detail, outcome.maybe_begun, outcome.begun_at_seconds))
+        return outcome
+
+    def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
+        """Between passes; it is no decision of one."""
+        return self._ports.actuator.restore(job_uid, original, memory)
 
     def __call__(self, report: PassReport) -> None:
         """Write the line of a pass that has just ended."""
         try:
             fresh = self._file.begin()
             before = None if fresh else self._saved
-            lines = encode(line_of(report, self._seen, before))
+            lines = encode(self._line_of(report, before))
             self._file.append(encode(self._settings) + lines if before is None else lines)
         except (OSError, ValueError) as error:  # msgspec's own errors are ValueErrors
             self._saved = None
             self._complain(str(error))
         else:
             self._failure = ""
-            if self._seen.loaded is not None and self._seen.snapshot is not None:
-                self._saved = self._seen.saved or self._seen.loaded
+            if self._loaded is not None and self._snapshot is not None:
+                self._saved = self._left or self._loaded
+
+    def _line_of(self, report: PassReport, before: MemoryState | None) -> Pass:
+        """`before`: what the reader of the line has, None for nothing."""
+        inputs = None
+        if self._loaded is not None and self._snapshot is not None:
+            snapshot, not_finite = without_nan(self._snapshot)
+            inputs = Inputs(snapshot, change_of(before, self._loaded), not_finite)
+        answers = tuple(self._answers)
+        return Pass(report.taken_at_seconds, report.policy, report.held, inputs, answers, result_of(report))
 
     def close(self) -> None:
         """Close the file."""
@@ -120,85 +161,6 @@ class Recorder:
         if failure != self._failure:
             self._failure = failure
             self._log.warning("decision not recorded", file=str(self._file.path), reason=failure)
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What passed between one pass and its ports."""
-
-    loaded: MemoryState | None = None
-    snapshot: ClusterSnapshot | None = None
-    saved: MemoryState | None = None
-    answers: list[Answer] = field(default_factory=list)
-
-    def begin(self, loaded: MemoryState) -> None:
-        """A pass begins by loading its memory."""
-        self.loaded, self.snapshot, self.saved, self.answers = loaded, None, None, []
-
-
-class _RecordedObserver:
-    """Shape: `ports.Observer`."""
-
-    def __init__(self, observer: Observer, seen: _Seen) -> None:
-        self._observer = observer
-        self._seen = seen
-
-    def observe(self) -> Observation:
-        """As the observer says; the snapshot is kept for the line."""
-        observation = self._observer.observe()
-        self._seen.snapshot = observation.snapshot
-        return observation
-
-
-class _RecordedMemory:
-    """Shape: `ports.Memory`."""
-
-    def __init__(self, memory: Memory, seen: _Seen) -> None:
-        self._memory = memory
-        self._seen = seen
-
-    def load(self) -> MemoryState:
-        """What a pass begins with."""
-        loaded = self._memory.load()
-        self._seen.begin(loaded)
-        return loaded
-
-    def save(self, state: MemoryState) -> None:
-        """What it leaves to the next one."""
-        self._memory.save(state)
-        self._seen.saved = state
-
-
-class _RecordedActuator:
-    """Shape: `ports.Actuator`."""
-
-    def __init__(self, actuator: Actuator, seen: _Seen) -> None:
-        self._actuator = actuator
-        self._seen = seen
-
-    def carry_out(self, decision: Decision) -> Outcome[Decision]:
-        """Carry it out, and keep the answer."""
-        action, uid, note = ANSWERS[type(decision)], decision.job_uid, self._seen.answers.append
-        try:
-            outcome = self._actuator.carry_out(decision)
-        except ActuationError as error:
-            note(Answer(action, uid, "failed", str(error), raised=True))
-            raise
-        note(Answer(action, uid, outcome.result, outcome.detail, outcome.maybe_begun, outcome.begun_at_seconds))
-        return outcome
-
-    def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
-        """Between passes; it is no decision of one."""
-        return self._actuator.restore(job_uid, original, memory)
-
-
-def line_of(report: PassReport, seen: _Seen, before: MemoryState | None) -> Pass:
-    """The line of a pass; `before`: what the reader of the line has, None for nothing."""
-    inputs = None
-    if seen.loaded is not None and seen.snapshot is not None:
-        snapshot, not_finite = without_nan(seen.snapshot)
-        inputs = Inputs(snapshot, change_of(before, seen.loaded), not_finite)
-    return Pass(report.taken_at_seconds, report.policy, report.held, inputs, tuple(seen.answers), result_of(report))
 
 
 def result_of(report: PassReport) -> Result:

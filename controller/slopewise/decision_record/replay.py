@@ -100,20 +100,8 @@ class _Decider:
         self, snapshot: ClusterSnapshot, loaded: MemoryState, answers: tuple[Answer, ...]
     ) -> tuple[PassReport, _GivenMemory]:
         """The report of a pass, and the memory with what it saved."""
-        memory = _GivenMemory(loaded)
-        ports = Ports(_GivenObserver(snapshot), GivenActuator(answers), memory, _GivenClock(snapshot.taken_at_seconds))
-        return reconcile(ports, self.policy, self.settings), memory
-
-
-class _GivenObserver:
-    """Shape: `ports.Observer`."""
-
-    def __init__(self, snapshot: ClusterSnapshot) -> None:
-        self._snapshot = snapshot
-
-    def observe(self) -> Observation:
-        """The recorded snapshot."""
-        return Observation(self._snapshot)
+        memory, given = _GivenMemory(loaded), Given(snapshot, answers)
+        return reconcile(Ports(given, given, memory, given), self.policy, self.settings), memory
 
 
 class _GivenMemory(DictionaryMemory):
@@ -133,13 +121,26 @@ class _GivenMemory(DictionaryMemory):
         self.saved = state
 
 
-class GivenActuator:
-    """Answers as recorded; a decision that was not carried out then is deferred. Shape: `ports.Actuator`."""
+class Given:
+    """Observer, clock and actuator as recorded; a decision that was not carried out then is deferred."""
 
-    def __init__(self, answers: tuple[Answer, ...]) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, answers: tuple[Answer, ...]) -> None:
+        self._snapshot = snapshot
         self._answers: dict[tuple[str, str], deque[Answer]] = {}
         for answer in answers:
             self._answers.setdefault((answer.action, answer.job), deque()).append(answer)
+
+    def observe(self) -> Observation:
+        """The recorded snapshot."""
+        return Observation(self._snapshot)
+
+    def now(self) -> float:
+        """The time of the snapshot."""
+        return self._snapshot.taken_at_seconds
+
+    def monotonic(self) -> float:
+        """Stands still: how long a pass takes is no decision."""
+        return self._snapshot.taken_at_seconds
 
     def carry_out(self, decision: Decision) -> Outcome[Decision]:
         """As then."""
@@ -154,21 +155,6 @@ class GivenActuator:
     def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
         """No pass restores."""
         return Restored("deferred", NOT_CARRIED_OUT)
-
-
-@dataclass(frozen=True, slots=True)
-class _GivenClock:
-    """Shape: `ports.Clock`."""
-
-    at_seconds: float
-
-    def now(self) -> float:
-        """The time of the snapshot."""
-        return self.at_seconds
-
-    def monotonic(self) -> float:
-        """Stands still: how long a pass takes is no decision."""
-        return self.at_seconds
 
 
 def _differences(recorded: Result, now: Result) -> Iterator[str]:

@@ -75,8 +75,6 @@ class GpuNeed(NamedTuple):
     """w / T."""
     at_seconds: float | None = None
     """End of the newest interval that it is of."""
-    spread_ratio: float = 0.0
-    """Largest less smallest D / G of the intervals, over their median."""
     gpu_use: float | None = None
     """Of its devices, where only that and a shortage of CPU are known: its useful cores are then one step more."""
 
@@ -101,8 +99,7 @@ def gpu_need(job: Job, known: JobMemory) -> GpuNeed:
     cpu = [pace.seconds * (pace.cores or 0.0) for pace in newest]
     cores = [of_cpu / of_gpu for of_cpu, of_gpu in zip(cpu, gpu, strict=True)]
     useful, waits = median(cores), median(pace.wait_ratio or 0.0 for pace in newest)
-    spread = (max(cores) - min(cores)) / useful
-    if len(newest) < INTERVALS and spread > AGREES_RATIO:
+    if len(newest) < INTERVALS and (max(cores) - min(cores)) / useful > AGREES_RATIO:
         return UNKNOWN
     limiting: Limiting = "gpu"
     if waits >= MIN_WAIT_RATIO:
@@ -110,7 +107,7 @@ def gpu_need(job: Job, known: JobMemory) -> GpuNeed:
         limiting = "cpu" if most is None and not _leaves_cpu(job, known) else "workers"
         if limiting == "workers":
             useful = max(IDLE_CORES, min(useful, (newest[-1].cores or 0.0) if most is None else most))
-    return GpuNeed(limiting, useful, median(gpu), median(cpu), waits, newest[-1].at_seconds, spread)
+    return GpuNeed(limiting, useful, median(gpu), median(cpu), waits, newest[-1].at_seconds)
 
 
 def _by_use(job: Job, known: JobMemory) -> GpuNeed:

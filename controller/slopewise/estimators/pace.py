@@ -1,8 +1,8 @@
 """Pace: how long one training step, or one response of a served model, takes at the CPU it was given.
 
 `measure` runs between `growth.measure` and `decide`. It closes a job's interval once it is long
-enough and keeps the last few figures in the job's memory; `dqoes` and `deadline` read `JobMemory.paces`; `fit`
-and `calibrated` estimate the pace at another CPU.
+enough and keeps the last few figures in the job's memory; `dqoes` and `deadline` read `JobMemory.paces`; `calibrated`
+estimates the pace at another CPU.
 
 Worked example: 40 steps done and 8 CPU-seconds used in an interval of 20 s: 0.5 s a step at 0.4 cores.
 
@@ -269,20 +269,15 @@ def _cpu_at_seconds(anchor: PaceAnchor) -> float:
     return anchor.at_seconds if anchor.cpu_sampled_at_seconds is None else anchor.cpu_sampled_at_seconds
 
 
-def fit(paces: Sequence[Pace]) -> Line | None:
-    """`(a, b)` of seconds = a + b / cores: non-negative least squares over the CPU levels seen; None: none seen.
+def fit(seen: Sequence[Figure]) -> Line:
+    """`(a, b)` of seconds = a + b / cores: non-negative least squares over the CPU levels seen, one at least.
 
     Every step or response counts the same: a figure made of 4 steps is off by a quarter where the interval ended
     within a step, one of 100 steps by a hundredth. What is compared is CPU-seconds each, `a·cores + b`. Until two
-    levels are seen that differ by a quarter, `a` is 0 and b is all CPU over all that was done. Worked example: 2 s at
-    0.5 cores and 1.2 s at 1 core: a = 0.4, b = 0.8. Plain Python: for twelve figures numpy takes ten times as long.
+    levels are seen that differ by a quarter, `a` is 0 and b is all CPU over all that was done; where one of the two
+    would be below 0, it is the better line without it. Worked example: 2 s at 0.5 cores and 1.2 s at 1 core: a = 0.4,
+    b = 0.8. Plain Python: for twelve figures numpy takes ten times as long.
     """
-    seen = _seen(paces)
-    return _line(seen) if seen else None
-
-
-def _line(seen: Sequence[Figure]) -> Line:
-    """The free line; where its a or its b would be below 0, the better one of those without it."""
     done, cores, cpu, squares, products = _sums(seen)
     spread = squares - cores * cores / done
     slope = (products - cores * cpu / done) / spread if _differ(seen) and spread > 0 else 0.0
@@ -327,7 +322,7 @@ def calibrated(paces: Sequence[Pace]) -> Line | None:
     seen = _seen(paces)
     if not seen:
         return None
-    a, b = _line(seen)
+    a, b = fit(seen)
     done, cores, cpu, _, _ = _sums(seen[-NEWEST:])
     scale = cpu / (a * cores + b * done)
     return a * scale, b * scale

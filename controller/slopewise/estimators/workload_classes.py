@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import nlargest
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -30,23 +31,12 @@ _DIGITS = 4
 """Significant digits of what is stored: a pace is known to a few percent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(NamedTuple):
     """What a job of a class is expected to need: the medians over its record."""
 
-    line: pace.Line
-    """Seconds a step or response, by cores."""
-    least_cores: float
-    """The least CPU at which one was timed: the line says little of less."""
+    step_cpu_seconds: float
     steps_planned: float | None
     """None: no job of the class planned any."""
-    memory_bytes: float | None
-    jobs: int
-    """How many jobs this is from."""
-
-    def cores_for(self, seconds: float) -> float | None:
-        """The CPU at which one step or response takes so long; None when no CPU makes it that fast."""
-        return pace.cores_for(seconds, self.line)
 
 
 def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemoryState) -> MemoryState:
@@ -164,15 +154,8 @@ def _rounded(value: float) -> float:
 def expected(name: str, classes: Mapping[str, Sequence[ClassFigures]]) -> Expected | None:
     """What a job of this class is expected to need; None: nothing is known of it."""
     record = [each for each in classes.get(name, ()) if each.line is not None][-JOBS_KEPT:] if name else []
-    lines = [line for each in record if (line := each.line) is not None]
-    if not lines:
+    if not record:
         return None
     steps = [each.steps_planned for each in record if each.steps_planned is not None]
-    memory = [each.memory_bytes for each in record if each.memory_bytes is not None]
-    return Expected(
-        line=(statistics.median(each[0] for each in lines), statistics.median(each[1] for each in lines)),
-        least_cores=min(each[2] for each in lines),
-        steps_planned=statistics.median(steps) if steps else None,
-        memory_bytes=max(memory) if memory else None,
-        jobs=len(record),
-    )
+    cpu_seconds = statistics.median(each.cpu_seconds for each in record if each.cpu_seconds is not None)
+    return Expected(cpu_seconds, statistics.median(steps) if steps else None)

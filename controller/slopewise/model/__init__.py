@@ -5,207 +5,107 @@ Units are in the names. Times are Unix seconds of the Clock port. Nothing here r
 
 from __future__ import annotations
 
-from slopewise.model.containers import (
-    AcceptedRange,
-    ContainerHealth,
-    CpuAllocation,
-    CpuControl,
-    MemoryAllocation,
-    MemoryBound,
-    MemoryControl,
-    OutcomeResult,
-    PendingResize,
-    Unconfirmed,
-)
-from slopewise.model.decisions import (
-    NO_RESULTS,
-    Decision,
-    Decisions,
-    JobView,
-    Migrate,
-    Move,
-    MoveEvent,
-    MoveStage,
-    Outcome,
-    PassReport,
-    Place,
-    Resize,
-    ResizeMemory,
-    Restored,
-    RestoreResult,
-    Results,
-    Stop,
-    Withheld,
-    only,
-)
-from slopewise.model.freezes import NO_FREEZES, Freeze, FreezeEffect, Freezes, FreezeScope, strictest
-from slopewise.model.jobs import (
-    NO_OBJECTIVES,
-    Absence,
-    AbsentState,
-    Arrival,
-    ClusterSnapshot,
-    Evaluation,
-    Job,
-    JobState,
-    JobUid,
-    MissingEvaluation,
-    MoveUnderWay,
-    Node,
-    Objective,
-    Objectives,
-    Observation,
-    Responses,
-    Usage,
-    reaches,
-)
-from slopewise.model.learning import DEPARTED_KEPT, ClassFigures, Departed, Ends, Points, RawPoint
-from slopewise.model.limits import (
-    BUDGET_SECONDS,
-    AcceleratorControl,
-    Bounds,
-    MoveBounds,
-    StudyControl,
-    Veto,
-    acts,
-    in_canary,
-)
-from slopewise.model.memory import (
-    MOVES_KEPT,
-    Anchor,
-    Backoff,
-    Change,
-    Doubts,
-    Growth,
-    JobMemory,
-    Levels,
-    MemoryResizes,
-    MemoryState,
-    MemoryUse,
-    MoveRecord,
-    NodeMemory,
-    Outlier,
-    PolicyMemory,
-    StopRecord,
-    Unmet,
-)
-from slopewise.model.movability import Checkpoint, Movability, MoveWay
-from slopewise.model.objective_status import (
-    Confirmed,
-    DeadlineStatus,
-    ObjectiveMemory,
-    ObjectiveStatus,
-    QoeClass,
-    QoeStatus,
-    TargetHits,
-    TargetStatus,
-)
-from slopewise.model.paces import Answering, GpuMemory, LearnedCores, Pace, PaceAnchor, Timing
-from slopewise.model.stored import MEMORY_JSON, read_job_memory, read_memory_state
-
-__all__ = [
-    "BUDGET_SECONDS",
-    "DEPARTED_KEPT",
-    "MEMORY_JSON",
-    "MOVES_KEPT",
-    "NO_FREEZES",
-    "NO_OBJECTIVES",
-    "NO_RESULTS",
-    "Absence",
-    "AbsentState",
-    "AcceleratorControl",
-    "AcceptedRange",
-    "Anchor",
-    "Answering",
-    "Arrival",
-    "Backoff",
-    "Bounds",
-    "Change",
-    "Checkpoint",
-    "ClassFigures",
-    "ClusterSnapshot",
-    "Confirmed",
-    "ContainerHealth",
-    "CpuAllocation",
-    "CpuControl",
-    "DeadlineStatus",
-    "Decision",
-    "Decisions",
-    "Departed",
-    "Doubts",
-    "Ends",
-    "Evaluation",
-    "Freeze",
-    "FreezeEffect",
-    "FreezeScope",
-    "Freezes",
-    "GpuMemory",
-    "Growth",
-    "Job",
-    "JobMemory",
-    "JobState",
-    "JobUid",
-    "JobView",
-    "LearnedCores",
-    "Levels",
-    "MemoryAllocation",
-    "MemoryBound",
-    "MemoryControl",
-    "MemoryResizes",
-    "MemoryState",
-    "MemoryUse",
-    "Migrate",
-    "MissingEvaluation",
-    "Movability",
-    "Move",
-    "MoveBounds",
-    "MoveEvent",
-    "MoveRecord",
-    "MoveStage",
-    "MoveUnderWay",
-    "MoveWay",
-    "Node",
-    "NodeMemory",
-    "Objective",
-    "ObjectiveMemory",
-    "ObjectiveStatus",
-    "Objectives",
-    "Observation",
-    "Outcome",
-    "OutcomeResult",
-    "Outlier",
-    "Pace",
-    "PaceAnchor",
-    "PassReport",
-    "PendingResize",
-    "Place",
-    "Points",
-    "PolicyMemory",
-    "QoeClass",
-    "QoeStatus",
-    "RawPoint",
-    "Resize",
-    "ResizeMemory",
-    "Responses",
-    "RestoreResult",
-    "Restored",
-    "Results",
-    "Stop",
-    "StopRecord",
-    "StudyControl",
-    "TargetHits",
-    "TargetStatus",
-    "Timing",
-    "Unconfirmed",
-    "Unmet",
-    "Usage",
-    "Veto",
-    "Withheld",
-    "acts",
-    "in_canary",
-    "only",
-    "reaches",
-    "read_job_memory",
-    "read_memory_state",
-    "strictest",
-]
+from slopewise.model.containers import AcceptedRange as AcceptedRange
+from slopewise.model.containers import ContainerHealth as ContainerHealth
+from slopewise.model.containers import CpuAllocation as CpuAllocation
+from slopewise.model.containers import CpuControl as CpuControl
+from slopewise.model.containers import MemoryAllocation as MemoryAllocation
+from slopewise.model.containers import MemoryBound as MemoryBound
+from slopewise.model.containers import MemoryControl as MemoryControl
+from slopewise.model.containers import OutcomeResult as OutcomeResult
+from slopewise.model.containers import PendingResize as PendingResize
+from slopewise.model.containers import Unconfirmed as Unconfirmed
+from slopewise.model.decisions import NO_RESULTS as NO_RESULTS
+from slopewise.model.decisions import Decision as Decision
+from slopewise.model.decisions import Decisions as Decisions
+from slopewise.model.decisions import JobView as JobView
+from slopewise.model.decisions import Migrate as Migrate
+from slopewise.model.decisions import Move as Move
+from slopewise.model.decisions import MoveEvent as MoveEvent
+from slopewise.model.decisions import MoveStage as MoveStage
+from slopewise.model.decisions import Outcome as Outcome
+from slopewise.model.decisions import PassReport as PassReport
+from slopewise.model.decisions import Place as Place
+from slopewise.model.decisions import Resize as Resize
+from slopewise.model.decisions import ResizeMemory as ResizeMemory
+from slopewise.model.decisions import Restored as Restored
+from slopewise.model.decisions import RestoreResult as RestoreResult
+from slopewise.model.decisions import Results as Results
+from slopewise.model.decisions import Stop as Stop
+from slopewise.model.decisions import Withheld as Withheld
+from slopewise.model.decisions import only as only
+from slopewise.model.freezes import NO_FREEZES as NO_FREEZES
+from slopewise.model.freezes import Freeze as Freeze
+from slopewise.model.freezes import FreezeEffect as FreezeEffect
+from slopewise.model.freezes import Freezes as Freezes
+from slopewise.model.freezes import FreezeScope as FreezeScope
+from slopewise.model.freezes import strictest as strictest
+from slopewise.model.jobs import NO_OBJECTIVES as NO_OBJECTIVES
+from slopewise.model.jobs import Absence as Absence
+from slopewise.model.jobs import AbsentState as AbsentState
+from slopewise.model.jobs import Arrival as Arrival
+from slopewise.model.jobs import ClusterSnapshot as ClusterSnapshot
+from slopewise.model.jobs import Evaluation as Evaluation
+from slopewise.model.jobs import Job as Job
+from slopewise.model.jobs import JobState as JobState
+from slopewise.model.jobs import JobUid as JobUid
+from slopewise.model.jobs import MissingEvaluation as MissingEvaluation
+from slopewise.model.jobs import MoveUnderWay as MoveUnderWay
+from slopewise.model.jobs import Node as Node
+from slopewise.model.jobs import Objective as Objective
+from slopewise.model.jobs import Objectives as Objectives
+from slopewise.model.jobs import Observation as Observation
+from slopewise.model.jobs import Responses as Responses
+from slopewise.model.jobs import Usage as Usage
+from slopewise.model.jobs import reaches as reaches
+from slopewise.model.learning import DEPARTED_KEPT as DEPARTED_KEPT
+from slopewise.model.learning import ClassFigures as ClassFigures
+from slopewise.model.learning import Departed as Departed
+from slopewise.model.learning import Ends as Ends
+from slopewise.model.learning import Points as Points
+from slopewise.model.learning import RawPoint as RawPoint
+from slopewise.model.limits import BUDGET_SECONDS as BUDGET_SECONDS
+from slopewise.model.limits import AcceleratorControl as AcceleratorControl
+from slopewise.model.limits import Bounds as Bounds
+from slopewise.model.limits import MoveBounds as MoveBounds
+from slopewise.model.limits import StudyControl as StudyControl
+from slopewise.model.limits import Veto as Veto
+from slopewise.model.limits import acts as acts
+from slopewise.model.limits import in_canary as in_canary
+from slopewise.model.memory import MOVES_KEPT as MOVES_KEPT
+from slopewise.model.memory import Anchor as Anchor
+from slopewise.model.memory import Backoff as Backoff
+from slopewise.model.memory import Change as Change
+from slopewise.model.memory import Doubts as Doubts
+from slopewise.model.memory import Growth as Growth
+from slopewise.model.memory import JobMemory as JobMemory
+from slopewise.model.memory import Levels as Levels
+from slopewise.model.memory import MemoryResizes as MemoryResizes
+from slopewise.model.memory import MemoryState as MemoryState
+from slopewise.model.memory import MemoryUse as MemoryUse
+from slopewise.model.memory import MoveRecord as MoveRecord
+from slopewise.model.memory import NodeMemory as NodeMemory
+from slopewise.model.memory import Outlier as Outlier
+from slopewise.model.memory import PolicyMemory as PolicyMemory
+from slopewise.model.memory import StopRecord as StopRecord
+from slopewise.model.memory import Unmet as Unmet
+from slopewise.model.movability import Checkpoint as Checkpoint
+from slopewise.model.movability import Movability as Movability
+from slopewise.model.movability import MoveWay as MoveWay
+from slopewise.model.objective_status import Confirmed as Confirmed
+from slopewise.model.objective_status import DeadlineStatus as DeadlineStatus
+from slopewise.model.objective_status import ObjectiveMemory as ObjectiveMemory
+from slopewise.model.objective_status import ObjectiveStatus as ObjectiveStatus
+from slopewise.model.objective_status import QoeClass as QoeClass
+from slopewise.model.objective_status import QoeStatus as QoeStatus
+from slopewise.model.objective_status import TargetHits as TargetHits
+from slopewise.model.objective_status import TargetStatus as TargetStatus
+from slopewise.model.paces import Answering as Answering
+from slopewise.model.paces import GpuMemory as GpuMemory
+from slopewise.model.paces import LearnedCores as LearnedCores
+from slopewise.model.paces import Pace as Pace
+from slopewise.model.paces import PaceAnchor as PaceAnchor
+from slopewise.model.paces import Timing as Timing
+from slopewise.model.stored import MEMORY_JSON as MEMORY_JSON
+from slopewise.model.stored import read_job_memory as read_job_memory
+from slopewise.model.stored import read_memory_state as read_memory_state

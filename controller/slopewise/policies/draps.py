@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from slopewise.allocation import allotted_cores
@@ -71,58 +71,73 @@ class Parameters(PolicyParameters):
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """What one job, or all of a node, uses: cores and bytes."""
-
-    cpu_cores: float
-    memory_bytes: float
-
-    def plus(self, other: _Use, times: int = 1) -> _Use:
-        return _Use(self.cpu_cores + times * other.cpu_cores, self.memory_bytes + times * other.memory_bytes)
-
-    def amount(self, resource: Resource) -> float:
-        """The use of one resource, in its own unit."""
-        return self.cpu_cores if resource == "cpu" else self.memory_bytes
-
-    def ratio(self, resource: Resource, capacity: _Use) -> float:
-        """The use of one resource as a fraction of the capacity."""
-        return self.amount(resource) / capacity.amount(resource)
-
-    def dominant(self, capacity: _Use) -> Resource:
-        """The resource of which it is the largest fraction; CPU when both are equal, or not known."""
-        return max(RESOURCES, key=lambda resource: self.ratio(resource, capacity))
+Use = Mapping[Resource, float]
+"""Cores and bytes that one job, or all of a node, uses or has."""
 
 
-def _sum(uses: Sequence[_Use]) -> _Use:
+def _dominant(use: Use, capacity: Use) -> Resource:
+    """The resource of which it is the largest fraction; CPU when both are equal, or not known."""
+    return max(RESOURCES, key=lambda resource: use[resource] / capacity[resource])
+
+
+def _sum(uses: Sequence[Use]) -> Use:
     """All of them together; fsum, so that their order makes no difference."""
-    return _Use(math.fsum(use.cpu_cores for use in uses), math.fsum(use.memory_bytes for use in uses))
+    return {resource: math.fsum(use[resource] for use in uses) for resource in RESOURCES}
 
 
 class _Loads:
-    """How full each node is; kept up to date while jobs are placed and moved."""
+    """How full each node is: as it was found, and with what is placed and moved in this pass."""
 
-    def __init__(self, snapshot: ClusterSnapshot, uses: Mapping[str, _Use]) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, uses: Mapping[str, Use]) -> None:
         jobs_on = snapshot.jobs_by_node()
+        self.uses, self.room = uses, snapshot.memory_room_bytes()
         self.jobs = {name: len(jobs) for name, jobs in jobs_on.items()}
-        self.capacity = {node.name: _Use(node.cpu_cores, float(node.memory_bytes)) for node in snapshot.nodes}
+        self.capacity: dict[str, Use] = {
+            node.name: {"cpu": node.cpu_cores, "memory": float(node.memory_bytes)} for node in snapshot.nodes
+        }
         self._used = {name: _sum([uses[job.uid] for job in jobs]) for name, jobs in jobs_on.items()}
+        self.found = {name: self._fullest(name) for name in self.capacity}
+        """The resource of which each node had least left before anything was placed, and its used part."""
 
-    def ratio(self, resource: Resource, node: str, more: _Use | None = None) -> float:
+    def ratio(self, resource: Resource, node: str, more: float = 0.0) -> float:
         """The part of the node's resource that is used, with `more` on top."""
-        used = self._used[node]
-        return (used.plus(more) if more else used).ratio(resource, self.capacity[node])
+        return (self._used[node][resource] + more) / self.capacity[node][resource]
 
-    def fullest(self, node: str) -> tuple[float, Resource]:
-        """The resource of which the node has least left, and its used part."""
+    def add(self, node: str, use: Use, jobs: int = 1) -> None:
+        """Count a job there, or with `jobs=-1` no longer."""
+        self._used[node] = {each: used + jobs * use[each] for each, used in self._used[node].items()}
+        self.jobs[node] += jobs
+
+    def move_off(self, node: str, may_go: Sequence[Job]) -> Migrate | None:
+        """Move the largest user of what the node has least of; None when no job may go, or there is no gain."""
+        used, resource = self.found[node]
+        if not may_go:
+            return None
+        largest = max(may_go, key=lambda job: (self.uses[job.uid][resource], job.uid))
+        target, use = self._target(largest, resource), self.uses[largest.uid]
+        if target is None or self.ratio(resource, target, use[resource]) >= used:
+            return None
+        free = 1 - self.ratio(resource, target)
+        reason = (
+            f"largest user of {resource} on {node}, of which {used:.0%} is used; {target} has most free ({free:.0%})"
+        )
+        self.add(node, use, -1)
+        self.add(target, use)
+        self.room[node] += largest.memory_request_bytes or 0.0
+        self.room[target] -= largest.memory_to_move_bytes or 0.0
+        return Migrate(largest.uid, node, target, reason, relieves=None if resource == "cpu" else resource)
+
+    def _target(self, job: Job, resource: Resource) -> str | None:
+        """The other node that would take the job, with most of the resource free; ties go to the first name."""
+        needed, refused = job.memory_to_move_bytes or 0.0, refused_nodes(job)
+        others = [name for name in self.capacity if name != job.node and name not in refused]
+        fitting = [name for name in others if self.room[name] >= needed]
+        return min(fitting, key=lambda name: (self.ratio(resource, name), name), default=None)
+
+    def _fullest(self, node: str) -> tuple[float, Resource]:
         ratios = {resource: self.ratio(resource, node) for resource in RESOURCES}
         resource = max(RESOURCES, key=ratios.__getitem__)
         return ratios[resource], resource
-
-    def add(self, node: str, use: _Use, jobs: int = 1) -> None:
-        """Count a job there, or with `jobs=-1` no longer."""
-        self._used[node] = self._used[node].plus(use, jobs)
-        self.jobs[node] += jobs
 
 
 class Policy:
@@ -134,19 +149,16 @@ class Policy:
 
     def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
         """Place every arriving job, then relieve the full nodes that are due; no resize."""
-        uses = _uses(snapshot, memory, self._setting.control)
-        loads = _Loads(snapshot, uses)
-        found = {node.name: loads.fullest(node.name) for node in snapshot.nodes}
-        room = snapshot.memory_room_bytes()
-        places = self._places(snapshot, memory, loads, room)
-        moves = self._migrations(snapshot, memory, _Relief(found, uses, loads, room))
+        loads = _Loads(snapshot, _uses(snapshot, memory, self._setting.control))
+        places = self._places(snapshot, memory, loads)
+        moves = self._migrations(snapshot, memory, loads)
         leaving = {move.job_uid: move.reason for move in moves}
 
         def decide_node(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> NodeDecision:
-            used, resource = found[node.name]
+            used, resource = loads.found[node.name]
             verdicts = {}
             for job in jobs:
-                dominant = uses[job.uid].dominant(loads.capacity[node.name])
+                dominant = _dominant(loads.uses[job.uid], loads.capacity[node.name])
                 stays = f"not moved: needs most {dominant}; {resource} of {node.name} is {used:.0%} used"
                 verdicts[job.uid] = Verdict(None, dominant, leaving.get(job.uid, stays))
             return NodeDecision(verdicts, self._setting.interval_seconds)
@@ -156,12 +168,10 @@ class Policy:
         )
         return replace(decisions, resizes=())  # nor what another policy, which was followed before, wanted of them
 
-    def _places(
-        self, snapshot: ClusterSnapshot, memory: MemoryState, loads: _Loads, room: dict[str, float]
-    ) -> tuple[Place, ...]:
+    def _places(self, snapshot: ClusterSnapshot, memory: MemoryState, loads: _Loads) -> tuple[Place, ...]:
         wanted = {arrival.uid: _expected_use(arrival) for arrival in snapshot.waiting}
         cluster = _sum(list(loads.capacity.values()))
-        dominant = {uid: use.dominant(cluster) for uid, use in wanted.items()} if snapshot.nodes else {}
+        dominant = {uid: _dominant(use, cluster) for uid, use in wanted.items()} if snapshot.nodes else {}
 
         def cost(arrival: Arrival, node: Node) -> float:
             used = loads.ratio(dominant[arrival.uid], node.name)
@@ -170,68 +180,32 @@ class Policy:
         def placed(arrival: Arrival, node: Node) -> str:
             used = loads.ratio(dominant[arrival.uid], node.name)
             loads.add(node.name, wanted[arrival.uid])
-            room[node.name] -= arrival.memory_request_bytes or 0.0
+            loads.room[node.name] -= arrival.memory_request_bytes or 0.0
             return f"needs most {dominant[arrival.uid]}, of which {node.name} has most free ({used:.0%} used)"
 
         return place_each(snapshot, memory, cost, placed)
 
-    def _migrations(self, snapshot: ClusterSnapshot, memory: MemoryState, relief: _Relief) -> list[Migrate]:
+    def _migrations(self, snapshot: ClusterSnapshot, memory: MemoryState, loads: _Loads) -> list[Migrate]:
         """At most one job off each full node that is due, the fullest node first."""
         now, jobs_on = snapshot.taken_at_seconds, snapshot.jobs_by_node()
         full = [
             name
             for name, jobs in jobs_on.items()
-            if relief.found[name][0] > self._full_ratio and is_due(memory.nodes.get(name), jobs, now)
+            if loads.found[name][0] > self._full_ratio and is_due(memory.nodes.get(name), jobs, now)
         ]
         moves = []
-        for name in sorted(full, key=lambda each: (-relief.found[each][0], each)):
-            move = relief.move_off(name, [job for job in jobs_on[name] if _may_go(job, memory)])
+        for name in sorted(full, key=lambda each: (-loads.found[each][0], each)):
+            move = loads.move_off(name, [job for job in jobs_on[name] if _may_go(job, memory)])
             if move is not None:
                 moves.append(move)
         return moves
 
 
-@dataclass(frozen=True, slots=True)
-class _Relief:
-    """The moves off full nodes: judged by what was found before anything was placed, counted as they are made."""
-
-    found: Mapping[str, tuple[float, Resource]]
-    uses: Mapping[str, _Use]
-    loads: _Loads
-    room: dict[str, float]
-
-    def move_off(self, node: str, may_go: Sequence[Job]) -> Migrate | None:
-        """Move the largest user of what the node has least of; None when no job may go, or there is no gain."""
-        used, resource = self.found[node]
-        if not may_go:
-            return None
-        largest = max(may_go, key=lambda job: (self.uses[job.uid].amount(resource), job.uid))
-        target, use = self._target(largest, resource), self.uses[largest.uid]
-        if target is None or self.loads.ratio(resource, target, use) >= used:
-            return None
-        free = 1 - self.loads.ratio(resource, target)
-        reason = (
-            f"largest user of {resource} on {node}, of which {used:.0%} is used; {target} has most free ({free:.0%})"
-        )
-        self.loads.add(node, use, -1)
-        self.loads.add(target, use)
-        self.room[node] += largest.memory_request_bytes or 0.0
-        self.room[target] -= largest.memory_to_move_bytes or 0.0
-        return Migrate(largest.uid, node, target, reason, relieves=None if resource == "cpu" else resource)
-
-    def _target(self, job: Job, resource: Resource) -> str | None:
-        """The other node that would take the job, with most of the resource free; ties go to the first name."""
-        needed, refused = job.memory_to_move_bytes or 0.0, refused_nodes(job)
-        others = [name for name in self.loads.capacity if name != job.node and name not in refused]
-        fitting = [name for name in others if self.room[name] >= needed]
-        return min(fitting, key=lambda name: (self.loads.ratio(resource, name), name), default=None)
-
-
-def _uses(snapshot: ClusterSnapshot, memory: MemoryState, control: CpuControl) -> dict[str, _Use]:
+def _uses(snapshot: ClusterSnapshot, memory: MemoryState, control: CpuControl) -> dict[str, Use]:
     """What every job that has not ended uses, measured where it can be."""
     allotted = allotted_cores(snapshot, control)
     nodes = {node.name: node for node in snapshot.nodes}
-    uses = {}
+    uses: dict[str, Use] = {}
     for job in snapshot.jobs:
         if job.state.ended:
             continue
@@ -240,14 +214,14 @@ def _uses(snapshot: ClusterSnapshot, memory: MemoryState, control: CpuControl) -
         if cores is None:
             cores = min(allotted[job.uid], useful_cores(job, nodes[job.node]))
         measured = job.usage.memory_bytes if job.usage else None
-        uses[job.uid] = _Use(cores, (job.memory_request_bytes or 0.0) if measured is None else measured)
+        uses[job.uid] = {"cpu": cores, "memory": (job.memory_request_bytes or 0.0) if measured is None else measured}
     return uses
 
 
-def _expected_use(arrival: Arrival) -> _Use:
+def _expected_use(arrival: Arrival) -> Use:
     """What an arriving job will use, as far as it says."""
     cores = arrival.useful_parallelism_cores or arrival.request_millicores / 1000
-    return _Use(cores, arrival.memory_request_bytes or 0.0)
+    return {"cpu": cores, "memory": arrival.memory_request_bytes or 0.0}
 
 
 def _may_go(job: Job, memory: MemoryState) -> bool:

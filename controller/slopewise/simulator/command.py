@@ -23,7 +23,7 @@ from slopewise.reports.page import check_writable
 from slopewise.reports.wording import plain
 from slopewise.simulator.results.sweep_result import SweepResult
 from slopewise.simulator.scenario.scenario import load_scenario, policy_runs
-from slopewise.simulator.sweep import simulate
+from slopewise.simulator.sweep import runs_of, simulate
 from slopewise.simulator.world.model import RunOutcome
 
 
@@ -49,19 +49,20 @@ def run_simulate(options: SimulateOptions, console: Console) -> SweepResult:
         if value is not None and value < 1:
             raise UsageError(f"{option} {value} is too few; give 1 or more.")
     scenario = load_scenario(options.scenario)
-    policy_runs(scenario, list(options.policies), options.placement)
+    asked = policy_runs(scenario, list(options.policies), options.placement)
     _check_places(options)
     seeds = range(1, (options.seeds or scenario.spec.seeds) + 1)
-    with ProgressBar(console, scenario.metadata.name) as progress, _trace_writer(options.trace) as on_run:
+    runs = runs_of(len(seeds), len(asked))
+    with ProgressBar(console, scenario.metadata.name, runs) as bar, _trace_writer(options.trace) as on_run:
         return simulate(
             scenario,
             seeds,
             options.workers or len(os.sched_getaffinity(0)),
-            progress,
             policies=options.policies,
             placement=options.placement,
             keep_runs_of=() if options.report is None else seeds[:1],
             on_run=on_run,
+            on_done=bar.done,
         )
 
 
@@ -82,19 +83,15 @@ def _check_places(options: SimulateOptions) -> None:
 class ProgressBar:
     """A bar on the terminal, with the time that is left; nothing where no terminal listens."""
 
-    def __init__(self, console: Console, name: str) -> None:
+    def __init__(self, console: Console, name: str, total: int) -> None:
         columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
         self._bars = Bars(
             *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal
         )
-        self._task = self._bars.add_task(plain(name), total=None)
-
-    def begin(self, total: int) -> None:
-        """So many runs are to be made."""
-        self._bars.update(self._task, total=total)
+        self._task = self._bars.add_task(plain(name), total=total)
 
     def done(self) -> None:
-        """One more has been made."""
+        """One more of all."""
         self._bars.advance(self._task)
 
     def __enter__(self) -> Self:

@@ -1,7 +1,8 @@
 """Loss curves of simulated jobs: how the evaluation falls over the work, for each kind of `Curve`.
 
-`builtin_models.py` builds them from what a user wrote, the world asks them while it runs. Each is scaled to fall from
-1 at the start to 0 at its best, so that one number means the same for every job; a `Recorded` one does so on average.
+A user writes the figures of a shape (`curve: {exponential: {k: 8}}`), the world asks it while it runs. Each is scaled
+to fall from 1 at the start to 0 at its best, so that one number means the same for every job; a `Recorded` one does so
+on average.
 `at` is asked for every observation (millions of times in a day of 1,000 jobs): plain floats, no numpy. `reached` is its
 exact inverse, in closed form, and takes the first place where a curve passes a value more than once. Both take ratios
 from 0 to 1.
@@ -14,9 +15,26 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
+from pydantic import Field, model_validator
+
+from slopewise.config.validation import Document
 from slopewise.simulator.world.model import Curve
+
+FLATTEST = 1e-6
+"""A power law or a sigmoid that is flatter has no fall left in a float that could be scaled to 1."""
+
+STEEPEST = 30.0
+"""Above it a float hardly distinguishes the end of an exponential from its limit."""
+
+MAX_POWER, MAX_INVERSE = 10.0, 1e6
+
+Rate = Annotated[float, Field(ge=FLATTEST, le=STEEPEST)]
+"""Steepness over the whole work."""
+
+Inner = Annotated[float, Field(gt=0.0, lt=1.0)]
+"""A fraction that is neither the start nor the end."""
 
 POWER_SCALE = 100.0
 """A power law needs a unit: its first hundredth of the work is one unit, so that it neither starts at infinity nor is
@@ -51,11 +69,10 @@ def _ratio(x: float) -> float:
     return min(max(x, 0.0), 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Exponential:
+class Exponential(Document):
     """`e^(-kx)`, scaled."""
 
-    k: float
+    k: Rate
 
     def at(self, done_ratio: float) -> float:
         """The evaluation, 1 to 0."""
@@ -66,11 +83,10 @@ class Exponential:
         return _when_fallen(improvement_ratio, self.k)
 
 
-@dataclass(frozen=True, slots=True)
-class Power:
+class Power(Document):
     """`(1 + 100x)^(-b)`, scaled: a long tail."""
 
-    b: float
+    b: float = Field(ge=FLATTEST, le=MAX_POWER)
 
     def at(self, done_ratio: float) -> float:
         """The evaluation, 1 to 0."""
@@ -84,11 +100,10 @@ class Power:
         return _ratio(float((raw ** (-1.0 / self.b) - 1.0) / POWER_SCALE))
 
 
-@dataclass(frozen=True, slots=True)
-class Inverse:
+class Inverse(Document):
     """`1 / (1 + ax)`, scaled."""
 
-    a: float
+    a: float = Field(gt=0.0, le=MAX_INVERSE)
 
     def at(self, done_ratio: float) -> float:
         """The evaluation, 1 to 0."""
@@ -99,12 +114,11 @@ class Inverse:
         return improvement_ratio / (1.0 + self.a * (1.0 - improvement_ratio))
 
 
-@dataclass(frozen=True, slots=True)
-class Sigmoid:
+class Sigmoid(Document):
     """`1 / (1 + e^(k(x - center)))`, scaled: a plateau, then a late drop."""
 
-    center: float
-    k: float
+    center: Inner
+    k: Rate
 
     def _raw(self, x: float) -> float:
         return 1.0 / (1.0 + math.exp(self.k * (x - self.center)))
@@ -121,16 +135,24 @@ class Sigmoid:
         return _ratio(self.center + math.log(1.0 / raw - 1.0) / self.k)
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Document):
     """Drops to `to_levels` at the fractions `at_ratios`, as when the learning rate is cut; falls smoothly in between.
 
     Worked example: at 0.33 to 0.5 and at 0.66 to 0.2 it falls smoothly from 1 to 0.75, drops to 0.5, falls to 0.35,
     drops to 0.2, and falls smoothly to 0.
     """
 
-    at_ratios: tuple[float, ...]
-    to_levels: tuple[float, ...]
+    at_ratios: tuple[Inner, ...] = Field(alias="at", min_length=1)
+    to_levels: tuple[Inner, ...] = Field(alias="to", min_length=1)
+
+    @model_validator(mode="after")
+    def _only_falls(self) -> Steps:
+        at, to = self.at_ratios, self.to_levels
+        if len(at) != len(to):
+            raise ValueError(f"at has {len(at)} values and to has {len(to)}; give one level for each drop")
+        if tuple(sorted(set(at))) != at or tuple(sorted(set(to), reverse=True)) != to:
+            raise ValueError("at must increase and to must decrease from drop to drop; sort them")
+        return self
 
     def _piece(self, number: int) -> tuple[float, float, float, float]:
         """Where a smooth piece begins and ends, and from which level it falls to which before the next drop."""
@@ -157,13 +179,12 @@ class Steps:
         return min(begin + (end - begin) * _when_fallen((high - level) / (high - low), SMOOTH_RATE), end)
 
 
-@dataclass(frozen=True, slots=True)
-class Overfit:
+class Overfit(Document):
     """Falls to its best, 0, at `turn`, then rises in a line by `rise` until the end: a held-out loss."""
 
-    k: float
-    turn: float
-    rise: float
+    k: Rate = 5.0
+    turn: Inner
+    rise: float = Field(gt=0.0, le=100.0)
 
     def at(self, done_ratio: float) -> float:
         """The evaluation: 1 to 0 at the turn, then up."""
@@ -176,12 +197,11 @@ class Overfit:
         return self.turn * _when_fallen(improvement_ratio, self.k)
 
 
-@dataclass(frozen=True, slots=True)
-class Diverging:
+class Diverging(Document):
     """An exponential that is lost: NaN from `diverges_at` on."""
 
-    diverges_at: float
-    k: float
+    diverges_at: Inner = Field(alias="at")
+    k: Rate = 8.0
 
     def at(self, done_ratio: float) -> float:
         """The evaluation, or NaN."""

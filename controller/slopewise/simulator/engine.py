@@ -14,21 +14,20 @@ from pathlib import Path
 from msgspec import structs
 
 from slopewise.composition import composed_name
-from slopewise.config.pass_settings import bounds_of, build_policy, measuring_of, rollback_settings_of, setting_of
-from slopewise.config.training_policy import PlacementChoice, PolicyChoice
+from slopewise.config.pass_settings import bounds_of, build_policy, measuring_of, rollback_settings_of
+from slopewise.config.training_policy import PolicyChoice
 from slopewise.errors import SlopewiseError
-from slopewise.estimators.growth import MIN_RANGE_RATIO
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.memory_in_process import DictionaryMemory
 from slopewise.model import MemoryState, Migrate, PassReport, Place, Resize
 from slopewise.own_policies import catalogue
-from slopewise.policies import PolicyProtocol
+from slopewise.policies import PolicyProtocol, Setting
 from slopewise.ports import Ports
 from slopewise.reconcile import reconcile
 from slopewise.simulator.results.outcomes import run_outcome
 from slopewise.simulator.world.actuator import SimActuator
 from slopewise.simulator.world.default_scheduler import DefaultScheduler
-from slopewise.simulator.world.model import Instance, PlacementRun, PolicyRun, RunOutcome
+from slopewise.simulator.world.model import Instance, PolicyRun, RunOutcome
 from slopewise.simulator.world.observer import EPOCH_SECONDS, SimObserver
 from slopewise.simulator.world.tallies import TimeMean
 from slopewise.simulator.world.world import World
@@ -142,21 +141,18 @@ class Controller:
         self._efficiency.change(now, efficiency_sum)
 
 
-def run(
-    instance: Instance, policy: PolicyRun, *, trace: bool = False, min_range_ratio: float = MIN_RANGE_RATIO
-) -> RunOutcome:
-    """What becomes of the instance under this policy; the same twice. `min_range_ratio` as in `Measuring`.
+def run(instance: Instance, policy: PolicyRun, *, trace: bool = False) -> RunOutcome:
+    """What becomes of the instance under this policy; the same twice.
 
     UsageError for a policy or a parameter that there is not; SlopewiseError for a run that would not end.
     """
     world = World(instance, policy.control, trace=trace)
     memory = _of_history(instance, policy) if instance.history else None
-    controller = controller_of(policy, world, min_range_ratio=min_range_ratio, memory=memory)
+    controller = controller_of(policy, world, memory)
     rule = policy.default_scheduler or instance.default_scheduler
     drive(world, DefaultScheduler(world, instance.seed, rule), controller)
-    return run_outcome(
-        world,
-        policy=policy.label,
+    return replace(
+        run_outcome(world, policy.label),
         growth_efficiency_sum=controller.growth_efficiency_sum,
         resizes_total=controller.actuator.resizes_total,
         migrations_total=controller.actuator.migrations_total,
@@ -175,30 +171,16 @@ def _of_history(instance: Instance, policy: PolicyRun) -> MemoryState:
     return controller.records_of_classes
 
 
-def controller_of(
-    run: PolicyRun, world: World, *, min_range_ratio: float = MIN_RANGE_RATIO, memory: MemoryState | None = None
-) -> Controller:
-    """The real policy of that name, with its parameters, over this world; the keywords as of `run` and `Controller`."""
-    choices: list[PolicyRun | PlacementRun] = [run] if run.placement is None else [run, run.placement]
-    for each in choices:
-        if each.file is not None:
-            catalogue.name_file(Path(each.file))  # this process may be a worker that has not loaded it yet
+def controller_of(run: PolicyRun, world: World, memory: MemoryState | None = None) -> Controller:
+    """The real policy of that name, with its parameters, over this world; `memory`: of jobs before the run."""
+    for file in run.files:
+        catalogue.name_file(Path(file))  # this process may be a worker that has not loaded it yet
     choice = PolicyChoice(name=run.name, parameters=dict(run.parameters))
-    setting = setting_of(run.behaviour, run.interval_seconds, run.control, run.accelerators, run.studies)
-    policy = build_policy(choice, _placement_choice(run.placement), setting, where=run.label)
-    oracle = any(catalogue.find(each.name).simulator_only for each in choices)
-    settings = pass_settings(run)
-    settings = replace(settings, measuring=replace(settings.measuring, min_range_ratio=min_range_ratio))
-    points = any(catalogue.find(each.name).reads_points for each in choices)
-    return Controller(world, policy, settings, oracle=oracle, points=points, memory=memory)
-
-
-def _placement_choice(placement: PlacementRun | None) -> PlacementChoice | None:
-    if placement is None:
-        return None
-    return PlacementChoice(
-        name=placement.name, parameters=dict(placement.parameters), interval_seconds=placement.interval_seconds
-    )
+    setting = Setting(run.interval_seconds, run.control, run.accelerators, run.studies)
+    policy = build_policy(choice, run.placement, setting, where=run.label)
+    found = [catalogue.find(each.name) for each in (choice, run.placement) if each is not None]
+    oracle, points = any(each.simulator_only for each in found), any(each.reads_points for each in found)
+    return Controller(world, policy, pass_settings(run), oracle=oracle, points=points, memory=memory)
 
 
 def drive(world: World, scheduler: DefaultScheduler, controller: Controller) -> None:

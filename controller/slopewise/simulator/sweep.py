@@ -14,7 +14,6 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
-from typing import Protocol
 
 from slopewise.errors import SlopewiseError
 from slopewise.signals import Interrupted
@@ -29,6 +28,18 @@ FAIR_RUNS = 8
 """Fair runs with other tie-breaks, whose mean is what a job's completion time is measured by."""
 
 
+OnDone = Callable[[], object]
+
+
+def unseen() -> None:
+    """A run is done, and nobody counts them."""
+
+
+def runs_of(seeds: int, policies: int) -> int:
+    """How many runs a sweep makes, the baseline being one of the policies; the fair runs of a seed count as one."""
+    return seeds * (policies + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Simulator:
     """The functions that a sweep calls, in its workers: what it is given must be importable there."""
@@ -38,33 +49,10 @@ class Simulator:
     run_unmanaged: Callable[[Instance, int], RunOutcome] = engine.run_unmanaged
 
 
-class Progress(Protocol):
-    """Receives how many runs there are, and each one that is done, from any thread."""
-
-    def begin(self, total: int) -> None:
-        """So many runs are to be made."""
-        ...
-
-    def done(self) -> None:
-        """One more has been made."""
-        ...
-
-
-class Quiet:
-    """Progress that is not shown."""
-
-    def begin(self, total: int) -> None:
-        """Nothing to show."""
-
-    def done(self) -> None:
-        """Nothing to show."""
-
-
 def simulate(
     scenario: Scenario,
     seeds: Sequence[int],
     workers: int,
-    progress: Progress | None = None,
     *,
     policies: Sequence[str] = (),
     placement: str | None = None,
@@ -72,20 +60,21 @@ def simulate(
     on_run: Callable[[RunOutcome], None] | None = None,
     simulator: Simulator | None = None,
     pool: Executor | None = None,
+    on_done: OnDone = unseen,
 ) -> SweepResult:
     """Run the scenario's policies, or `policies` instead, over each of `seeds` in so many processes.
 
     With `placement`, each of them runs once more, beside that policy (`policy_runs`).
 
     The runs of the seeds in `keep_runs_of` are in the result. `on_run` is given each policy's run in order, with its
-    trace. `pool`: a `worker_pool` that several sweeps share, because starting one takes seconds. SlopewiseError from
-    any run ends the sweep. `Interrupted` ends it too, and the seeds that are whole by then are returned with `stopped`
-    set.
+    trace. `pool`: a `worker_pool` that several sweeps share, because starting one takes seconds. `on_done` is called
+    once a run, from any thread. SlopewiseError from any run ends the sweep. `Interrupted` ends it too, and the seeds
+    that are whole by then are returned with `stopped` set.
     """
     asked = policy_runs(scenario, list(policies), placement)
     collected = _Collected(keep_runs_of, on_run)
     tasks = _tasks(scenario, asked, seeds, simulator or Simulator(), trace=on_run is not None)
-    stopped = _work(tasks, workers, pool, progress or Quiet(), collected.add)
+    stopped = _work(tasks, workers, pool, on_done, collected.add)
     whole = [seed for seed in seeds if collected.has_all(seed, asked)]
     return SweepResult(
         scenario=scenario.metadata.name,
@@ -174,18 +163,17 @@ _Add = Callable[[_Task, RunOutcome | dict[str, float]], None]
 
 
 def _work(
-    tasks: Sequence[_Task], workers: int, pool: Executor | None, progress: Progress, add: _Add
+    tasks: Sequence[_Task], workers: int, pool: Executor | None, on_done: OnDone, add: _Add
 ) -> Interrupted | None:
     """Carry the tasks out and `add` each one's outcome in their order; what interrupted it, if anything did."""
-    progress.begin(len(tasks))
     try:
         if pool is not None:
-            _in_pool(tasks, pool, progress, add)
+            _in_pool(tasks, pool, on_done, add)
         elif workers == 1:
-            _in_this_process(tasks, progress, add)
+            _in_this_process(tasks, on_done, add)
         else:
             with worker_pool(min(workers, len(tasks))) as own:
-                _in_pool(tasks, own, progress, add)
+                _in_pool(tasks, own, on_done, add)
     except Interrupted as stop:
         return stop
     except (BrokenProcessPool, WorkerStopped) as error:
@@ -195,17 +183,17 @@ def _work(
     return None
 
 
-def _in_this_process(tasks: Sequence[_Task], progress: Progress, add: _Add) -> None:
+def _in_this_process(tasks: Sequence[_Task], on_done: OnDone, add: _Add) -> None:
     for task in tasks:
         add(task, task())
-        progress.done()
+        on_done()
 
 
-def _in_pool(tasks: Sequence[_Task], pool: Executor, progress: Progress, add: _Add) -> None:
+def _in_pool(tasks: Sequence[_Task], pool: Executor, on_done: OnDone, add: _Add) -> None:
     with signals_held_back():
         futures = deque((task, pool.submit(carry_out, task)) for task in tasks)
     for _, future in futures:
-        future.add_done_callback(partial(_report_run, progress))
+        future.add_done_callback(partial(_report_run, on_done))
     try:
         while futures:
             add(futures[0][0], futures[0][1].result())
@@ -215,9 +203,9 @@ def _in_pool(tasks: Sequence[_Task], pool: Executor, progress: Progress, add: _A
         raise
 
 
-def _report_run(progress: Progress, future: Future[RunOutcome | dict[str, float]]) -> None:
+def _report_run(on_done: OnDone, future: Future[RunOutcome | dict[str, float]]) -> None:
     if not future.cancelled() and future.exception() is None:
-        progress.done()
+        on_done()
 
 
 def _add_what_is_done(futures: Sequence[tuple[_Task, Future[RunOutcome | dict[str, float]]]], add: _Add) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import accumulate
 from statistics import NormalDist
 
@@ -21,16 +21,14 @@ from slopewise.model import CpuAllocation
 from slopewise.simulator.curves import Recorded
 from slopewise.simulator.scenario.builtin_models import (
     SERVED,
-    AcceleratorSettings,
     CpuSeconds,
     ModelSettings,
     SpikeSettings,
 )
 from slopewise.simulator.scenario.curve_settings import CurveSettings
 from slopewise.simulator.scenario.generate_settings import Arrivals, DeadlineGenerator, Generate, QoeGenerator
-from slopewise.simulator.scenario.parts import JobSettings
+from slopewise.simulator.scenario.parts import JobSettings, threads_of
 from slopewise.simulator.scenario.scenario import Scenario, ScenarioSpec
-from slopewise.simulator.scenario.thread_penalties import threads_of
 from slopewise.simulator.world.accelerators import Accelerator
 from slopewise.simulator.world.model import Curve, Instance, Physics, SimJob, SimNode, Spike
 
@@ -85,14 +83,7 @@ def draw(scenario: Scenario, seed: int) -> Instance:
         seed=seed,
         nodes=_nodes(spec),
         jobs=tuple(sorted(jobs, key=lambda job: (job.arrive_seconds, job.name))),
-        physics=Physics(
-            scrape_seconds=spec.scrape_seconds,
-            scrape_delay_seconds=spec.scrape_delay_seconds,
-            missing_ratio=spec.missing_ratio,
-            contention_ratio=spec.contention_ratio,
-            resize_seconds=spec.resize_seconds,
-            quota_speeds=tuple(spec.quota_speeds),
-        ),
+        physics=Physics(**{each.name: getattr(spec, each.name) for each in fields(Physics)}),
         duration_seconds=spec.duration_seconds,
         history=history,
         default_scheduler=spec.default_scheduler,
@@ -143,14 +134,14 @@ def _job(
     drawn: float,
     spec: ScenarioSpec,
     cpu_seconds: CpuSeconds | None = None,
-    own_accelerator: AcceleratorSettings | None = None,
+    own_accelerator: Accelerator | None = None,
 ) -> SimJob:
     """A job as its model has it; `drawn`, 0 to 1, is its place in the range of its work, or of its requests' work.
 
     `cpu_seconds` is that range where the model's own does not hold, `own_accelerator` likewise.
     """
     model = spec.model(model_name)
-    accelerator = settings.build() if (settings := own_accelerator or model.accelerator) else None
+    accelerator = own_accelerator or model.accelerator
     low, high = cpu_seconds or _range_of(model_name, model, spec)
     value = low + (high - low) * drawn
     work = math.inf if model.served else value

@@ -15,7 +15,6 @@ from slopewise.advise.scenarios.recorded_jobs import RecordedJob, recorded_job
 from slopewise.crds.schema.definitions import training_policies
 from slopewise.own_policies import catalogue
 from slopewise.reports.estimates import Estimate
-from slopewise.simulator.sweep import Quiet
 
 
 def group(node: str = "node-a", cores: float = 1.0, hours: float = 2.0) -> Group:
@@ -36,7 +35,7 @@ def replays(tmp_path_factory: pytest.TempPathFactory) -> Replays:
     groups = [group("node-a"), group("node-b"), group("node-c", cores=8.0)]
     replayer = Replayer(groups, ["srpt-oracle", "las"], at_most=10, seeds=2)
     assert replayer.runs == 2 * 2 * 4
-    replayer.run(tmp_path_factory.mktemp("replays"), 1, Quiet())
+    replayer.run(tmp_path_factory.mktemp("replays"), 1)
     return replayer.replays
 
 
@@ -87,7 +86,7 @@ def by_need(tmp_path_factory: pytest.TempPathFactory) -> Replays:
     ]
     groups = groups_of(jobs, {"node-a": 6.0, "node-b": 24.0, "node-c": 24.0}, requested={})
     replayer = Replayer(groups, (), at_most=10, seeds=1, by_need=True)
-    replayer.run(tmp_path_factory.mktemp("by_need"), 1, Quiet())
+    replayer.run(tmp_path_factory.mktemp("by_need"), 1)
     return replayer.replays
 
 

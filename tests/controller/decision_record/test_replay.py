@@ -12,9 +12,9 @@ from support.recorded_runs import a_document, record_run
 
 from slopewise.decision_record.lines import Answer, Pass, decode, encode
 from slopewise.decision_record.reader import read
-from slopewise.decision_record.replay import NOT_CARRIED_OUT, GivenActuator, ReplayedPass, replay
+from slopewise.decision_record.replay import NOT_CARRIED_OUT, Given, ReplayedPass, replay
 from slopewise.errors import ActuationError
-from slopewise.model import Job, Migrate, Outcome, PassReport, Place, Resize
+from slopewise.model import ClusterSnapshot, Job, Migrate, Outcome, PassReport, Place, Resize
 from slopewise.simulator.world.model import Instance
 
 
@@ -94,11 +94,12 @@ def test_a_decision_that_differs_now_is_reported_with_both(tmp_path: Path, monke
 
 def test_an_answer_and_an_error_of_the_actuator_are_those_of_the_record(tmp_path: Path) -> None:
     resize, refused = Resize("a", "n1", "limits", 500, 700, "up"), Resize("b", "n1", "limits", 500, 300, "down")
-    actuator = GivenActuator(
+    actuator = Given(
+        ClusterSnapshot(1.0, (), ()),
         (
             Answer("resize", "a", "deferred", "no room", begun_at_seconds=3.0),
             Answer("resize", "b", "failed", "the API server refuses", raised=True),
-        )
+        ),
     )
     assert actuator.carry_out(resize) == Outcome(resize, "deferred", "no room", begun_at_seconds=3.0)
     with pytest.raises(ActuationError, match="the API server refuses"):

@@ -33,12 +33,10 @@ def measured(jobs: list[Job], known: dict[str, JobMemory], before: MemoryState |
 
 def test_a_job_shows_how_its_class_depends_on_cpu() -> None:
     state = measured([of_class("vae", memory=7.0)], {"a": timed((2.0, 0.5), (1.2, 1.0))})
-    found = expected("vae", state.classes)
-    assert found is not None
-    assert found.line == pytest.approx((0.4, 0.8), rel=1e-3)
-    assert (found.steps_planned, found.memory_bytes, found.least_cores, found.jobs) == (100.0, 7.0, 0.5, 1)
-    assert found.cores_for(1.2) == pytest.approx(1.0, rel=1e-3)
-    assert found.cores_for(0.4) is None
+    (figures,) = state.classes["vae"]
+    assert figures.line == pytest.approx((0.4, 0.8, 0.5), rel=1e-3)
+    assert (figures.steps_planned, figures.memory_bytes) == (100.0, 7.0)
+    assert expected("vae", state.classes) == pytest.approx((0.8, 100.0), rel=1e-3)
 
 
 def test_what_is_not_known_is_not_kept() -> None:
@@ -60,9 +58,7 @@ def test_a_record_outlives_its_jobs_and_has_their_newest_figures_and_highest_mem
 def test_one_odd_job_does_not_speak_for_its_class() -> None:
     jobs = [of_class("vae", uid) for uid in "abc"]
     known = {"a": timed((1.0, 1.0)), "b": timed((1.1, 1.0)), "c": timed((50.0, 1.0))}
-    found = expected("vae", measured(jobs, known).classes)
-    assert found is not None
-    assert found.line == (0.0, 1.1)
+    assert expected("vae", measured(jobs, known).classes) == (1.1, 100.0)
 
 
 def test_the_newest_jobs_of_the_classes_seen_last_are_kept_in_little_space() -> None:

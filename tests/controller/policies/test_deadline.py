@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.worlds import START, a_job, a_node, a_snapshot
+from support.worlds import START, a_job, a_node, a_snapshot, classes, limits
 
 from slopewise.model import Arrival, Decisions, Job, JobMemory, MemoryState, Node, NodeMemory, Objectives, Pace, Place
 from slopewise.policies import Setting
@@ -46,14 +46,6 @@ def decide(
     snapshot = replace(a_snapshot(jobs, nodes or [a_node()]), waiting=waiting)
     looks = {"n1": NodeMemory(frozenset(known), START - ITVAL, ITVAL)} if evaluated else {}
     return policy.decide(snapshot, MemoryState(known, looks))
-
-
-def limits(decisions: Decisions) -> dict[str, float]:
-    return {uid: job.decided.wanted_cores or 0.0 for uid, job in decisions.memory.jobs.items()}
-
-
-def classes(decisions: Decisions) -> dict[str, str | None]:
-    return {uid: job.decided.job_class for uid, job in decisions.memory.jobs.items()}
 
 
 BUSY = training("busy", within=None)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from support.worlds import START, a_job, a_node, a_snapshot
+from support.worlds import START, a_job, a_node, a_snapshot, classes, limits
 
 from slopewise.allocation import capacity_cores
 from slopewise.estimators.pace import KEPT
@@ -52,14 +52,6 @@ def that_wants(cores: float, **more: object) -> JobMemory:
 def decide(jobs: list[Job], known: Mapping[str, JobMemory], cores: float = 1.0, **parameters: Any) -> Decisions:
     policy = Policy(Parameters(**parameters), Setting(ITVAL, "limits"))
     return policy.decide(a_snapshot(jobs, [a_node(cpu_cores=cores)]), MemoryState(known))
-
-
-def limits(decisions: Decisions) -> dict[str, float]:
-    return {uid: job.decided.wanted_cores or 0.0 for uid, job in decisions.memory.jobs.items()}
-
-
-def classes(decisions: Decisions) -> dict[str, str | None]:
-    return {uid: job.decided.job_class for uid, job in decisions.memory.jobs.items()}
 
 
 class TestClasses:

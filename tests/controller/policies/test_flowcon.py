@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
+from support.worlds import START, a_job, a_node, a_snapshot, classes, known, remembering
 
 from slopewise.model import ClusterSnapshot, Decisions, Growth, Job, JobMemory, JobState, MemoryState, PolicyMemory
 from slopewise.policies import Setting
@@ -23,10 +23,6 @@ def decide(snapshot: ClusterSnapshot, memory: MemoryState, control: str = "limit
 
 def limits(decisions: Decisions) -> dict[str, float | None]:
     return {uid: job.decided.wanted_cores for uid, job in decisions.memory.jobs.items()}
-
-
-def classes(decisions: Decisions) -> dict[str, str | None]:
-    return {uid: job.decided.job_class for uid, job in decisions.memory.jobs.items()}
 
 
 def test_vector_a_an_old_completing_job_gets_a_quarter_and_the_newcomer_the_whole_node() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from support.worlds import START, a_job, a_node, a_snapshot, known
+from support.worlds import START, a_job, a_node, a_snapshot, known, limits
 
 from slopewise.model import Decisions, Job, JobMemory, MemoryState
 from slopewise.policies import Setting
@@ -15,10 +15,6 @@ from slopewise.policies.las import Parameters, Policy
 def decide(jobs: Sequence[Job], cpu_cores: float = 1.0, **parameters: float) -> Decisions:
     policy = Policy(Parameters(**parameters), Setting(20.0, "limits"))
     return policy.decide(a_snapshot(jobs, [a_node(cpu_cores=cpu_cores)]), MemoryState({j.uid: known() for j in jobs}))
-
-
-def limits(decisions: Decisions) -> dict[str, float | None]:
-    return {uid: each.decided.wanted_cores for uid, each in decisions.memory.jobs.items()}
 
 
 def test_the_job_that_had_least_gets_the_node_and_the_other_a_floor() -> None:

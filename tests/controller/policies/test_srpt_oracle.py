@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from support.worlds import a_job, a_node, a_snapshot, known
+from support.worlds import a_job, a_node, a_snapshot, known, limits
 
 from slopewise.model import Decisions, Job, MemoryState
 from slopewise.policies import Setting
@@ -18,10 +18,6 @@ def decide(jobs: Sequence[Job], remaining: Mapping[str, float], cpu_cores: float
     policy = Policy(Parameters(), Setting(20.0, "limits"))
     snapshot = replace(a_snapshot(jobs, [a_node(cpu_cores=cpu_cores)]), remaining_work_cpu_seconds=remaining)
     return policy.decide(snapshot, MemoryState({job.uid: known() for job in jobs}))
-
-
-def limits(decisions: Decisions) -> dict[str, float | None]:
-    return {uid: each.decided.wanted_cores for uid, each in decisions.memory.jobs.items()}
 
 
 def test_cpu_goes_down_the_order_of_remaining_work_to_each_up_to_what_it_can_use() -> None:

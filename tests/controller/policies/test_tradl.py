@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from msgspec import structs
-from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
+from support.worlds import START, a_job, a_node, a_snapshot, known, limits, remembering
 
 from slopewise.model import Decisions, Job, JobMemory, Node, ObjectiveMemory, Objectives, TargetHits
 from slopewise.policies import Setting
@@ -31,10 +31,6 @@ def in_class(listed: str | None, streak: int = 0, *, first: float = 1.0) -> JobM
 def decide(jobs: Sequence[Job], memory: dict[str, JobMemory], node: Node | None = None) -> Decisions:
     policy = Policy(Parameters(), Setting(INTERVAL, "limits"))
     return policy.decide(a_snapshot(jobs, [node or a_node()]), remembering(memory, evaluated_at=START - INTERVAL))
-
-
-def limits(decisions: Decisions) -> dict[str, float | None]:
-    return {uid: each.decided.wanted_cores for uid, each in decisions.memory.jobs.items()}
 
 
 def test_the_vector_two_urgent_jobs_share_by_their_distance_to_the_first_target() -> None:

@@ -26,10 +26,10 @@ OWN_CORES = 3.0
 DEVICES = st.builds(
     Accelerator,
     count=st.integers(1, 2),
-    step_seconds=st.sampled_from([0.2, 0.4, 2.0]),
-    input_cpu_seconds=st.just(STEP_CPU_SECONDS),
-    max_loader_cores=st.sampled_from([math.inf, 2.5]),
-    step_speeds=st.sampled_from([(), ((1.0, 0.4), (3.0, 1.0), (6.0, 1.75), (12.0, 2.9))]),
+    stepSeconds=st.sampled_from([0.2, 0.4, 2.0]),
+    inputCpuSeconds=st.just(STEP_CPU_SECONDS),
+    maxLoaderCores=st.sampled_from([None, 2.5]),
+    stepSpeeds=st.sampled_from([None, ((1.0, 0.4), (3.0, 1.0), (6.0, 1.75), (12.0, 2.9))]),
 )
 
 
@@ -98,7 +98,7 @@ def test_no_step_beats_its_device_or_is_slower(accelerators: AcceleratorControl,
 
 
 def test_what_fits_on_no_node_is_refused() -> None:
-    job = a_gpu_job("a", Accelerator(3, 0.4, STEP_CPU_SECONDS))
+    job = a_gpu_job("a", Accelerator(count=3, step_seconds=0.4, input_cpu_seconds=STEP_CPU_SECONDS))
     with pytest.raises(SlopewiseError, match="asks for 3 accelerators"):
         World(an_instance([job], [a_sim_node(accelerators=2)], physics=IDEAL), "limits")
 

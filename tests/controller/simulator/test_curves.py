@@ -8,8 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slopewise.simulator.curves import Diverging, Exponential, Inverse, Overfit, Power, Sigmoid, Steps, points
-from slopewise.simulator.scenario.curve_settings import FLATTEST, MAX_INVERSE, MAX_POWER, STEEPEST
+from slopewise.simulator.curves import (
+    FLATTEST,
+    MAX_INVERSE,
+    MAX_POWER,
+    STEEPEST,
+    Diverging,
+    Exponential,
+    Inverse,
+    Overfit,
+    Power,
+    Sigmoid,
+    Steps,
+    points,
+)
 from slopewise.simulator.world.model import Curve
 
 rates = st.floats(FLATTEST, STEEPEST)
@@ -21,7 +33,7 @@ def steps(draw: st.DrawFn) -> Steps:
     count = draw(st.integers(1, 4))
     at = sorted(draw(st.lists(inner, min_size=count, max_size=count, unique_by=lambda x: round(x, 3))))
     to = sorted(draw(st.lists(inner, min_size=count, max_size=count, unique_by=lambda x: round(x, 3))), reverse=True)
-    return Steps(tuple(at), tuple(to))
+    return Steps(at_ratios=tuple(at), to_levels=tuple(to))
 
 
 @st.composite
@@ -32,10 +44,10 @@ def recorded(draw: st.DrawFn) -> Curve:
 
 
 falling = st.one_of(
-    st.builds(Exponential, rates),
-    st.builds(Power, st.floats(FLATTEST, MAX_POWER)),
-    st.builds(Inverse, st.floats(0.01, MAX_INVERSE)),
-    st.builds(Sigmoid, inner, rates),
+    st.builds(Exponential, k=rates),
+    st.builds(Power, b=st.floats(FLATTEST, MAX_POWER)),
+    st.builds(Inverse, a=st.floats(0.01, MAX_INVERSE)),
+    st.builds(Sigmoid, center=inner, k=rates),
     steps(),
     recorded(),
 )
@@ -58,16 +70,16 @@ def test_every_curve_falls_from_1_to_0_and_has_reached_an_improvement_where_it_s
 @pytest.mark.parametrize(
     "curve",
     [
-        Exponential(7),  # found by the property above: 1.0000000000000067
-        Exponential(FLATTEST),
-        Exponential(STEEPEST),
-        Power(0.05),
-        Power(0.8690707296228953),
-        Power(MAX_POWER),  # 101^-10 added to 1 is 1: its last value was 0, and could not be taken to a power
-        Inverse(MAX_INVERSE),
-        Sigmoid(0.95, STEEPEST),
-        Steps((0.33, 0.66), (0.5, 0.2)),
-        Steps((0.1,), (0.5,)),
+        Exponential(k=7),  # found by the property above: 1.0000000000000067
+        Exponential(k=FLATTEST),
+        Exponential(k=STEEPEST),
+        Power(b=0.05),
+        Power(b=0.8690707296228953),
+        Power(b=MAX_POWER),  # 101^-10 added to 1 is 1: its last value was 0, and could not be taken to a power
+        Inverse(a=MAX_INVERSE),
+        Sigmoid(center=0.95, k=STEEPEST),
+        Steps(at_ratios=(0.33, 0.66), to_levels=(0.5, 0.2)),
+        Steps(at_ratios=(0.1,), to_levels=(0.5,)),
     ],
     ids=repr,
 )
@@ -79,7 +91,7 @@ def test_the_whole_improvement_is_reached_at_the_end_and_not_after_it(curve: Cur
 
 
 def test_steps_drop_where_they_say_and_fall_smoothly_half_of_the_way_in_between() -> None:
-    curve = Steps((0.33, 0.66), (0.5, 0.2))
+    curve = Steps(at_ratios=(0.33, 0.66), to_levels=(0.5, 0.2))
     assert curve.at(0.33 - 1e-9) == pytest.approx(0.75)
     assert curve.at(0.33) == pytest.approx(0.5)
     assert curve.at(0.66 - 1e-9) == pytest.approx(0.35)
@@ -90,7 +102,7 @@ def test_steps_drop_where_they_say_and_fall_smoothly_half_of_the_way_in_between(
 def test_an_overfitting_curve_is_best_at_its_turn_and_rises_after_it() -> None:
     curve = Overfit(k=5, turn=0.4, rise=0.3)
     assert [curve.at(x) for x in (0.0, 0.4, 0.7, 1.0)] == pytest.approx([1.0, 0.0, 0.15, 0.3], abs=1e-12)
-    assert curve.reached(0.5) == pytest.approx(0.4 * Exponential(5).reached(0.5))  # type: ignore[operator]
+    assert curve.reached(0.5) == pytest.approx(0.4 * Exponential(k=5).reached(0.5))  # type: ignore[operator]
     for turn in (0.1, 0.3, 0.4, 0.7):
         reached = Overfit(k=7, turn=turn, rise=0.3).reached(1.0)
         assert reached is not None
@@ -99,9 +111,9 @@ def test_an_overfitting_curve_is_best_at_its_turn_and_rises_after_it() -> None:
 
 def test_a_diverging_curve_is_nan_from_its_point_on_and_never_reaches_what_comes_after() -> None:
     curve = Diverging(k=8, diverges_at=0.4)
-    assert curve.at(0.39) == Exponential(8).at(0.39)
+    assert curve.at(0.39) == Exponential(k=8).at(0.39)
     assert math.isnan(curve.at(0.4))
-    assert curve.reached(0.9) == Exponential(8).reached(0.9)
+    assert curve.reached(0.9) == Exponential(k=8).reached(0.9)
     assert curve.reached(0.99) is None
 
 

@@ -23,7 +23,7 @@ GIB = 2.0**30
 FLOOR_MILLICORES = 50
 ROUNDING = 1e-6
 
-CURVES = st.one_of(st.builds(Exponential, st.floats(0.5, 30)), st.just(Straight()))
+CURVES = st.one_of(st.builds(Exponential, k=st.floats(0.5, 30)), st.just(Straight()))
 
 JOBS = st.builds(
     a_sim_job,

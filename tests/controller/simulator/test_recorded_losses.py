@@ -16,7 +16,7 @@ from support.scenarios import a_scenario
 from slopewise.errors import UsageError
 from slopewise.simulator.curves import Recorded, recorded
 from slopewise.simulator.scenario.builtin_models import BUILT_IN, RECORDED
-from slopewise.simulator.scenario.recorded_losses import recorded_loss, shipped
+from slopewise.simulator.scenario.curve_settings import recorded_loss, shipped
 from slopewise.simulator.scenario.scenario import Scenario, load_scenario
 from slopewise.simulator.workload import draw
 from slopewise.simulator.world.default_scheduler import DefaultScheduler

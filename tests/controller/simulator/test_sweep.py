@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from multiprocessing import active_children
 from typing import Any
 
@@ -16,7 +17,7 @@ from slopewise.signals import Interrupted
 from slopewise.simulator import engine
 from slopewise.simulator.results.sweep_result import SweepResult
 from slopewise.simulator.scenario.scenario import Scenario
-from slopewise.simulator.sweep import FAIR_RUNS, Simulator, simulate
+from slopewise.simulator.sweep import FAIR_RUNS, Simulator, runs_of, simulate
 from slopewise.simulator.world.model import Instance, PolicyRun, RunOutcome
 
 SEEDS = (1, 2, 3)
@@ -32,21 +33,6 @@ def two_nodes(**spec: Any) -> Scenario:
             **spec,
         },
     )
-
-
-@dataclass
-class Counted:
-    """Progress that remembers what it received."""
-
-    total: int = 0
-    count: int = 0
-    seen: list[int] = field(default_factory=list)
-
-    def begin(self, total: int) -> None:
-        self.total = total
-
-    def done(self) -> None:
-        self.count += 1
 
 
 def fails_in_seed_2(instance: Instance, policy: PolicyRun, *, trace: bool = False) -> RunOutcome:
@@ -115,10 +101,10 @@ def test_the_worst_job_is_measured_against_eight_fair_runs_of_other_tie_breaks()
 
 
 def test_the_number_of_workers_changes_nothing(result: SweepResult) -> None:
-    progress = Counted()
-    parallel = simulate(two_nodes(), SEEDS, workers=3, progress=progress, keep_runs_of=(2,))
+    done = count()
+    parallel = simulate(two_nodes(), SEEDS, workers=3, keep_runs_of=(2,), on_done=partial(next, done))
     assert parallel == result
-    assert progress.total == 3 * 4  # seeds by three policies and the fair runs
+    assert next(done) == runs_of(seeds=3, policies=3) == 3 * 4  # three policies and the fair runs
     assert active_children() == []
 
 

@@ -83,8 +83,7 @@ def find_jobs(history: PrometheusHistory, options: HistoryOptions) -> list[Lifet
 
 def read_jobs(history: PrometheusHistory, lifetimes: Sequence[Lifetime], console: Console) -> Iterator[JobHistory]:
     """The jobs one by one, with a bar where a terminal listens."""
-    with ProgressBar(console, "reading jobs") as bar:
-        bar.begin(len(lifetimes))
+    with ProgressBar(console, "reading jobs", len(lifetimes)) as bar:
         for job in history.read(lifetimes):
             yield job
             bar.done()

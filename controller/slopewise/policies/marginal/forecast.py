@@ -154,7 +154,7 @@ def _begun(job: Job, memory: MemoryState, state: State | None, now_seconds: floa
     known = memory.jobs[job.uid]
     points, usage, plan = known.points, job.usage, 0.0
     per_step = (points.cpu_per_step if points else None) or (
-        record.line[1] if (record := expected(job.workload_class, memory.classes)) else 0.0
+        record.step_cpu_seconds if (record := expected(job.workload_class, memory.classes)) else 0.0
     )
     if per_step > 0 and job.steps_total is not None:
         done, plan = job.steps_total * per_step, (job.steps_planned or 0.0) * per_step

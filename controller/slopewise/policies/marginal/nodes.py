@@ -76,7 +76,7 @@ def places(snapshot: ClusterSnapshot, memory: MemoryState, found: Mapping[str, F
         load.useful += useful
         record = expected(arrival.workload_class, memory.classes)
         steps = record and (arrival.steps_planned or record.steps_planned)
-        load.left += max(1e-3, steps * record.line[1]) if record and steps else usual
+        load.left += max(1e-3, steps * record.step_cpu_seconds) if record and steps else usual
         return f"placed on {node.name}, where its share is largest: {share:.3g} of {load.node.cpu_cores:.3g} cores"
 
     return place_each(snapshot, memory, cost, placed)

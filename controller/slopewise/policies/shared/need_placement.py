@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from slopewise.allocation import capacity_cores
-from slopewise.model import Arrival, ClusterSnapshot, JobMemory, MemoryState, Node, Place
+from slopewise.model import Arrival, ClusterSnapshot, MemoryState, Node, Place
 from slopewise.policies.shared.placement import Order, place_each
 
 _NO_FIT_CORES = 1e9
@@ -78,18 +78,6 @@ def wanted_cores(arrival: Arrival, node: Node) -> float:
     """What an arrival wants before it is timed: what it says it can use, else its request, else one core."""
     requested = arrival.request_millicores / 1000
     return min(capacity_cores(node), arrival.useful_parallelism_cores or requested or _DEFAULT_CORES)
-
-
-def need_on(
-    node: Node, arrival: Arrival, memory: MemoryState, measured_cores: Callable[[JobMemory, float], float | None]
-) -> Need:
-    """What an arrival needs on a node: by its own paces, else what it wants.
-
-    `measured_cores`: its need by the memory of its former process, where it has what it wants; None: not known.
-    """
-    wanted, known = wanted_cores(arrival, node), memory.arriving.get(arrival.uid)
-    needs = None if known is None else measured_cores(known, wanted)
-    return Need(wanted, timed=False) if needs is None else Need(needs, timed=True)
 
 
 def place_by_need(

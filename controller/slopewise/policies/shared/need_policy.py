@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -39,7 +39,7 @@ from slopewise.model import (
     Objectives,
 )
 from slopewise.policies import PolicyParameters, Setting, parameter
-from slopewise.policies.shared.need_placement import Need, NodeRoom, Rooms, need_on, place_by_need
+from slopewise.policies.shared.need_placement import Need, NodeRoom, Rooms, place_by_need, wanted_cores
 from slopewise.policies.shared.node_passes import NodeDecision, decide_by_node
 from slopewise.policies.shared.placement import can_move, refused_nodes
 from slopewise.policies.shared.shares import had_cores, speed
@@ -180,11 +180,14 @@ class NeedPolicy(ABC, Generic[P, C]):
             return self._verdicts(*cases_on(node.name), last, snapshot.taken_at_seconds)
 
         def need_of(arrival: Arrival, node: Node) -> Need | None:
-            def measured_cores(known: JobMemory, wanted: float) -> float | None:
-                found, seconds = speed(known, wanted), self._asked_seconds(arrival, known, now)
-                return None if found is None or seconds is None else found.limit_for(seconds)
-
-            return need_on(node, arrival, memory, measured_cores) if self._is_asked(arrival.objectives) else None
+            """By the paces of its former process, else what it wants."""
+            if not self._is_asked(arrival.objectives):
+                return None
+            cores, wanted, known = None, wanted_cores(arrival, node), memory.arriving.get(arrival.uid)
+            if known is not None and (found := speed(known, wanted)) is not None:
+                seconds = self._asked_seconds(arrival, known, now)
+                cores = None if seconds is None else found.limit_for(seconds)
+            return Need(wanted, timed=False) if cores is None else Need(cores, timed=True)
 
         def rank(arrival: Arrival) -> float:
             return self._turn(arrival, need_of(arrival, largest))
@@ -198,23 +201,59 @@ class NeedPolicy(ABC, Generic[P, C]):
         return replace(decided, moves=(*decided.moves, *self._leaving(snapshot, decided.memory, rooms, now)))
 
     def _leaving(self, snapshot: ClusterSnapshot, memory: MemoryState, rooms: Rooms, now: At) -> tuple[Migrate, ...]:
-        """The jobs that leave nodes which cannot keep their objectives."""
+        """The jobs that leave nodes which cannot keep their objectives; `memory` is that after the evaluation.
 
-        def need_there(job: Job, known: JobMemory, node: Node, away_seconds: float) -> float | None:
-            had = min(capacity_cores(node), known.decided.wanted_cores or node.cpu_cores)
-            later = replace(now, now_seconds=now.now_seconds + away_seconds)
-            one = self._assess(job, known, promisable(node), had, later)
-            return None if one.needs_cores is None or one.needs_cores > one.useful_cores else one.needs_cores
-
-        if not self._parameters.moves:
+        `rooms` is asked only where there are candidates, and updated.
+        """
+        evaluations = self._parameters.missed_evaluations if self._parameters.moves else math.inf
+        if not (candidates := _candidates(snapshot, memory, evaluations)):
             return ()
-        evaluations = self._parameters.missed_evaluations
-        return moves_by_need(snapshot, memory, rooms, need_there, objective=self.OBJECTIVE, evaluations=evaluations)
+        free_on, memory_room = rooms(), snapshot.memory_room_bytes()
+        # Nodes to which a job is on its way that is on no node yet: its need does not show.
+        here = {job.uid for job in snapshot.jobs}
+        awaited = {move.node for move in snapshot.moving if move.job_uid not in here}
+        moves: list[Migrate] = []
+        left: set[str] = set()
+        for each in candidates:
+            leaves = {pod.node for pod in each.pods}
+            reserved = math.fsum(pod.memory_request_bytes or 0.0 for pod in each.pods)
+            if not left.isdisjoint(leaves):
+                continue
+            refused = {name for pod in each.pods for name in refused_nodes(pod)}
+            fits = [
+                (free_on[node.name].free_cores, node.name, needs)
+                for node in snapshot.nodes
+                if node.name not in leaves | refused | awaited
+                and reserved <= memory_room[node.name]
+                and (needs := self._needs_there(each, node, memory, now)) is not None
+                and math.fsum(needs) <= free_on[node.name].free_cores
+            ]
+            if not fits:
+                continue
+            free, target, needs = min(fits)
+            wants = "needs" if len(each.pods) == 1 else f"its {len(each.pods)} pods need"
+            reason = (
+                f"{each.job.node} has not kept its {self.OBJECTIVE} at {each.evaluations} evaluations in a row: "
+                f"{wants} {math.fsum(needs):.3g} cores, {target} has {free:.3g} free"
+            )
+            moves += [Migrate(pod.uid, pod.node, target, reason, relieves=self.OBJECTIVE) for pod in each.pods]
+            left |= leaves
+            for need in needs:
+                free_on[target].add(need)
+            memory_room[target] -= reserved
+        return tuple(moves)
 
-
-NeedThere = Callable[[Job, JobMemory, Node, float], float | None]
-"""The cores with which the job keeps its objective on another node, after a move that takes so many seconds; None: with
-none, or it is not known."""
+    def _needs_there(self, candidate: _Candidate, node: Node, memory: MemoryState, now: At) -> list[float] | None:
+        """The cores with which each pod keeps its objective on another node; None: with none, or it is not known."""
+        later, needs = replace(now, now_seconds=now.now_seconds + candidate.away_seconds), []
+        for pod in candidate.pods:
+            known = memory.jobs[pod.uid]
+            had = min(capacity_cores(node), known.decided.wanted_cores or node.cpu_cores)
+            one = self._assess(pod, known, promisable(node), had, later)
+            if one.needs_cores is None or one.needs_cores > one.useful_cores:
+                return None
+            needs.append(one.needs_cores)
+        return needs
 
 
 class _Candidate(NamedTuple):
@@ -229,68 +268,7 @@ class _Candidate(NamedTuple):
     cost_seconds: float
 
 
-def moves_by_need(
-    snapshot: ClusterSnapshot,
-    memory: MemoryState,
-    rooms: Rooms,
-    need_there: NeedThere,
-    *,
-    objective: str,
-    evaluations: int,
-) -> tuple[Migrate, ...]:
-    """The moves of this evaluation; `memory` is that after it, the rooms are updated.
-
-    `rooms` is asked only where there are candidates. `objective`: `objective` or `deadline`, for the reason and for
-    `Migrate.relieves`.
-    """
-    if not (candidates := _candidates(snapshot, memory, evaluations)):
-        return ()
-    free_on, memory_room = rooms(), snapshot.memory_room_bytes()
-    # Nodes to which a job is on its way that is on no node yet: its need does not show.
-    here = {job.uid for job in snapshot.jobs}
-    awaited = {move.node for move in snapshot.moving if move.job_uid not in here}
-    moves: list[Migrate] = []
-    left: set[str] = set()
-    for each in candidates:
-        leaves = {pod.node for pod in each.pods}
-        reserved = math.fsum(pod.memory_request_bytes or 0.0 for pod in each.pods)
-        if not left.isdisjoint(leaves):
-            continue
-        refused = {name for pod in each.pods for name in refused_nodes(pod)}
-        fits = [
-            (free_on[node.name].free_cores, node.name, needs)
-            for node in snapshot.nodes
-            if node.name not in leaves | refused | awaited
-            and reserved <= memory_room[node.name]
-            and (needs := _needs_there(each, node, memory, need_there)) is not None
-            and math.fsum(needs) <= free_on[node.name].free_cores
-        ]
-        if not fits:
-            continue
-        free, target, needs = min(fits)
-        wants = "needs" if len(each.pods) == 1 else f"its {len(each.pods)} pods need"
-        reason = (
-            f"{each.job.node} has not kept its {objective} at {each.evaluations} evaluations in a row: "
-            f"{wants} {math.fsum(needs):.3g} cores, {target} has {free:.3g} free"
-        )
-        moves += [Migrate(pod.uid, pod.node, target, reason, relieves=objective) for pod in each.pods]
-        left |= leaves
-        for need in needs:
-            free_on[target].add(need)
-        memory_room[target] -= reserved
-    return tuple(moves)
-
-
-def _needs_there(
-    candidate: _Candidate, node: Node, memory: MemoryState, need_there: NeedThere
-) -> tuple[float, ...] | None:
-    """What each pod needs there; None: one of them cannot be kept, or its need is not known."""
-    needs = [need_there(pod, memory.jobs[pod.uid], node, candidate.away_seconds) for pod in candidate.pods]
-    known = tuple(need for need in needs if need is not None)
-    return known if len(known) == len(needs) else None
-
-
-def _candidates(snapshot: ClusterSnapshot, memory: MemoryState, evaluations: int) -> Sequence[_Candidate]:
+def _candidates(snapshot: ClusterSnapshot, memory: MemoryState, evaluations: float) -> Sequence[_Candidate]:
     """Jobs that may leave at this evaluation, cheapest move first."""
     now = snapshot.taken_at_seconds
     found = []

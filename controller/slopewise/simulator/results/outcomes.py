@@ -13,17 +13,8 @@ from slopewise.simulator.world.running import AT_90, AT_99, DELIVERABLE, TARGET,
 from slopewise.simulator.world.world import World
 
 
-def run_outcome(
-    world: World,
-    *,
-    policy: str,
-    growth_efficiency_sum: float = 0.0,
-    resizes_total: int = 0,
-    migrations_total: int = 0,
-    passes_total: int = 0,
-    withheld_total: int = 0,
-) -> RunOutcome:
-    """The outcome of a run; the figures of a controller are 0 where there was none."""
+def run_outcome(world: World, policy: str) -> RunOutcome:
+    """The outcome of a run without a controller, whose figures are 0."""
     return RunOutcome(
         scenario=world.instance.scenario,
         policy=policy,
@@ -31,14 +22,14 @@ def run_outcome(
         jobs=tuple(_job_outcome(running, world.now_seconds) for running in world.jobs),
         ended_seconds=world.now_seconds,
         overlap_seconds=dict(sorted(world.tally.overlap_seconds.items())),
-        growth_efficiency_sum=growth_efficiency_sum,
+        growth_efficiency_sum=0.0,
         load_imbalance_ratio=world.tally.load_imbalance_ratio,
         cpu_utilisation_ratio=_utilisation(world),
         cpu_short_ratio=world.tally.short.until(world.now_seconds),
-        resizes_total=resizes_total,
-        migrations_total=migrations_total,
-        passes_total=passes_total,
-        withheld_total=withheld_total,
+        resizes_total=0,
+        migrations_total=0,
+        passes_total=0,
+        withheld_total=0,
         events=tuple(world.events),
     )
 

@@ -7,11 +7,8 @@ from its published curves; the other works and rates are chosen, and so is the n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import cache
-from itertools import pairwise
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -86,33 +83,6 @@ class SpikeSettings(Document):
     first_batch_ratio: float = Field(0.5, ge=0.0, le=1.0, description="the part of jobs whose first step is one")
 
 
-def _rising(value: list[tuple[float, float]] | None) -> list[tuple[float, float]] | None:
-    if value is None:
-        return None
-    points = [(0.0, 0.0), *value]
-    if any(right[0] <= left[0] or right[1] < left[1] for left, right in pairwise(points)) or points[-1][1] <= 0:
-        raise ValueError("cores must increase from above 0 and speeds must not fall; sort the points")
-    return value
-
-
-class AcceleratorSettings(Document):
-    """The devices of a training, and what its input costs: a step takes as long as the slower of the two."""
-
-    count: int = Field(1, ge=1, le=1024, description="devices of one node, of this job alone")
-    step_seconds: float = Field(gt=0.0, le=86_400.0, description="of a step on the devices, its batch being there")
-    input_cpu_seconds: float = Field(gt=0.0, le=LARGEST, description="CPU-seconds of the input of a step")
-    max_loader_cores: float | None = Field(None, gt=0.0, le=1024.0, description="all that its workers can use")
-    step_speeds: Annotated[list[tuple[float, float]] | None, AfterValidator(_rising)] = Field(
-        None, description="[cores, steps a second] as measured, in place of cores / inputCpuSeconds"
-    )
-
-    def build(self) -> Accelerator:
-        """The accelerator of a simulated job."""
-        most = math.inf if self.max_loader_cores is None else self.max_loader_cores
-        points = tuple(self.step_speeds or ())
-        return Accelerator(self.count, self.step_seconds, self.input_cpu_seconds, most, points)
-
-
 DEFAULT_NOISE = 0.01
 
 
@@ -124,7 +94,7 @@ class ModelSettings(Document):
     reported_curve: CurveSettings | None = Field(None, description="what it reports instead of its curve")
     request_cpu_seconds: CpuSeconds | None = None
     parallelism: float = Field(1.0, gt=0.0, le=1024.0, description="cores a job can use at once")
-    accelerator: AcceleratorSettings | None = Field(None, description="of a job that computes on one")
+    accelerator: Accelerator | None = Field(None, description="of a job that computes on one")
     noise: float | None = Field(None, ge=0.0, le=1.0, description="s.d. of a loss, as a fraction of its first value")
     ends_at: EndsAt = Field(0.0, description="the best loss, as a fraction of the first value")
     memory_gib: float | None = Field(None, alias="memoryGiB", gt=0.0, le=65_536.0)
@@ -144,20 +114,6 @@ class ModelSettings(Document):
         if self.served and self.accelerator is not None:
             raise ValueError("an accelerator waits for the batches of a training; remove it from a served model")
         return self
-
-    def beside(self, folder: Path) -> ModelSettings:
-        """The same with the files of its curves taken from this folder; ValueError (`curve.csv: …`) for a wrong one."""
-        found = {}
-        for name, key, curve in (
-            ("curve", "curve", self.curve),
-            ("reported_curve", "reportedCurve", self.reported_curve),
-        ):
-            if curve is not None:
-                try:
-                    found[name] = curve.beside(folder)
-                except ValueError as error:
-                    raise ValueError(f"{key}.{error}") from error
-        return self.model_copy(update=found)
 
     @property
     def noise_ratio(self) -> float:

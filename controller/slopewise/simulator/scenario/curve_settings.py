@@ -1,155 +1,105 @@
-"""Validates curves as a user writes them, e.g. `curve: {exponential: {k: 8}}`, and builds those of `curves.py`."""
+"""Validates the kinds of curves that a user may write, and reads those that are files.
+
+Recorded losses are shipped in `recorded/`, by name, or a user's own. Such a file has comments with what was trained,
+then a table: `done_ratio`, the fraction of the steps, and a column for each stage of `training_loss`.
+`python -m replication.recording` writes those that are shipped.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from functools import cache
-from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from importlib.resources import files
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
 from slopewise.config.validation import Document, OneOf
 from slopewise.simulator import curves
-from slopewise.simulator.scenario import csv_tables, recorded_losses
+from slopewise.simulator.scenario import csv_tables
 from slopewise.simulator.world.model import Curve
+from slopewise.text import unknown_name
 
-FLATTEST = 1e-6
-"""A power law or a sigmoid that is flatter has no fall left in a float that could be scaled to 1."""
-
-STEEPEST = 30.0
-"""Above it a float hardly distinguishes the end of an exponential from its limit."""
-
-MAX_POWER, MAX_INVERSE = 10.0, 1e6
-
-Rate = Annotated[float, Field(ge=FLATTEST, le=STEEPEST)]
-"""Steepness over the whole work."""
-
-Inner = Annotated[float, Field(gt=0.0, lt=1.0)]
-"""A fraction that is neither the start nor the end."""
+_SHIPPED = files("slopewise.simulator") / "recorded"
 
 
-class ShapeSettings(Document):
-    """A curve of figures alone, which are those of its `shape` in order."""
-
-    shape: ClassVar[Callable[..., Curve]]
-
-    def build(self) -> Curve:
-        """The curve."""
-        return type(self).shape(*(tuple(each) if isinstance(each, list) else each for _, each in self))
+def shipped() -> list[str]:
+    """The names of the losses that come with Slopewise."""
+    return sorted(each.name.removesuffix(".csv") for each in _SHIPPED.iterdir() if each.name.endswith(".csv"))
 
 
-class ExponentialSettings(ShapeSettings):
-    """`e^(-kx)`."""
-
-    shape = curves.Exponential
-    k: Rate
+def _is_file(name: str) -> bool:
+    """True for a path rather than a name of a shipped one."""
+    return "/" in name or name.endswith(".csv")
 
 
-class PowerSettings(ShapeSettings):
-    """`(1 + 100x)^(-b)`."""
-
-    shape = curves.Power
-    b: float = Field(ge=FLATTEST, le=MAX_POWER)
-
-
-class InverseSettings(ShapeSettings):
-    """`1 / (1 + ax)`."""
-
-    shape = curves.Inverse
-    a: float = Field(gt=0.0, le=MAX_INVERSE)
+@cache
+def recorded_loss(name: str, stage: str) -> curves.Recorded:
+    """The curve of one stage of a recorded training; ValueError says what is wrong, without a full stop."""
+    if not _is_file(name) and name not in shipped():
+        more = ", or a path such as ./my-loss.csv"
+        raise ValueError(unknown_name("recorded loss", name, shipped(), more).removesuffix("."))
+    text = None if _is_file(name) else (_SHIPPED / f"{name}.csv").read_text(encoding="utf-8")
+    return curves.recorded(csv_tables.numbers(name, ("done_ratio", stage), text))
 
 
-class SigmoidSettings(ShapeSettings):
-    """A late drop around `center`."""
-
-    shape = curves.Sigmoid
-    center: Inner
-    k: Rate
+def _beside(file: str, info: ValidationInfo) -> str:
+    """A relative path is taken from the folder of its scenario, where that is known."""
+    return str(info.context / file) if info.context else file
 
 
-class StepsSettings(ShapeSettings):
-    """Drops at these fractions of the work to these levels."""
-
-    shape = curves.Steps
-    at: list[Inner] = Field(min_length=1)
-    to: list[Inner] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _only_falls(self) -> StepsSettings:
-        if len(self.at) != len(self.to):
-            raise ValueError(f"at has {len(self.at)} values and to has {len(self.to)}; give one level for each drop")
-        if sorted(set(self.at)) != self.at or sorted(set(self.to), reverse=True) != self.to:
-            raise ValueError("at must increase and to must decrease from drop to drop; sort them")
-        return self
+def _found(name: str, info: ValidationInfo) -> str:
+    return _beside(name, info) if _is_file(name) else name
 
 
-class OverfitSettings(ShapeSettings):
-    """Falls until `turn`, then rises by `rise` times what it fell."""
-
-    shape = curves.Overfit
-    k: Rate = 5.0
-    turn: Inner
-    rise: float = Field(gt=0.0, le=100.0)
-
-
-class DivergingSettings(ShapeSettings):
-    """Falls as an exponential and is NaN from `at` on."""
-
-    shape = curves.Diverging
-    at: Inner
-    k: Rate = 8.0
-
-
-class RecordedSettings(Document):
-    """A recorded loss, by its name or its file; the text alone stands for its name."""
-
-    name: str = Field(min_length=1)
-    stage: str = Field("train_ema", min_length=1)
+class _Source(Document, ABC):
+    """A curve that is read from what its first key names; a text alone stands for that key."""
 
     @model_validator(mode="before")
     @classmethod
     def _named(cls, value: object) -> object:
-        return {"name": value} if isinstance(value, str) else value
+        return {next(iter(cls.model_fields)): value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _shipped(self) -> RecordedSettings:
-        if not recorded_losses.is_file(self.name):  # a file is read once its scenario's folder is known
+    def _is_read(self, info: ValidationInfo) -> Self:
+        if info.context or not self.in_file:
             self.build()
         return self
 
-    def beside(self, folder: Path) -> RecordedSettings:
-        """The same with a relative path taken from this folder; ValueError when the file cannot be used."""
-        if not recorded_losses.is_file(self.name):
-            return self
-        found = self.model_copy(update={"name": str(folder / self.name)})
-        found.build()
-        return found
+    @property
+    def in_file(self) -> bool:
+        """Whether it can be read only once the folder of its scenario is known."""
+        return True
+
+    @abstractmethod
+    def build(self) -> Curve:
+        """The curve; ValueError when the file cannot be used."""
+
+
+class RecordedSettings(_Source):
+    """A recorded loss, by its name or its file."""
+
+    name: Annotated[str, Field(min_length=1), AfterValidator(_found)]
+    stage: str = Field("train_ema", min_length=1)
+
+    @property
+    def in_file(self) -> bool:
+        """Not where it is shipped."""
+        return _is_file(self.name)
 
     def build(self) -> curves.Recorded:
         """The curve."""
-        return recorded_losses.recorded_loss(self.name, self.stage)
+        return recorded_loss(self.name, self.stage)
 
 
-class CsvSettings(Document):
-    """A measured curve from a CSV file, straight between its rows; the text alone stands for its file."""
+class CsvSettings(_Source):
+    """A measured curve from a CSV file, straight between its rows."""
 
-    file: str = Field(min_length=1)
+    file: Annotated[str, Field(min_length=1), AfterValidator(_beside)]
     x: str = Field("done_ratio", min_length=1)
     y: str = Field("loss", min_length=1)
     better: Literal["less", "more"] = "less"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named(cls, value: object) -> object:
-        return {"file": value} if isinstance(value, str) else value
-
-    def beside(self, folder: Path) -> CsvSettings:
-        """The same with a relative path taken from this folder; ValueError when the file cannot be used."""
-        found = self.model_copy(update={"file": str(folder / self.file)})
-        found.build()
-        return found
 
     def build(self) -> curves.Points:
         """The curve."""
@@ -174,13 +124,13 @@ def _measured(file: str, x: str, y: str, better: Literal["less", "more"]) -> cur
 class CurveSettings(OneOf):
     """Exactly one kind of curve."""
 
-    exponential: ExponentialSettings | None = None
-    power: PowerSettings | None = None
-    inverse: InverseSettings | None = None
-    sigmoid: SigmoidSettings | None = None
-    steps: StepsSettings | None = None
-    overfit: OverfitSettings | None = None
-    diverging: DivergingSettings | None = None
+    exponential: curves.Exponential | None = None
+    power: curves.Power | None = None
+    inverse: curves.Inverse | None = None
+    sigmoid: curves.Sigmoid | None = None
+    steps: curves.Steps | None = None
+    overfit: curves.Overfit | None = None
+    diverging: curves.Diverging | None = None
     points: list[tuple[float, float]] | None = None
     csv: CsvSettings | None = None
     recorded: RecordedSettings | None = None
@@ -192,22 +142,10 @@ class CurveSettings(OneOf):
             curves.points(value)
         return value
 
-    def beside(self, folder: Path) -> CurveSettings:
-        """The same with its file, if it has one, taken from this folder; ValueError (`csv: …`) when it is of no use."""
-        for name, source in (("recorded", self.recorded), ("csv", self.csv)):
-            if source is not None:
-                try:
-                    return self.model_copy(update={name: source.beside(folder)})
-                except ValueError as error:
-                    raise ValueError(f"{name}: {error}") from error
-        return self
-
     def build(self) -> Curve:
         """The curve that is described."""
-        if self.points is not None:
-            return curves.points(self.points)
-        kinds = (
-            self.exponential, self.power, self.inverse, self.sigmoid, self.steps, self.overfit, self.diverging,
-            self.csv, self.recorded,
-        )  # fmt: skip
-        return next(kind for kind in kinds if kind is not None).build()
+        (given,) = (kind for _, kind in self if kind is not None)
+        if isinstance(given, list):
+            return curves.points(given)
+        shape: Curve = given.build() if isinstance(given, _Source) else given
+        return shape

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.resources import files
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -13,10 +15,11 @@ from slopewise.config.quantities import CpuMillicores
 from slopewise.config.training_policy import EvaluationSettings, PlacementChoice, PolicyChoice
 from slopewise.config.validation import Document
 from slopewise.model import AcceleratorControl, CpuControl
-from slopewise.simulator.scenario.builtin_models import SERVED, AcceleratorSettings, CpuSeconds, Seconds
-from slopewise.simulator.scenario.thread_penalties import libraries
+from slopewise.simulator.scenario import csv_tables
+from slopewise.simulator.scenario.builtin_models import SERVED, CpuSeconds, Seconds
+from slopewise.simulator.world.accelerators import Accelerator
 from slopewise.simulator.world.model import SchedulerRule
-from slopewise.simulator.world.threads import ThreadBehaviour
+from slopewise.simulator.world.threads import Penalty, ThreadBehaviour, Threads
 from slopewise.text import unknown_name
 
 MAX_NODES = 10_000
@@ -43,6 +46,27 @@ def _of_a_simulated_job(value: EvaluationSettings) -> EvaluationSettings:
 
 SimulatedEvaluation = Annotated[EvaluationSettings, AfterValidator(_of_a_simulated_job)]
 """How growth is measured, as in a TrainingPolicy; which series is read means nothing here."""
+
+
+def libraries() -> list[str]:
+    """The libraries whose threads beyond the CPU in effect were measured, in `thread_penalties.csv`."""
+    return sorted({library for library, _ in _penalties()})
+
+
+def threads_of(number: int, behaviour: ThreadBehaviour, library: str) -> Threads:
+    """The threads of a job. Those that follow wait without spinning, as under the exporter."""
+    return Threads(number, behaviour, _penalties()[library, "spin" if behaviour == "spin" else "wait"])
+
+
+@cache
+def _penalties() -> dict[tuple[str, str], tuple[Penalty, ...]]:
+    """By library and behaviour."""
+    found: dict[tuple[str, str], list[Penalty]] = {}
+    text = (files("slopewise.simulator") / "thread_penalties.csv").read_text(encoding="utf-8")
+    for row in csv_tables.entries("thread_penalties.csv", ("library", "behaviour"), text):
+        library, behaviour = str(row.pop("library")), str(row.pop("behaviour"))
+        found.setdefault((library, behaviour), []).append(Penalty(**row))  # type: ignore[arg-type]
+    return {key: tuple(sorted(penalties)) for key, penalties in found.items()}
 
 
 def _measured(library: str) -> str:
@@ -87,7 +111,7 @@ class JobSettings(Document):
     threads: ThreadCount | None = Field(None, description="default: the scenario's, and so are the next two")
     thread_behaviour: ThreadBehaviour | None = None
     thread_library: ThreadLibrary | None = None
-    accelerator: AcceleratorSettings | None = Field(None, description="default: the model's")
+    accelerator: Accelerator | None = Field(None, description="default: the model's")
     memory_gib: float | None = Field(None, alias="memoryGiB", gt=0.0, le=65_536.0)
     request: CpuMillicores | None = Field(None, description="default: a core, or the smallest node if that is less")
     steps: int | None = Field(None, ge=1, le=10**12)

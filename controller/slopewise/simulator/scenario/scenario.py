@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from slopewise.composition import composed_name
 from slopewise.config.training_policy import (
@@ -44,7 +44,7 @@ from slopewise.simulator.scenario.parts import (
     ThreadLibrary,
     by_name,
 )
-from slopewise.simulator.world.model import Physics, PlacementRun, PolicyRun, SchedulerRule
+from slopewise.simulator.world.model import Physics, PolicyRun, SchedulerRule
 from slopewise.simulator.world.threads import ThreadBehaviour
 from slopewise.text import unknown_name
 
@@ -71,7 +71,7 @@ def _low_floor(value: object) -> object:
     return {"min": "20m", **value} if isinstance(value, Mapping) else value
 
 
-def _quota_speeds(value: list[tuple[float, float]]) -> list[tuple[float, float]]:
+def _quota_speeds(value: tuple[tuple[float, float], ...]) -> tuple[tuple[float, float], ...]:
     if len(value) < 2 or value[0] != (0.0, 0.0):
         raise ValueError("must begin with [0, 0] and hold at least one more [quota in cores, speed in cores]")
     if not all(math.isfinite(number) for point in value for number in point):
@@ -96,8 +96,8 @@ class ScenarioSpec(Document):
         _PHYSICS.contention_ratio, ge=0.0, lt=1.0, description="work lost per further running job on a node"
     )
     resize_seconds: float = Field(_PHYSICS.resize_seconds, ge=0.0, le=3600.0)
-    quota_speeds: Annotated[list[tuple[float, float]], AfterValidator(_quota_speeds)] = Field(
-        list(_PHYSICS.quota_speeds), description="[quota in cores, speed in cores]"
+    quota_speeds: Annotated[tuple[tuple[float, float], ...], AfterValidator(_quota_speeds)] = Field(
+        _PHYSICS.quota_speeds, description="[quota in cores, speed in cores]"
     )
     threads: ThreadCount = Field(1, description="of every training; above 1 they are the cores that it can use")
     thread_behaviour: ThreadBehaviour = Field(
@@ -127,6 +127,14 @@ class ScenarioSpec(Document):
     policies: list[Annotated[PolicyEntry, BeforeValidator(by_name)]] = Field(default_factory=list)
     seeds: int = Field(12, ge=1, le=100_000)
     tuning: bool = Field(False, description="policies were tuned on it: no evidence for them")
+
+    @field_validator("jobs", mode="before")
+    @classmethod
+    def _of_file(cls, value: object, info: ValidationInfo) -> object:
+        """The rows of a file, where its path is given."""
+        if isinstance(value, str) and info.context:
+            return csv_tables.entries(str(info.context / value), ("name", "model"))
+        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> ScenarioSpec:
@@ -248,35 +256,11 @@ def load_scenario(source: str, overrides: Mapping[str, object] | None = None) ->
 def _read(path: Path, where: str, overrides: Mapping[str, object]) -> Scenario:
     document = load_yaml(path)
     if isinstance(document, Mapping) and isinstance(spec := document.get("spec"), Mapping):
-        document = {**document, "spec": _with_jobs({**spec, **overrides}, path.parent, where)}
-    scenario = validate(Scenario, document, where=where)
-    entries = []
-    for number, entry in enumerate(scenario.spec.policies):
-        entries.append(_found(entry, path.parent, f"{where}: spec.policies.{number}"))
-    models = {
-        name: _with_files(model, path.parent, f"{where}: spec.models.{name}")
-        for name, model in scenario.spec.models.items()
-    }
-    spec = scenario.spec.model_copy(update={"policies": entries, "models": models})
+        document = {**document, "spec": {**spec, **overrides}}
+    scenario = validate(Scenario, document, where=where, folder=path.parent)
+    places = ((f"{where}: spec.policies.{number}", entry) for number, entry in enumerate(scenario.spec.policies))
+    spec = scenario.spec.model_copy(update={"policies": [_found(entry, path.parent, place) for place, entry in places]})
     return scenario.model_copy(update={"spec": spec})
-
-
-def _with_files(model: ModelSettings, folder: Path, place: str) -> ModelSettings:
-    """The model whose curves are found from the scenario's folder; UsageError when one cannot be used."""
-    try:
-        return model.beside(folder)
-    except ValueError as error:
-        raise UsageError(f"{place}.{error}.") from error
-
-
-def _with_jobs(document: Mapping[str, object], folder: Path, where: str) -> Mapping[str, object]:
-    """The `spec` with the rows of its file of jobs, if it names one."""
-    if not isinstance(file := document.get("jobs"), str):
-        return document
-    try:
-        return {**document, "jobs": csv_tables.entries(str(folder / file), ("name", "model"))}
-    except ValueError as error:
-        raise UsageError(f"{where}: spec.jobs: {error}.") from error
 
 
 def _found(entry: PolicyEntry, folder: Path, where: str) -> PolicyEntry:
@@ -319,11 +303,10 @@ def _beside(entry: PolicyEntry, placement: str) -> PolicyEntry:
 
 
 def _run_of(entry: PolicyEntry, label: str, spec: ScenarioSpec) -> PolicyRun:
-    interval = entry.interval_seconds or spec.interval_seconds
+    interval, choices = entry.interval_seconds or spec.interval_seconds, (entry, entry.placement)
     return PolicyRun(
         label=label,
         name=entry.name,
-        file=catalogue.find(entry.name).file,
         parameters=entry.parameters,
         interval_seconds=interval,
         control=entry.control or spec.control,
@@ -333,13 +316,9 @@ def _run_of(entry: PolicyEntry, label: str, spec: ScenarioSpec) -> PolicyRun:
         cpu=spec.cpu,
         migration=spec.migration,
         default_scheduler=entry.default_scheduler,
-        placement=None if entry.placement is None else _placement_run(entry.placement),
+        placement=entry.placement,
+        files=tuple(file for each in choices if each is not None and (file := catalogue.find(each.name).file)),
     )
-
-
-def _placement_run(choice: PlacementChoice) -> PlacementRun:
-    file = catalogue.find(choice.name).file
-    return PlacementRun(choice.name, choice.parameters, choice.interval_seconds, file)
 
 
 def _repeated(names: Iterable[str]) -> list[str]:

@@ -9,31 +9,43 @@ with 6.75 cores or more it takes 0.4 s, and 6.75 cores are used.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import Annotated
 
 import numpy as np
+from pydantic import AfterValidator, Field
+
+from slopewise.config.validation import Document
 
 
-@dataclass(frozen=True, slots=True)
-class Accelerator:
-    """The devices of a job, all of them on its node and for this job alone, and its loader."""
+def _rising(value: tuple[tuple[float, float], ...] | None) -> tuple[tuple[float, float], ...] | None:
+    if value is None:
+        return None
+    points = [(0.0, 0.0), *value]
+    if any(right[0] <= left[0] or right[1] < left[1] for left, right in pairwise(points)) or points[-1][1] <= 0:
+        raise ValueError("cores must increase from above 0 and speeds must not fall; sort the points")
+    return value
 
-    count: int
-    step_seconds: float
-    """What a step takes on the devices when its batch is there."""
-    input_cpu_seconds: float
-    """CPU-seconds that the input of a step takes; the job's work is counted in these."""
-    max_loader_cores: float = math.inf
-    """All that the loader's workers can use, whatever the CPU."""
-    step_speeds: tuple[tuple[float, float], ...] = ()
-    """Measured (cores, steps a second) of the loader, both ascending, instead of cores / `input_cpu_seconds`: straight
-    from one to the next and from 0, level beyond the last."""
+
+class Accelerator(Document):
+    """The devices of a training, and what its input costs: a step takes as long as the slower of the two.
+
+    The job's work is counted in CPU-seconds of its input. Measured speeds are straight from one to the next and from 0,
+    level beyond the last.
+    """
+
+    count: int = Field(1, ge=1, le=1024, description="devices of one node, of this job alone")
+    step_seconds: float = Field(gt=0.0, le=86_400.0, description="of a step on the devices, its batch being there")
+    input_cpu_seconds: float = Field(gt=0.0, le=1e9, description="CPU-seconds of the input of a step")
+    max_loader_cores: float | None = Field(None, gt=0.0, le=1024.0, description="all that its workers can use")
+    step_speeds: Annotated[tuple[tuple[float, float], ...] | None, AfterValidator(_rising)] = Field(
+        None, description="[cores, steps a second] as measured, in place of cores / inputCpuSeconds"
+    )
 
     def most_cores(self, core_speed: float = 1.0) -> float:
         """The cores that the loader uses where it may use all, each doing `core_speed` core-seconds a second."""
-        return min(self.max_loader_cores, self._busy_cores / core_speed)
+        most = self._busy_cores / core_speed
+        return most if self.max_loader_cores is None else min(self.max_loader_cores, most)
 
     def steps_per_second(self, cores: float) -> float:
         """With so many cores of speed 1 for its loader, of which it can use all."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from slopewise.config.training_policy import Behaviour, CpuBounds, EvaluationSettings, Migration
+from slopewise.config.training_policy import Behaviour, CpuBounds, EvaluationSettings, Migration, PlacementChoice
 from slopewise.errors import SlopewiseError
 from slopewise.model import AcceleratorControl, CpuAllocation, CpuControl, StudyControl
 from slopewise.simulator.world.accelerators import Accelerator
@@ -141,18 +141,6 @@ class Physics:
 
 
 @dataclass(frozen=True, slots=True)
-class PlacementRun:
-    """The policy that chooses nodes beside another one."""
-
-    name: str
-    parameters: Mapping[str, object] = field(default_factory=dict)
-    interval_seconds: float | None = None
-    """None: that of the other one."""
-    file: str | None = None
-    """Where it is, if it is a file of the user's."""
-
-
-@dataclass(frozen=True, slots=True)
 class PolicyRun:
     """One policy of a scenario; `label` names it in every table."""
 
@@ -170,9 +158,10 @@ class PolicyRun:
     """None: moves are not bounded, as in the papers."""
     default_scheduler: SchedulerRule | None = None
     """None: the instance's."""
-    file: str | None = None
-    """Where the policy is, if it is a file of the user's."""
-    placement: PlacementRun | None = None
+    placement: PlacementChoice | None = None
+    """The policy that chooses nodes beside it."""
+    files: tuple[str, ...] = ()
+    """Where these policies are that are files of the user's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from support.worlds import START, a_job, a_node, a_snapshot
 
 from slopewise.model import (
     Answering,
+    Arrival,
     ClusterSnapshot,
     Confirmed,
     Decisions,
@@ -258,3 +259,18 @@ class TestDeadlines:
         found = of_deadlines(snapshot, {"a": timed(), "b": timed(times), "c": timed()}, **parameters).moves
         wanted = [("b", "n2", "deadline")] if moved else []
         assert [(each.job_uid, each.node, each.relieves) for each in found if isinstance(each, Migrate)] == wanted
+
+
+@pytest.mark.parametrize(
+    ("known", "need"),
+    [(needing(0.5), "needs 0.5 cores: "), (JobMemory(), "not timed yet, wants 1 "), (None, "not timed yet, wants 1 ")],
+)
+def test_an_arrival_needs_what_its_former_process_did_else_it_wants_what_it_can_use(
+    known: JobMemory | None, need: str
+) -> None:
+    asked = Objectives(qoe_seconds=ASKED)
+    waiting = (Arrival("new", "new", "team", START, useful_parallelism_cores=2.0, objectives=asked),)
+    snapshot = replace(a_snapshot([], [a_node("n1")]), waiting=waiting)
+    memory = MemoryState(arriving={} if known is None else {"new": known})
+    (place,) = dqoes.Policy(dqoes.Parameters(), Setting(ITVAL, "limits")).decide(snapshot, memory).moves
+    assert place.reason.startswith(need)

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from support.worlds import START, a_node, a_snapshot
 
-from slopewise.model import Arrival, JobMemory, MemoryState, Node, Place
-from slopewise.policies.shared.need_placement import Need, NodeRoom, need_on, place_by_need, wanted_cores
+from slopewise.model import Arrival, MemoryState, Node, Place
+from slopewise.policies.shared.need_placement import Need, NodeRoom, place_by_need, wanted_cores
 
 ARRIVED = START - 100.0
 
@@ -78,20 +78,3 @@ def test_a_newcomer_wants_what_it_can_use_else_its_request_else_one_core(
 ) -> None:
     arrival = Arrival("new", "new", "team", START, request_millicores, useful_parallelism_cores=parallelism)
     assert wanted_cores(arrival, a_node(cpu_cores=4.0)) == wants
-
-
-@pytest.mark.parametrize(
-    ("ran_before", "measured", "need"),
-    [(True, 0.3, Need(0.3, timed=True)), (True, None, Need(2.0, timed=False)), (False, 0.3, Need(2.0, timed=False))],
-)
-def test_a_need_is_its_own_else_what_it_wants(ran_before: bool, measured: float | None, need: Need) -> None:
-    arrival = Arrival("new", "new", "team", START, useful_parallelism_cores=2.0)
-    memory = MemoryState(arriving={"new": JobMemory()} if ran_before else {})
-    wants: list[float] = []
-
-    def measured_cores(_: JobMemory, wanted: float) -> float | None:
-        wants.append(wanted)
-        return measured
-
-    assert need_on(a_node(cpu_cores=4.0), arrival, memory, measured_cores) == need
-    assert wants == ([2.0] if ran_before else [])

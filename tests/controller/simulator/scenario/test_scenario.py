@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from slopewise.config.pass_settings import measuring_of
+from slopewise.config.training_policy import PlacementChoice
 from slopewise.errors import UsageError
 from slopewise.estimators.growth import Measuring
 from slopewise.simulator.scenario.scenario import Scenario, load_scenario, policy_runs
-from slopewise.simulator.world.model import PlacementRun
 
 SMALL: dict[str, Any] = {
     "apiVersion": "slopewise.dev/v1alpha1",
@@ -269,8 +269,9 @@ class TestPolicyRuns:
         scenario = read(with_changes(policies=[{"name": "flowcon", "placement": "specon"}, {
             "name": "las", "label": "mine", "placement": placement}]))  # fmt: skip
         both, mine = policy_runs(scenario)[1:]
-        assert (both.label, both.name, both.placement) == ("flowcon+specon", "flowcon", PlacementRun("specon"))
-        assert (mine.label, mine.placement) == ("mine", PlacementRun("specon", {"alpha": 0.02}, 30.0))
+        assert (both.label, both.name, both.placement) == ("flowcon+specon", "flowcon", PlacementChoice(name="specon"))
+        at_times = PlacementChoice(name="specon", parameters={"alpha": 0.02}, interval_seconds=30.0)
+        assert (mine.label, mine.placement) == ("mine", at_times)
 
     def test_with_a_placement_of_the_command_line_run_alone_and_beside_it(self, read: Any) -> None:
         runs = policy_runs(read(SMALL), ["flowcon", "specon"], "specon")

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from support.scenarios import a_scenario
 
 from slopewise.errors import UsageError
-from slopewise.simulator.scenario.scenario import Scenario, load_scenario
-from slopewise.simulator.scenario.thread_penalties import libraries, threads_of
+from slopewise.simulator.scenario.parts import libraries, threads_of
+from slopewise.simulator.scenario.scenario import Scenario
 from slopewise.simulator.workload import draw
 from slopewise.simulator.world.model import SimJob
 
 GENERATE = {"count": 2, "arriveSeconds": {"every": 5}, "models": {"gru": 1}}
 
 
-def a_scenario(folder: Path, job: dict[str, object] | None = None, **spec: object) -> Scenario:
+def with_threads(job: dict[str, object] | None = None, **spec: Any) -> Scenario:
     jobs = [{"name": "own", "model": "gru", **(job or {})}]
-    document: dict[str, Any] = {
-        "apiVersion": "slopewise.dev/v1alpha1",
-        "kind": "Scenario",
-        "metadata": {"name": "threads"},
-        "spec": {"nodes": [{"name": "n", "cpu": 2}], "jobs": jobs, "generate": GENERATE, "historyJobs": 1, **spec},
-    }
-    file = folder / "threads.yaml"
-    file.write_text(yaml.safe_dump(document))
-    return load_scenario(str(file))
+    return a_scenario(nodes=[{"name": "n", "cpu": 2}], jobs=jobs, generate=GENERATE, historyJobs=1, **spec)
 
 
 def by_name(scenario: Scenario) -> dict[str, SimJob]:
@@ -35,22 +26,22 @@ def by_name(scenario: Scenario) -> dict[str, SimJob]:
     return {job.name: job for job in (*instance.jobs, *instance.history)}
 
 
-def test_one_thread_is_what_a_scenario_without_threads_has(tmp_path: Path) -> None:
-    assert draw(a_scenario(tmp_path), 1) == draw(a_scenario(tmp_path, threads=1, threadBehaviour="follow"), 1)
+def test_one_thread_is_what_a_scenario_without_threads_has() -> None:
+    assert draw(with_threads(), 1) == draw(with_threads(threads=1, threadBehaviour="follow"), 1)
 
 
-def test_every_training_has_the_scenarios_threads_and_can_use_as_many_cores(tmp_path: Path) -> None:
-    jobs = by_name(a_scenario(tmp_path, threads=2, threadBehaviour="wait", threadLibrary="openblas"))
+def test_every_training_has_the_scenarios_threads_and_can_use_as_many_cores() -> None:
+    jobs = by_name(with_threads(threads=2, threadBehaviour="wait", threadLibrary="openblas"))
     assert len(jobs) == 4
     assert {job.threads for job in jobs.values()} == {threads_of(2, "wait", "openblas")}
     assert {job.parallelism_cores for job in jobs.values()} == {2.0}
 
 
-def test_a_jobs_own_go_before_them(tmp_path: Path) -> None:
-    jobs = by_name(a_scenario(tmp_path, {"threads": 4, "threadBehaviour": "follow"}, threads=2))
+def test_a_jobs_own_go_before_them() -> None:
+    jobs = by_name(with_threads({"threads": 4, "threadBehaviour": "follow"}, threads=2))
     assert jobs["own"].threads == threads_of(4, "follow", "hist-gradient-boosting")
     assert jobs["job-1"].threads == threads_of(2, "spin", "hist-gradient-boosting")
-    assert by_name(a_scenario(tmp_path, {"threads": 1}, threads=2))["own"].threads is None
+    assert by_name(with_threads({"threads": 1}, threads=2))["own"].threads is None
 
 
 @pytest.mark.parametrize(
@@ -66,9 +57,9 @@ def test_a_jobs_own_go_before_them(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_nonsense_is_refused(job: dict[str, object], spec: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_nonsense_is_refused(job: dict[str, object], spec: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        a_scenario(tmp_path, job, **spec)
+        with_threads(job, **spec)
 
 
 @pytest.mark.parametrize("library", libraries())

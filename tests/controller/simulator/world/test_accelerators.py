@@ -20,7 +20,9 @@ IDEAL = Physics(contention_ratio=0.0)
 EXAMPLE = Accelerator(count=1, step_seconds=0.4, input_cpu_seconds=2.7)
 """The specification's worked example."""
 
-STAIRS = Accelerator(1, 0.25, 1.0, step_speeds=((1.0, 1.0), (3.0, 2.0), (6.0, 4.0), (9.0, 4.0)))
+STAIRS = Accelerator(
+    count=1, step_seconds=0.25, input_cpu_seconds=1.0, step_speeds=((1.0, 1.0), (3.0, 2.0), (6.0, 4.0), (9.0, 4.0))
+)
 
 
 def given(accelerator: Accelerator, limit: int | None = None, speed: float = 1.0) -> Rate:
@@ -40,7 +42,7 @@ class TestSteps:
         assert EXAMPLE.wait_ratio(EXAMPLE.steps_per_second(20.0)) == 0.0
 
     def test_are_no_faster_than_the_loaders_workers_allow(self) -> None:
-        few = Accelerator(1, 0.4, 2.7, max_loader_cores=2.0)
+        few = Accelerator(count=1, step_seconds=0.4, input_cpu_seconds=2.7, max_loader_cores=2.0)
         assert given(few) == Rate(2.0, pytest.approx(2.0))  # type: ignore[arg-type]
         assert given(few).starved_ratio == pytest.approx(1 - 0.4 * 2 / 2.7)
         assert not given(few).short
@@ -53,8 +55,8 @@ class TestSteps:
 
     def test_of_a_table_use_no_cores_that_bring_nothing(self) -> None:
         assert STAIRS.most_cores() == 6.0
-        assert Accelerator(1, 0.5, 1.0, step_speeds=STAIRS.step_speeds).most_cores() == pytest.approx(3.0)
-        never = Accelerator(1, 0.1, 1.0, step_speeds=STAIRS.step_speeds)
+        assert STAIRS.model_copy(update={"step_seconds": 0.5}).most_cores() == pytest.approx(3.0)
+        never = STAIRS.model_copy(update={"step_seconds": 0.1})
         assert never.most_cores() == 6.0
         assert never.wait_ratio(never.steps_per_second(9.0)) == pytest.approx(0.6)
 
@@ -75,7 +77,7 @@ class TestRates:
         assert (rate.cores, rate.speed) == pytest.approx((13.5, 6.75))
 
     def test_a_neighbour_gets_what_a_gpu_bound_job_leaves(self) -> None:
-        text = Accelerator(1, 0.5, 0.4)
+        text = Accelerator(count=1, step_seconds=0.5, input_cpu_seconds=0.4)
         demands = [Demand(each.most_cores(), CpuAllocation(None, 4000), accelerator=each) for each in (text, EXAMPLE)]
         alone, beside = rates(demands, a_sim_node(cpu=6.0), "requests", IDEAL)
         assert (alone.cores, beside.cores) == pytest.approx((0.8, 5.2))
@@ -88,7 +90,7 @@ def a_gpu_job(name: str, count: int = 1, arrive: float = 0.0, *, limited: bool =
         name,
         2700.0,
         arrive,
-        accelerator=Accelerator(count, 0.4, 2.7),
+        accelerator=Accelerator(count=count, step_seconds=0.4, input_cpu_seconds=2.7),
         parallelism_cores=6.75,
         steps_planned=1000,
         reports=reports,
