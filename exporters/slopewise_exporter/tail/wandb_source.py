@@ -146,7 +146,7 @@ class LevelDbLog:
                 break
             content = data[place + _HEADER.size : end]
             place = end
-            if len(content) != length or not _is_intact(checksum, kind, content):
+            if len(content) != length or zlib.crc32(content, zlib.crc32(bytes([kind]))) != checksum:
                 self.damaged += 1
                 self._parts = None
                 continue
@@ -170,10 +170,6 @@ class LevelDbLog:
             return None
         whole, self._parts = self._parts, None
         return whole
-
-
-def _is_intact(checksum: int, kind: int, content: bytes) -> bool:
-    return zlib.crc32(content, zlib.crc32(bytes([kind]))) == checksum
 
 
 def _items(content: bytes, number: int) -> Iterator[tuple[str, Any]]:
