@@ -22,7 +22,7 @@ from slopewise.errors import UsageError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW, Measuring
 from slopewise.feedback.pass_settings import PassSettings
 from slopewise.feedback.rollback import RollbackSettings
-from slopewise.model import AcceleratorControl, Bounds, CpuControl, MoveBounds, StudyControl
+from slopewise.model import Bounds, MoveBounds
 from slopewise.own_policies.catalogue import build, find
 from slopewise.policies import PolicyParameters, PolicyProtocol, Setting
 
@@ -52,7 +52,7 @@ def policy_of(document: TrainingPolicy) -> PolicyProtocol:
     """
     spec, where = document.spec, f"{document.metadata.name}: spec"
     wanted, resources = spec.behaviour, spec.resources
-    setting = setting_of(wanted, wanted.evaluation_seconds, resources.control, resources.accelerators, spec.studies)
+    setting = Setting(wanted.evaluation_seconds, resources.control, resources.accelerators, spec.studies)
     policy_parameters(spec.policy, where=f"{where}.policy")
     if spec.placement is not None:
         placement_parameters(spec.policy, spec.placement, where=where)
@@ -62,17 +62,6 @@ def policy_of(document: TrainingPolicy) -> PolicyProtocol:
         if choice is not None:
             runnable_name(choice.name)
     return build_policy(spec.policy, spec.placement, setting, where=where)
-
-
-def setting_of(
-    behaviour: Behaviour,
-    interval_seconds: float,
-    control: CpuControl,
-    accelerators: AcceleratorControl = "Ignore",
-    studies: StudyControl = "Fair",
-) -> Setting:
-    """What each policy gets of the settings."""
-    return Setting(interval_seconds, control, accelerators, studies)
 
 
 def build_policy(

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import structs
 
 from slopewise.composition import composed_name
-from slopewise.config.pass_settings import bounds_of, build_policy, measuring_of, rollback_settings_of, setting_of
+from slopewise.config.pass_settings import bounds_of, build_policy, measuring_of, rollback_settings_of
 from slopewise.config.training_policy import PlacementChoice, PolicyChoice
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.growth import MIN_RANGE_RATIO
@@ -22,7 +22,7 @@ from slopewise.feedback.pass_settings import PassSettings
 from slopewise.memory_in_process import DictionaryMemory
 from slopewise.model import MemoryState, Migrate, PassReport, Place, Resize
 from slopewise.own_policies import catalogue
-from slopewise.policies import PolicyProtocol
+from slopewise.policies import PolicyProtocol, Setting
 from slopewise.ports import Ports
 from slopewise.reconcile import reconcile
 from slopewise.simulator.results.outcomes import run_outcome
@@ -184,7 +184,7 @@ def controller_of(
         if each.file is not None:
             catalogue.name_file(Path(each.file))  # this process may be a worker that has not loaded it yet
     choice = PolicyChoice(name=run.name, parameters=dict(run.parameters))
-    setting = setting_of(run.behaviour, run.interval_seconds, run.control, run.accelerators, run.studies)
+    setting = Setting(run.interval_seconds, run.control, run.accelerators, run.studies)
     policy = build_policy(choice, _placement_choice(run.placement), setting, where=run.label)
     oracle = any(catalogue.find(each.name).simulator_only for each in choices)
     settings = pass_settings(run)
