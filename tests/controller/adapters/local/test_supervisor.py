@@ -553,7 +553,7 @@ def test_a_command_gets_its_own_environment_and_folder_but_our_port(tmp_path: Pa
 
 
 def test_a_job_joins_the_study_that_it_names_where_its_file_names_none(tmp_path: Path) -> None:
-    of_file = {"queueing": Queueing(study="s", max_running=2), "objectives": Objectives(study="s")}
+    of_file: dict[str, Any] = {"queueing": Queueing(study="s"), "objectives": Objectives(study="s")}
     world = a_world(tmp_path, ONE, job("a"), job("b", **of_file), job("silent"))
     world.supervisor.poll()
     world.supervisor.join({"a": "own", "b": "own", "gone": "own"})
