@@ -63,7 +63,7 @@ receives SIGTERM. The output of a command is under `~/.local/state/slopewise/log
 A command needs no line of Slopewise: [what it imports or prints](exporters-no-code.md) is reported. One with a `port`
 and without a `lossPattern` is started as it is.
 
-Slopewise sets {" and ".join(f"`{name}`" for name in sorted(OWN_VARIABLES) if "EXPORTER" in name)}, which `env` cannot
+Slopewise sets {", ".join(f"`{name}`" for name in sorted(OWN_VARIABLES) if "EXPORTER" in name)}, which `env` cannot
 set; `port` chooses the port.
 """
 

@@ -58,7 +58,7 @@ MANY_PARAMETERS: Mapping[str, int] = {
     "controller/slopewise/adapters/local/prometheus_server.py:PrometheusServer": 8,
     "controller/slopewise/adapters/prometheus/reader.py:PrometheusReader": 13,
     "exporters/slopewise_exporter/checkpoints.py:Checkpoints": 9,
-    "exporters/slopewise_exporter/reporter.py:Reporter": 8,
+    "exporters/slopewise_exporter/reporter.py:Reporter": 9,
 }
 MANY_ATTRIBUTES: Mapping[str, int] = {
     "controller/slopewise/adapters/kube/cache/reflector.py:Reflector": 19,

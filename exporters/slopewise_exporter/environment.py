@@ -49,6 +49,10 @@ LOCAL_RANK_VARIABLES = ("NODE_RANK", "LOCAL_RANK")
 """Where Lightning puts the number of a node, and that of a process on it. One alone is of no use: each node has a 0."""
 
 
+STUDY_VARIABLE = "OPTUNA_STUDY"
+"""The study of a training that names none itself."""
+
+
 class EndpointSettings(NamedTuple):
     """Where the endpoint listens, who is told, and how long it outlives the training."""
 
@@ -56,6 +60,8 @@ class EndpointSettings(NamedTuple):
     address: str
     linger_seconds: float
     port_file: Path | None
+    end_file: Path | None
+    """Gets the last values when the training ends."""
 
 
 def reports_here(environ: Mapping[str, str], check: Checker) -> bool:
@@ -92,7 +98,8 @@ def endpoint_settings(
     linger_seconds = check.read(
         "linger_seconds", linger_seconds, parse_linger_seconds, DEFAULT_LINGER_SECONDS, wanted_linger
     )
-    port_file = environ.get("SLOPEWISE_EXPORTER_PORT_FILE")
+    files = map(environ.get, ("SLOPEWISE_EXPORTER_PORT_FILE", "SLOPEWISE_EXPORTER_END_FILE"))
+    port_file, end_file = (_path(file) if file else None for file in files)
     return EndpointSettings(
         port=_variable(environ, check, "SLOPEWISE_EXPORTER_PORT", parse_port, port, wanted_port),
         address=environ.get("SLOPEWISE_EXPORTER_ADDRESS") or address,
@@ -104,7 +111,8 @@ def endpoint_settings(
             linger_seconds,
             wanted_linger,
         ),
-        port_file=_path(port_file) if port_file else None,
+        port_file=port_file,
+        end_file=end_file,
     )
 
 
@@ -134,18 +142,20 @@ def listening_advice(
     return f"cannot serve metrics on {where} ({error})"
 
 
-def write_port_file(path: Path, port: int) -> None:
-    """Write the number to `path` in one move, so that a waiting reader sees all of it or no file.
-
-    OSError; ValueError for `.` or `/`, which name no file.
-    """
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+def write_file(path: Path | None, text: str, what: str, check: Checker) -> None:
+    """Write the text to `path`, where there is one, in one move: a waiting reader sees all of it or no file."""
+    if path is None:
+        return
     try:
-        draft.write_text(f"{port}\n", encoding="ascii")
-        draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            draft.write_text(f"{text}\n", encoding="ascii")
+            draft.replace(path)
+        except OSError:
+            draft.unlink(missing_ok=True)
+            raise
+    except (OSError, ValueError) as error:  # ValueError: `.` and `/` name no file
+        check.warn(what, f"cannot write {what} to {path} ({error})")
 
 
 def _path(place: str | os.PathLike[str]) -> Path:

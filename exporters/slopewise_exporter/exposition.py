@@ -35,7 +35,7 @@ class TrainingCollector:
         yield _step_durations(now)
         yield from _times(now)
         yield from _threads()
-        yield _info(self._facts)
+        yield from _info(self._facts)
         yield _state(now)
 
 
@@ -72,10 +72,8 @@ def build_registry(record: TrainingRecord, facts: Facts, process: Collector | No
 def _losses(now: Snapshot) -> Metric:
     help_text = "Evaluation value: last step (train), its moving average (train_ema), last evaluation (eval)."
     family = GaugeMetricFamily("training_loss", help_text, labels=["stage"])
-    stages = {"train": now.train_loss, "train_ema": now.train_loss_ema, "eval": now.eval_loss}
-    for stage, value in stages.items():
-        if value is not None:
-            family.add_metric([stage], value)
+    for stage, value in now.losses.items():
+        family.add_metric([stage], value)
     return family
 
 
@@ -136,11 +134,14 @@ def _threads() -> Iterator[Metric]:
     yield _gauge("training_cpu_in_effect_cores", help_text, following.cores)
 
 
-def _info(facts: Facts) -> Metric:
-    # A gauge of 1 and not an OpenMetrics Info: the name is then the same in both formats.
-    family = GaugeMetricFamily("training_info", "Facts about the training.", labels=list(facts._fields))
-    family.add_metric(list(facts), 1)
-    return family
+def _info(facts: Facts) -> Iterator[Metric]:
+    # Gauges of 1 and no OpenMetrics Info: the names are then the same in both formats.
+    info = GaugeMetricFamily("training_info", "Facts about the training.", labels=facts._fields[:-1])
+    info.add_metric(facts[:-1], 1)
+    study = GaugeMetricFamily("training_study", "The study of which it is a trial.", labels=["study"])
+    if facts.study:
+        study.add_metric([facts.study], 1)
+    yield from (info, study)
 
 
 def _state(now: Snapshot) -> Metric:

@@ -31,19 +31,21 @@ up twice: in the 25 ms bucket, and in those from 100 ms on."""
 
 
 class Facts(NamedTuple):
-    """What `training_info` says; `objective` is `min` or `max`."""
+    """What `training_info` and `training_study` say; `objective` is `min` or `max`."""
 
     framework: str
     model: str
     objective: str
+    study: str = ""
 
 
-def checked_facts(check: Checker, framework: object, model: object, objective: object) -> Facts:
+def checked_facts(check: Checker, framework: object, model: object, objective: object, study: object = "") -> Facts:
     """The arguments of a reporter, each of them usable."""
     return Facts(
         framework=check.read("framework", framework, parse_label, "", "text"),
         model=check.read("model", model, parse_label, "", "text"),
         objective=check.read("objective", objective, parse_objective, "min", "'min' or 'max'"),
+        study=check.read("study", study, parse_label, "", "text"),
     )
 
 
@@ -75,6 +77,12 @@ class Snapshot(NamedTuple):
     checkpoint_at_seconds: float | None
     checkpoint_duration_seconds: float | None
     checkpoint_on_sigterm: bool | None
+
+    @property
+    def losses(self) -> dict[str, float]:
+        """By the stage of `training_loss`, as far as there are any."""
+        stages = {"train": self.train_loss, "train_ema": self.train_loss_ema, "eval": self.eval_loss}
+        return {stage: value for stage, value in stages.items() if value is not None}
 
 
 class TrainingRecord:

@@ -19,11 +19,12 @@ from slopewise_exporter.device_losses import DeviceLosses
 from slopewise_exporter.environment import (
     DEFAULT_LINGER_SECONDS,
     DEFAULT_PORT,
+    STUDY_VARIABLE,
     EndpointSettings,
     endpoint_settings,
     listening_advice,
     reports_here,
-    write_port_file,
+    write_file,
 )
 from slopewise_exporter.progress import Progress
 from slopewise_exporter.push import Pushes
@@ -40,8 +41,6 @@ from slopewise_exporter.values import (
 )
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from prometheus_client.registry import Collector
 
     from slopewise_exporter.endpoint import MetricsEndpoint
@@ -70,6 +69,7 @@ class Reporter:
         ema_decay: weight of the past in the moving average of the training loss, 0 up to below 1.
         linger_seconds: how long `close` waits for a last scrape; `SLOPEWISE_EXPORTER_LINGER_SECONDS`
             overrides it. At a prompt and in a notebook at most 0.5 s.
+        study: the study of which this training is a trial; `OPTUNA_STUDY` where it is not given.
     """
 
     def __init__(
@@ -83,6 +83,7 @@ class Reporter:
         address: str = "0.0.0.0",  # noqa: S104 - a pod is scraped from outside; nothing can be changed through it
         ema_decay: float = DEFAULT_EMA_DECAY,
         linger_seconds: float = DEFAULT_LINGER_SECONDS,
+        study: str = "",
     ) -> None:
         self._check = Checker()
         self._closing = threading.RLock()
@@ -90,18 +91,17 @@ class Reporter:
         self._device_losses = DeviceLosses()
         self._endpoint: MetricsEndpoint | None = None
         self._pushes: Pushes | None = None
-        self._linger_seconds = 0.0
-        self._record = TrainingRecord(
-            self._check.read(
-                "ema_decay", ema_decay, parse_ema_decay, DEFAULT_EMA_DECAY, "a number from 0 up to below 1"
-            )
-        )
+        self._settings: EndpointSettings | None = None
+        wanted = "a number from 0 up to below 1"
+        decay = self._check.read("ema_decay", ema_decay, parse_ema_decay, DEFAULT_EMA_DECAY, wanted)
+        self._record = TrainingRecord(decay)
         self.planned_steps = planned_steps
         if reports_here(os.environ, self._check):
             settings = endpoint_settings(
                 os.environ, self._check, port=port, address=address, linger_seconds=linger_seconds
             )
-            self._open(settings, checked_facts(self._check, framework, model, objective))
+            study = study or os.environ.get(STUDY_VARIABLE, "")
+            self._open(settings, checked_facts(self._check, framework, model, objective, study))
         self._recording = self._endpoint is not None or bool(self._pushes)
 
     @property
@@ -287,9 +287,14 @@ class Reporter:
             self._ended = True
         if state == FINISHED and self._recording:
             self._read_device_losses()  # of a training that failed, the device may have failed too
-        self._recording = False
+        settings, self._recording = self._settings, False
         self._record.end(state)
-        linger_seconds = lifecycle.patience(self._linger_seconds, pushes=bool(self._pushes)) if linger else 0.0
+        if settings is None:
+            return
+        if state is not None:
+            losses = "\n".join(f"{stage} {loss!r}" for stage, loss in self._record.snapshot().losses.items())
+            write_file(settings.end_file, losses, "the last losses", self._check)
+        linger_seconds = lifecycle.patience(settings.linger_seconds, pushes=bool(self._pushes)) if linger else 0.0
         try:
             if self._pushes is not None:
                 self._pushes.end()
@@ -324,7 +329,7 @@ class Reporter:
             self._endpoint = None
 
     def _open(self, settings: EndpointSettings, facts: Facts) -> None:
-        self._linger_seconds = settings.linger_seconds
+        self._settings = settings
         try:
             lifecycle.opening()
             # Before the endpoint: a push works where the port is taken, and the log line about that says so.
@@ -346,8 +351,8 @@ class Reporter:
         if self._endpoint is None:
             return
         self._check.inform(f"metrics on {self._endpoint.url}")
-        if settings.port_file is not None:
-            self._announce(settings.port_file, self._endpoint.port)
+        port = self._endpoint.port
+        write_file(settings.port_file, str(port), f"the port {port}", self._check)
 
     def _number(self, loss: SupportsFloat) -> float | None:
         """The loss; None where it is of no use, or is still on its device."""
@@ -385,12 +390,6 @@ class Reporter:
             epochs=int(amount("epochs")),
             saved_at_seconds=amount("saved_at_seconds"),
         )
-
-    def _announce(self, port_file: Path, port: int) -> None:
-        try:
-            write_port_file(port_file, port)
-        except (OSError, ValueError) as error:
-            self._check.warn("port file", f"cannot write the port {port} to {port_file} ({error})")
 
 
 def _is_failure(error: BaseException | None) -> bool:

@@ -11,7 +11,6 @@ import threading
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from slopewise_exporter.environment import (
     endpoint_settings,
     listening_advice,
     reports_here,
-    write_port_file,
+    write_file,
 )
 from slopewise_exporter.values import Checker
 
@@ -194,14 +193,8 @@ class ResponseReporter:
             return
         self.check.inform(f"metrics on {self._endpoint.url}")
         lifecycle.opened(self)
-        if settings.port_file is not None:
-            self._announce(settings.port_file, self._endpoint.port)
-
-    def _announce(self, port_file: Path, port: int) -> None:
-        try:
-            write_port_file(port_file, port)
-        except (OSError, ValueError) as error:
-            self.check.warn("port file", f"cannot write the port {port} to {port_file} ({error})")
+        port = self._endpoint.port
+        write_file(settings.port_file, str(port), f"the port {port}", self.check)
 
 
 class Middleware:

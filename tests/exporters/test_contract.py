@@ -36,6 +36,7 @@ TYPES = {
     "training_nonfinite_loss": "counter",
     "training_outlier_loss": "counter",
     "training_info": "gauge",
+    "training_study": "gauge",
     "training_state": "gauge",
     "process_start_time_seconds": "gauge",
     "process_cpu_seconds": "counter",
@@ -44,6 +45,7 @@ TYPES = {
 LABELLED = {
     "training_loss": [f'{{stage="{stage}"}}' for stage in ("train", "train_ema", "eval")],
     "training_info": ['{framework="pytorch",model="mlp",objective="max"}'],
+    "training_study": ['{study="lr search"}'],
     "training_state": [
         f'{{state="{state}"}}' for state in ("starting", "training", "checkpointing", "finished", "failed")
     ],
@@ -61,7 +63,7 @@ def busy_port(make_reporter: MakeReporter, monkeypatch: pytest.MonkeyPatch) -> i
     """The port of a reporter that has been told everything once."""
     for name, value in {"wanted": 1, "applied": 1, "threads": 2, "cores": 0.5}.items():
         monkeypatch.setattr(following, name, value)
-    reporter = make_reporter(planned_steps=100, objective="max", framework="pytorch", model="mlp")
+    reporter = make_reporter(planned_steps=100, objective="max", framework="pytorch", model="mlp", study="lr search")
     reporter.step(loss=2.0, samples=32)
     reporter.step(loss=1.0, samples=32)
     reporter.epoch()

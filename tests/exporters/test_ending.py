@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from support.pipes import piped
@@ -50,6 +51,19 @@ def test_close_waits_for_one_scrape_of_the_end_and_then_frees_the_port(
     assert not closing.is_alive()
     assert refuses_connections(port)
     assert reporter.port is None
+
+
+@pytest.mark.parametrize("ends", ["close", "leave"])
+def test_the_last_losses_are_handed_over_where_the_environment_says_unless_the_training_goes_on(
+    make_reporter: MakeReporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    monkeypatch.setenv("SLOPEWISE_EXPORTER_END_FILE", str(tmp_path / "end"))
+    reporter = make_reporter()
+    reporter.step(loss=2.0)
+    reporter.evaluate(0.1 + 0.2)
+    getattr(reporter, ends)()
+    handed = {path.name: path.read_text().splitlines() for path in tmp_path.iterdir()}
+    assert handed == ({"end": ["train 2.0", "train_ema 2.0", "eval 0.30000000000000004"]} if ends == "close" else {})
 
 
 @pytest.mark.parametrize("at_a_prompt", [False, True], ids=["nobody ever scraped", "a cell of a notebook"])

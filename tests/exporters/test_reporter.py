@@ -293,6 +293,16 @@ def test_a_model_name_that_is_no_text_does_not_break_the_scrapes(make_reporter: 
     assert scrape(reporter.port)['training_info{framework="",model="re"sn\\et\n?",objective="min"}'] == 1
 
 
+@pytest.mark.parametrize(("argument", "study"), [("", "of optuna"), ("own", "own")])
+def test_a_study_that_is_not_given_is_that_of_optuna(
+    make_reporter: MakeReporter, scrape: Scrape, monkeypatch: pytest.MonkeyPatch, argument: str, study: str
+) -> None:
+    assert not [name for name in scrape(make_reporter().port) if name.startswith("training_study")]
+    monkeypatch.setenv("OPTUNA_STUDY", "of optuna")
+    found = [name for name in scrape(make_reporter(study=argument).port) if name.startswith("training_study")]
+    assert found == [f'training_study{{study="{study}"}}']
+
+
 def test_a_log_handler_that_raises_does_not_stop_the_training(reporter: Reporter, scrape: Scrape) -> None:
     def refuse(record: logging.LogRecord) -> bool:
         raise RuntimeError(record.getMessage())

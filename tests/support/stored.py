@@ -9,7 +9,6 @@ from support.api_server import ApiServer
 
 from slopewise.adapters.kube.client.protocol import path_of
 from slopewise.adapters.kube.state.job_growth_object import growth_path
-from slopewise.adapters.kube.workloads.annotations import STUDY_LABEL
 
 SINCE = "2026-11-21T15:00:00Z"
 
@@ -34,10 +33,9 @@ def put_lease(
 
 
 def put_growth(server: ApiServer, name: str, namespace: str = "team-a", **status: Any) -> None:
-    """`job_class`: what the API calls `class`; `study`: its label."""
+    """`job_class`: what the API calls `class`."""
     if "job_class" in status:
         status["class"] = status.pop("job_class")
     workload = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": f"uid-of-{name}"}
-    labels = {STUDY_LABEL: status.pop("study")} if "study" in status else {}
-    metadata = {"name": name, "namespace": namespace, "labels": labels}
+    metadata = {"name": name, "namespace": namespace}
     server.put(growth_path(namespace), {"metadata": metadata, "spec": {"workload": workload}, "status": status})

@@ -78,7 +78,7 @@ def print_rankings(rankings: Sequence[Ranking], output: OutputFormat | RowsForma
         typer.echo(csv_text(rows, list(rows[0])), nl=False)
     else:
         for each in rankings:
-            print_unpadded(table_of(fitting(each.columns(), each.order(), out.width), each.rows()))
+            print_unpadded(table_of(fitting(each.columns(), each.order(), out.width), each.shown_rows()))
             print_line("\n".join(map(plain, each.sentences())))
 
 

@@ -116,8 +116,8 @@ def submit(
     Examples: `slopewise submit -- python train.py --epochs 60`; `slopewise submit jobs.yaml --wait`.
     """
     from slopewise.adapters.local.session_requests import Submit, asked
-    from slopewise.config.jobs_file import shown
     from slopewise.config.sweeps import as_name
+    from slopewise_exporter.environment import STUDY_VARIABLE
 
     keys = {
         "study": study,
@@ -137,9 +137,8 @@ def submit(
         if chosen or name is not None:
             raise UsageError("a jobs file has these keys itself; leave the options out, or write `-- COMMAND`.")
         where, document, folder = read_document(Path(words[0]))
-        where = shown(Path(words[0]))
     else:
-        of_optuna = {"study": named} if (named := as_name(os.environ.get("OPTUNA_STUDY", ""))) else {}
+        of_optuna = {"study": named} if (named := as_name(os.environ.get(STUDY_VARIABLE, ""))) else {}
         document = [{"name": name or name_of(words), "command": words, **of_optuna, **chosen}]
     request = Submit(document, where, str(folder), _environment(), renames=name is None and not is_file)
     names = asked(request).names

@@ -8,7 +8,6 @@ that namespace: who may write rules there alone cannot freeze the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal
@@ -114,8 +113,7 @@ def freeze_of(alert: Alert, now_seconds: float) -> AlertFreeze:
 
 
 def _reason(alert: Alert) -> str:
-    texts: Mapping[str, str] = alert.annotations
-    text = texts.get("summary") or texts.get("description") or alert.labels.get("alertname", "")
+    text = alert.annotations.get("summary") or alert.annotations.get("description") or alert.labels.get("alertname", "")
     return bounded(printable(text), MAX_REASON)
 
 

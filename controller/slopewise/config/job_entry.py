@@ -21,7 +21,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MEMORY = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>Mi|Gi)")
 
 OWN_VARIABLES = frozenset(
-    {"SLOPEWISE_EXPORTER_PORT", "SLOPEWISE_EXPORTER_ADDRESS", "SLOPEWISE_RUN_ID", "SLOPEWISE_GROUP"}
+    {f"SLOPEWISE_{name}" for name in ("EXPORTER_PORT", "EXPORTER_ADDRESS", "EXPORTER_END_FILE", "RUN_ID", "GROUP")}
 )
 """What every command is started with (`local/job_processes.py`, `local/cleanup.py`); a user's value would be lost."""
 
@@ -106,10 +106,6 @@ def _pattern(value: object) -> object:
     return value
 
 
-def _names(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
 def _memory(value: object) -> object:
     match = _MEMORY.fullmatch(value) if isinstance(value, str) else None
     if match is None:
@@ -142,7 +138,7 @@ class JobEntry(Document):
         None, description="where the command runs; a relative one is beside this file; else the file's folder"
     )
     arrive_seconds: float = Field(0.0, ge=0.0, allow_inf_nan=False, description="s after the start of the run")
-    after: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
+    after: Annotated[tuple[str, ...], BeforeValidator(lambda each: (each,) if isinstance(each, str) else each)] = Field(
         (), description="names of jobs or studies that must have finished before it starts; one or a list"
     )
     restart: Annotated[RestartEntry, WithJsonSchema({"type": "object"})] = Field(
@@ -151,7 +147,7 @@ class JobEntry(Document):
     matrix: dict[str, list[str]] = Field(
         default_factory=dict,
         description="one job for each combination of the values, named `name-1`, `name-2` …; `{lr}` in the command, "
-        "the name and `env` is the value of `lr`",
+        "the name and `env` is the value of `lr`, `{{lr}}` is `{lr}`",
     )
     sweep: Annotated[SweepEntry, WithJsonSchema({"type": "object"})] = Field(
         SweepEntry(),

@@ -18,6 +18,7 @@ from slopewise.config.sweeps import as_name, trials_of, with_lists
 from slopewise.config.validation import load_yaml, parse_yaml, validate
 from slopewise.errors import UsageError
 from slopewise.model import NO_OBJECTIVES, Objectives
+from slopewise_exporter.environment import STUDY_VARIABLE
 
 _EXAMPLE = "- {name: mine, command: python train.py, arriveSeconds: 0}"
 
@@ -179,7 +180,7 @@ def read_document(path: Path) -> tuple[str, object, Path]:
 
 def _read_job(entry: object, where: str, folder: Path) -> JobSpec:
     job = validate(JobEntry, entry, where=where)
-    study = job.study or as_name(job.env.get("OPTUNA_STUDY", ""))
+    study = job.study or as_name(job.env.get(STUDY_VARIABLE, ""))
     return JobSpec(
         job.name,
         job.command,

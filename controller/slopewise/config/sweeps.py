@@ -24,6 +24,8 @@ MAX_NAME = 63
 """Letters of a job's name."""
 
 _BAD_LETTERS = re.compile(r"[^a-z0-9]+")
+_WORD = r"[A-Za-z_][\w-]*"
+_BRACES = re.compile(rf"\{{(?P<pair>\{{{_WORD}\}})\}}|(?P<shell>\$?)\{{(?P<name>[^{{}}]+)\}}")
 
 Trial = Mapping[str, str]
 """The arguments of one trial, by name."""
@@ -66,7 +68,8 @@ def _rows(path: Path, where: str) -> list[dict[str, str]]:
         reader = csv.reader(StringIO(path.read_text(encoding="utf-8-sig")), skipinitialspace=True, strict=True)
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"{where}: {path} cannot be read ({error}); name a CSV file with a row a trial.") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{where}: {path} cannot be read ({why}); name a CSV file with a row a trial.") from error
     names = rows.pop(0)[1] if rows else []
     if len(set(names)) < len(names):
         raise UsageError(f"{where}: {path} has one name in line 1 twice; correct it.")
@@ -133,7 +136,7 @@ def _made(
     if isinstance(command := left.get("command"), str):
         left["command"] = _words(command, trials[0])
     for number, trial in enumerate(trials, start=1):
-        made = {key: _filled(value, trial) for key, value in left.items()}
+        made = {key: _filled(value, trial, f"{where}: {key}") for key, value in left.items()}
         if isinstance(name, str) and (sweep is not None or made["name"] == name):
             made.setdefault("study", name if sweep is None else as_name(name))
         if isinstance(name, str) and made["name"] == name:
@@ -168,12 +171,24 @@ def _words(command: str, names: Iterable[str]) -> list[str] | str:
     return command if shell_mistake(command) else words
 
 
-def _filled(value: object, trial: Trial) -> object:
-    """The value with `{key}` replaced in all of its texts; other braces stay."""
+def _filled(value: object, trial: Trial, where: str) -> object:
+    """The value with `{key}` replaced in all of its texts; UsageError for another word in braces.
+
+    All that is no single word in them stays: JSON, `${HOME}`, `{a,b}`. `{{word}}` is the text `{word}`.
+    """
     if isinstance(value, str):
-        return re.sub(r"\{([^{}]+)\}", lambda found: trial.get(found[1], found[0]), value)
+        return _BRACES.sub(lambda found: _text(found, trial, where), value)
     if isinstance(value, list):
-        return [_filled(each, trial) for each in value]
+        return [_filled(each, trial, where) for each in value]
     if isinstance(value, dict):
-        return {key: _filled(each, trial) for key, each in value.items()}
+        return {key: _filled(each, trial, where) for key, each in value.items()}
     return value
+
+
+def _text(found: re.Match[str], trial: Trial, where: str) -> str:
+    if found["name"] in trial:
+        return f"{found['shell']}{trial[found['name']]}"
+    if found["pair"] or found["shell"] or not re.fullmatch(_WORD, found["name"]):
+        return found["pair"] or found[0]
+    known = " or ".join(f"{{{name}}}" for name in trial)
+    raise UsageError(f"{where}: {found[0]} is no value of a trial; write {known}, or {{{found[0]}}} for these braces.")

@@ -19,6 +19,7 @@ from slopewise.config.training_policy import Mode
 from slopewise.crds import oversubscription, promise_status
 from slopewise.crds.conditions import Condition, Status, Wanted, timestamp, updated
 from slopewise.crds.job_growth import UNKNOWN, JobGrowthStatus
+from slopewise.crds.promise_status import rounded
 from slopewise.crds.workload_columns import eta, memory_of, memory_reason, progress_ratio
 from slopewise.estimators import growth
 from slopewise.guards.permission import canary, is_by_mode
@@ -113,6 +114,8 @@ def running_status(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatu
     kept = previous if first.state.ended else JobGrowthStatus()  # its series are gone a minute after its end
     done = kept.progress_ratio if (ratio := progress_ratio(jobs)) is None else ratio
     action, acted_at = _last_action(jobs, view, previous)
+    running = (view.known(job) for job in jobs if not job.state.ended)
+    chances = [each.decided.chance for each in running if each is not None and each.decided.chance is not None]
     return JobGrowthStatus(
         state=_state_label(jobs),
         progress=UNKNOWN if done is None else f"{math.floor(done * 100)}%",
@@ -129,8 +132,10 @@ def running_status(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatu
         memory_limit_bytes=memory.limit_bytes,
         memory_reason=memory_reason(jobs, view.of, view.memory),
         job_class=known.decided.job_class,
-        loss=_rounded(first.evaluation.level) if first.evaluation else kept.loss,
-        growth=_rounded(known.growth.cpu_efficiency) if known.growth else None,
+        loss=rounded(first.evaluation.level) if first.evaluation else kept.loss,
+        growth=rounded(known.growth.cpu_efficiency) if known.growth else None,
+        study=next(filter(None, (job.objectives.study for job in jobs)), kept.study),
+        chance=rounded(max(chances, default=None)),
         policy=view.policy,
         node=", ".join(dict.fromkeys(job.node for job in jobs)),
         **_promised(jobs, view, previous),
@@ -268,13 +273,6 @@ def _accepted_millicores(job: Job, view: PassView) -> int:
 def cores_text(millicores: int) -> str:
     """Millicores as cores with four digits."""
     return f"{millicores / 1000:.4g}"
-
-
-def _rounded(value: float | None) -> float | None:
-    """Four digits are enough for people, and a figure that did not change is not written again."""
-    if value is None or not math.isfinite(value):
-        return None
-    return float(f"{value:.4g}")
 
 
 def _reason_of_all(jobs: Sequence[Job], view: PassView) -> str:

@@ -85,6 +85,7 @@ def _inactive(
         "memory_request_bytes": None,
         "memory_limit_bytes": None,
         "memory_reason": None,
+        "chance": None,
         "reason": bounded(reason, MAX_REASON),
         "conditions": updated(wanted, previous.conditions, now_seconds=now_seconds),
     }

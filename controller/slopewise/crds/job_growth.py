@@ -148,6 +148,8 @@ class JobGrowthStatus(StatusPart):
     growth: float | None = Field(None, description="growth efficiency (Eq. 4.2) in 1/s, per whole node of CPU")
     policy: str | None = Field(None, description="name of the TrainingPolicy")
     node: str | None = None
+    study: str | None = Field(None, description="the study of which it is a trial")
+    chance: float | None = Field(None, description="0 to 1: to be the best of its study, of the trials that run")
     promise: str | None = Field(
         None, description="how it stands to its objective, deadline and targets; - where its owner states none"
     )

@@ -6,6 +6,7 @@ figure is neither a write at once nor an event.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -58,9 +59,9 @@ def shown(status: ObjectiveStatus) -> dict[str, Any]:
     slack = deadline.slack_seconds if deadline else None
     return {
         "promise": _column(status) or UNKNOWN,
-        "objective_seconds": _rounded(qoe.objective_seconds) if qoe else None,
-        "took_seconds": _rounded(qoe.took_seconds) if qoe else None,
-        "deviation_ratio": _rounded(qoe.deviation) if qoe else None,
+        "objective_seconds": rounded(qoe.objective_seconds) if qoe else None,
+        "took_seconds": rounded(qoe.took_seconds) if qoe else None,
+        "deviation_ratio": rounded(qoe.deviation) if qoe else None,
         "deadline": timestamp(deadline.at_seconds) if deadline else None,
         "slack_seconds": None if slack is None else round(slack),
     }
@@ -85,19 +86,16 @@ def shown_of_departed() -> dict[str, Any]:
     return {"promise": UNKNOWN, **dict.fromkeys(_FIGURES)}
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.4g}")
+def rounded(value: float | None) -> float | None:
+    """Four digits are enough for people, and a figure that did not change is not written again."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.4g}")
 
 
 def _column(status: ObjectiveStatus) -> str:
     """`missed: 12s of 10s, slack 4m10s, deliverable`; empty where nothing is asked."""
-    parts = []
-    if status.qoe is not None:
-        parts.append(_qoe_text(status.qoe))
-    if status.deadline is not None:
-        parts.append(_deadline_text(status.deadline))
-    if status.target is not None:
-        parts.append(_target_text(status.target))
+    parts = [] if status.qoe is None else [_qoe_text(status.qoe)]
+    parts += [] if status.deadline is None else [_deadline_text(status.deadline)]
+    parts += [] if status.target is None else [_target_text(status.target)]
     return ", ".join(parts)
 
 

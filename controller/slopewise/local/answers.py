@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
 
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.queue_file import StoredJob
@@ -47,7 +47,8 @@ def job_answer(session: Session, row: LiveRow, stored: StoredJob | None, status:
     ended = result.note or (gained.sentence if gained else "")
     state, reason = (row.state, row.reason) if running else (result.state, ended)
     study, used = record.spec.queueing.study, _cpu_seconds(session, record)
-    decided = status.reason if running and status is not None else None
+    decided, chance = (status.reason, status.chance) if running and status is not None else (None, None)
+    trial = trial_of(record, tally, state, used, decided or reason) if study else None
     log = (stored.log if stored else "") or str(session.supervisor.folder / record.spec.log_name)
     if record.is_attached or (stored is not None and stored.process is not None):
         log = ""
@@ -71,8 +72,10 @@ def job_answer(session: Session, row: LiveRow, stored: StoredJob | None, status:
         log=log,
         pid=process.pid if process is not None and running else None,
         fair_seconds=tally.fair_seconds,
-        status=None if status is None else _shown(status),
-        trial=trial_of(record, tally, state, used, decided or reason) if study else None,
+        status=None
+        if status is None
+        else status.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"pods", "move"}),
+        trial=trial and replace(trial, chance=chance),
     )
 
 
@@ -94,8 +97,3 @@ def _cpu_seconds(session: Session, record: JobRecord) -> float | None:
         used = session.supervisor.limiter.usage(record.spec.name).cpu_seconds_total
         return None if used is None else record.earlier_cpu_seconds + used
     return None
-
-
-def _shown(status: JobGrowthStatus) -> dict[str, Any]:
-    shown: dict[str, Any] = status.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"pods", "move"})
-    return shown

@@ -123,10 +123,9 @@ def _rankings(records: Mapping[str, JobRecord], tally: RunTally, jobs: Iterable[
 
 def trial_of(record: JobRecord, tally: JobTally, state: str, cpu_seconds: float | None, reason: str) -> Trial:
     """One job as a trial of its study; one that has diverged has no loss."""
-    spec, loss, why = record.spec, tally.last_level, reason
-    if not tally.finite:
-        loss, why = None, reason or NOT_FINITE
-    return Trial(spec.name, state, loss, cpu_seconds, tally.objective, spec.arguments, tally.rungs, why, tally.metric)
+    name, arguments = record.spec.name, record.spec.arguments
+    loss, why = (tally.last_level, reason) if tally.finite else (None, reason or NOT_FINITE)
+    return Trial(name, state, loss, cpu_seconds, tally.objective, arguments, tally.rungs, why, tally.metric)
 
 
 def result_of(record: JobRecord, tally: JobTally, start_seconds: float, *, was_stopped: bool = False) -> LocalJobResult:
@@ -134,6 +133,7 @@ def result_of(record: JobRecord, tally: JobTally, start_seconds: float, *, was_s
     arrived, finished, deadline = record.arrived_at_seconds, record.finished_at_seconds, record.spec.deadline_seconds
     jct = None if arrived is None or finished is None else finished - arrived
     state = _state(record, tally, was_stopped=was_stopped)
+    silent = f"reported no loss: {tally.missing}" if tally.missing and tally.first_level is None else ""
     return LocalJobResult(
         name=record.spec.name,
         state=state,
@@ -152,7 +152,7 @@ def result_of(record: JobRecord, tally: JobTally, start_seconds: float, *, was_s
         deadline_seconds=deadline,
         deadline_met=None if deadline is None else state in SUCCEEDED and jct is not None and jct <= deadline,
         fair_seconds=None if (gained := brought(record, tally)) is None else round(gained.fair, 3),
-        note="; ".join(note for note in (_note(record, state), _no_loss(tally)) if note),
+        note="; ".join(filter(None, (_note(record, state), silent))),
     )
 
 
@@ -162,11 +162,6 @@ def _state(record: JobRecord, tally: JobTally, *, was_stopped: bool) -> str:
         return "stopped"
     reported = tally.reported_state
     return str(reported) if record.state == "ended" and reported is not None and reported.ended else record.state
-
-
-def _no_loss(tally: JobTally) -> str:
-    """Why it never reported a loss; empty where that is unknown, or it did."""
-    return f"reported no loss: {tally.missing}" if tally.missing and tally.first_level is None else ""
 
 
 def _note(record: JobRecord, state: str) -> str:
@@ -197,8 +192,9 @@ def report_of(result: LocalResult) -> Report:
     notes = [Text(f"{plain(names[0])}{more[note]}: {note}", "yellow") for note, names in equal.items()]
     table = Table(list(_columns(result.jobs)), result.jobs, _ORDER)
     studies = [
-        Section(f"Study {each.study}", [Table(each.columns(), each.rows(), each.order()), *map(Text, each.sentences())])
+        Section(f"Study {each.study}", [Table(each.columns(), rows, each.order()), *map(Text, each.sentences())])
         for each in result.studies
+        if (rows := each.shown_rows())
     ]
     return Report("slopewise run --local", [Section("", [table, *notes, Text(_summary(result))]), *studies])
 

@@ -153,7 +153,10 @@ class Service:
         number = 1 + max((job.number for job in self._stored.values()), default=0)
         environment = {name: value for name, value in request.environment.items() if name not in OWN_VARIABLES}
         now = self._session.clock.now()
-        others = {name: _order_of(record) for name, record in records.items()}
+        others = {
+            name: each.spec.queueing if each.state == "waiting" else Queueing(study=each.spec.queueing.study)
+            for name, each in records.items()
+        }
         read_jobs(document, request.where, Path(request.folder), others)
         made = [
             StoredJob(number + place, str(entry["name"]), entry, request.folder, environment, now)
@@ -310,6 +313,7 @@ def _followed(job: StoredJob, record: JobRecord, tally: JobTally) -> StoredJob:
             end=end,
             log=job.log if record.process is None or record.is_attached else str(record.process.log_path),
             environment=job.environment if end is None else {},
+            document={**job.document, "study": study} if (study := record.spec.queueing.study) else job.document,
         )
     first, last = tally.first_level, tally.last_level
     if job.end is None or first is None or last is None:
@@ -322,12 +326,6 @@ def _cut_off(job: StoredJob, spec: JobSpec, now_seconds: float) -> StoredJob:
     if job.attempt < spec.queueing.restarts:
         return altered(job, attempt=job.attempt + 1, started=False)
     return altered(job, end=StoredEnd(now_seconds, last_output_lines=CUT_OFF, status_unknown=True))
-
-
-def _order_of(record: JobRecord) -> Queueing:
-    """What a job is waited for by, and waits for, where it does."""
-    queueing = record.spec.queueing
-    return queueing if record.state == "waiting" else Queueing(study=queueing.study)
 
 
 def _renamed(entry: Mapping[str, Any], taken: Mapping[str, object]) -> dict[str, Any]:

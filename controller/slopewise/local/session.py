@@ -21,7 +21,7 @@ from slopewise.adapters.grafana.annotations import DecisionAnnotations
 from slopewise.adapters.health import HealthServer
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.local.cleanup import EndedJob, RunOf, current_boot_id
-from slopewise.adapters.local.job_processes import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK
+from slopewise.adapters.local.job_processes import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK, last_losses
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.machine_cpu import LeftByOthers, MachineCpu, RunningJobs, descendants
@@ -90,12 +90,8 @@ class Session(ClosesStack):
             self.folder = folder = self.workshop.journal.make_folder("run")
             if self.plan.earlier.memory is not None:
                 inherit(self.plan.earlier.memory, folder / "memory.json")
-            self.telemetry = Telemetry(
-                control=self.control,
-                interval_seconds=interval,
-                moving=self._deciding.settings.bounds.moving,
-                document=self._deciding.document.metadata.name,
-            )
+            name, moving = self._deciding.document.metadata.name, self._deciding.settings.bounds.moving
+            self.telemetry = Telemetry(control=self.control, interval_seconds=interval, moving=moving, document=name)
             self._outage = self._new_outage()
             logs = folder if self.plan.ours else self.workshop.users_logs(self.plan.namespace)
             self.supervisor = self._supervisor(logs)
@@ -162,6 +158,7 @@ class Session(ClosesStack):
 
     def _note_end(self, record: JobRecord) -> None:
         """Record an end in the journal, so that no later controller starts the job again, and what was brought."""
+        self.tally.of(record.spec.name).end(last_losses(record), self.clock.now())
         if acts(self.spec.mode) and not self.plan.dry_run:
             compare(record.spec.name, self.supervisor, self.tally)
             if (gained := brought(record, self.tally.of(record.spec.name))) is not None:
@@ -286,6 +283,7 @@ class Session(ClosesStack):
             self.restore_originals()
         if isinstance(report.notes, PrometheusReading):
             self.tally.see(report.notes)
+            self.supervisor.join({key.pod: series.study for key, series in report.notes.jobs.items() if series.study})
         return replace(report, notes=None)  # the reports of a run are kept
 
     def _change(self) -> None:
@@ -396,7 +394,7 @@ class Session(ClosesStack):
         scrape, own = self.plan.scrape_interval_seconds, self._own_mappings()
         missing = MissingEvaluations(self.reader, [self.spec.evaluation], scrape, REMEDIES, own)
         missing.output = lambda key: supervisor.output_of(key.pod)
-        observer: Observer = LocalObserver(
+        local = LocalObserver(
             self.reader,
             limiter,
             supervisor.observed,
@@ -406,8 +404,9 @@ class Session(ClosesStack):
             supervisor.moving,
             missing,
         )
-        if self.plan.prometheus is None:
-            observer = ScrapeFloors(observer, self.reader.targets, scrape, self.control)
+        local.policy = self.spec.policy_name
+        own_server = self.plan.prometheus is None
+        observer: Observer = ScrapeFloors(local, self.reader.targets, scrape, self.control) if own_server else local
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate, supervisor.end_at_target)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting
         return Ports(observer, actuator, FileMemory(folder / "memory.json"), self.clock)

@@ -7,9 +7,10 @@ thread, and each value is replaced atomically.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from slopewise.adapters.prometheus.evaluations import STAGE_PREFERENCE
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
 from slopewise.allocation import capacity_cores
 from slopewise.estimators.raw_points import unpacked
@@ -55,6 +56,8 @@ class JobTally:
     """Of a trial of a study: its losses at the rungs of ASHA, under policies that read raw points."""
     metric: str = ""
     """Of its losses; empty: not seen yet."""
+    ended_at_seconds: float = 0.0
+    """Its last losses are those of its end."""
     _stride: int = 1
     _skipped: int = 0
 
@@ -63,7 +66,7 @@ class JobTally:
         self.steps_total = series.steps_total if series.steps_total is not None else self.steps_total
         self.steps_planned = series.steps_planned if series.steps_planned is not None else self.steps_planned
         self.reported_state = series.state or self.reported_state
-        if series.evaluation is None:
+        if series.evaluation is None or series.evaluation.sampled_at_seconds <= self.ended_at_seconds:
             return
         level, self.metric = series.evaluation.level, metric_of(series.evaluation)
         self.objective, self.finite = series.evaluation.objective, series.evaluation.finite
@@ -71,6 +74,15 @@ class JobTally:
         if math.isfinite(level):
             self.first_level = level if self.first_level is None else self.first_level
             self.last_level = level
+
+    def end(self, losses: Mapping[str, float], at_seconds: float) -> None:
+        """The losses by stage that it has handed over at its end: a reading has the median of the last scrapes."""
+        for stage in STAGE_PREFERENCE:
+            metric = f'training_loss{{stage="{stage}"}} ({self.objective})'
+            if stage in losses and self.metric in ("", metric):
+                self.metric, self.last_level, self.ended_at_seconds = metric, losses[stage], at_seconds
+                self.first_level = self.last_level if self.first_level is None else self.first_level
+                return
 
     def _remember(self, level: float) -> None:
         """Keep every `_stride`-th level; beyond `MAX_HISTORY`, drop every second of them."""

@@ -48,14 +48,14 @@ class Workshop(ClosesStack):
         self._leaves_jobs = leaves_jobs
         self.jobs_identity = jobs_identity
         self._actuator_choice = actuator
-        self._announce = announce
+        self.announce = announce
 
     def __enter__(self) -> Self:
         state_dir = default_state_dir()
         for message in clean_up_after_killed(state_dir):
-            self._announce(message)
+            self.announce(message)
         with ExitStack() as stack:
-            self._state_dir = state_dir
+            self.state_dir = state_dir
             self.journal = Journal.open(state_dir, new_run_id())
             stack.callback(self._close_journal)
             self.limiter: Limiter = choose_limiter(self.journal, self._actuator_choice)
@@ -68,7 +68,7 @@ class Workshop(ClosesStack):
     @cached_property
     def binaries(self) -> PrometheusBinaries:
         """The Prometheus program of this machine, downloaded where there is none; unused with `--prometheus-url`."""
-        return find_prometheus(announce=self._announce)
+        return find_prometheus(announce=self.announce)
 
     @property
     def best_control(self) -> CpuControl:
@@ -84,33 +84,24 @@ class Workshop(ClosesStack):
         return policy.model_copy(update={"spec": policy.spec.model_copy(update={"resources": chosen})})
 
     @property
-    def state_dir(self) -> Path:
-        """The folder of the journals and of the state that killed runs left."""
-        return self._state_dir
-
-    @property
     def targets_folder(self) -> Path:
         """The default folder of the targets files for a Prometheus of the user's."""
-        return self._state_dir / "targets"
-
-    def announce(self, message: str) -> None:
-        """Show the user one line."""
-        self._announce(message)
+        return self.state_dir / "targets"
 
     def prune_logs(self, records: Iterable[JobRecord]) -> None:
         """Remove old logs of jobs that have ended; `records`: of all jobs of the session."""
         processes = (each.process for each in records if each.finished_at_seconds is None)
         used = [process.log_path for process in processes if process is not None]
-        prune_logs(self._state_dir, self.journal.run_id, used)
+        prune_logs(self.state_dir, self.journal.run_id, used)
 
     def users_logs(self, namespace: str) -> Path:
         """A new folder for the output of the user's commands; no exit removes it, but a later run its oldest files."""
-        folder = made_folder(self._state_dir / "logs" / self.journal.run_id / namespace)
-        self._announce(f"Output of the commands: {folder}")
+        folder = made_folder(self.state_dir / "logs" / self.journal.run_id / namespace)
+        self.announce(f"Output of the commands: {folder}")
         return folder
 
     def _close_journal(self) -> None:
         """Announce what could not be restored, and what runs on."""
         for message in self.journal.close(keeps_jobs=self._leaves_jobs):
             if self._leaves_jobs or "cannot" in message:
-                self._announce(message)
+                self.announce(message)

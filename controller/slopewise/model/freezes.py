@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -46,12 +47,9 @@ class Freezes:
 
 def strictest(freezes: Iterable[Freeze]) -> Freeze | None:
     """`Freeze` before `Recommend`, then the one that lasts longest, then by name; None of none."""
-    return min(freezes, key=_strictness, default=None)
-
-
-def _strictness(freeze: Freeze) -> tuple[bool, float, str]:
-    ends = float("inf") if freeze.until_seconds is None else freeze.until_seconds
-    return freeze.effect != "Freeze", -ends, freeze.name
+    return min(
+        freezes, key=lambda each: (each.effect != "Freeze", -(each.until_seconds or math.inf), each.name), default=None
+    )
 
 
 NO_FREEZES = Freezes()

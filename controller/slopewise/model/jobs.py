@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
@@ -26,10 +26,7 @@ Objective = Literal["min", "max"]
 
 
 class JobUid(NamedTuple):
-    """The parts of a job's uid. On a cluster it is `WORKLOAD:SLOT`: the workload's uid, and which of its pods it is.
-
-    Elsewhere it is the job's name: each job is a workload of its own, and has no slot.
-    """
+    """A job's uid: on a cluster `WORKLOAD:SLOT`, the workload's uid and which of its pods it is; elsewhere its name."""
 
     workload: str
     slot: str = ""
@@ -82,8 +79,7 @@ class Node:
 class Evaluation:
     """The evaluation value of a job, as a level over a window: its median, never one raw sample.
 
-    `series` names the series it came from, so that a job that starts to report another one (its first
-    `eval` after minutes of `train_ema`) is not read as a jump in quality.
+    `series` names the series it came from: another one (its first `eval` after minutes of `train_ema`) is no jump.
     """
 
     level: float
@@ -143,6 +139,10 @@ class Objectives:
     study: str = ""
     """The study of its namespace of which it is a trial, whose best may come first at its owner's word; empty: none."""
     favours_best: bool = False
+
+    def in_study(self, named: str) -> Objectives:
+        """In the study that the training names itself, where its owner names none."""
+        return self if self.study or not named else replace(self, study=named)
 
 
 NO_OBJECTIVES = Objectives()

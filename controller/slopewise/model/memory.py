@@ -59,8 +59,7 @@ class Growth(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     `change_per_second` is the normalised improvement, below 0 when the job got worse (unless progress is counted
     as an absolute difference); `progress_per_second` is Eq. 4.1, which counts getting worse as 0; `efficiency` is
     Eq. 4.2 per resource: progress per second divided by the average use as a fraction of the node (cpu, memory), or
-    by MiB/s (block and network I/O, whose capacity is not known). A resource whose use is unknown or about zero is
-    not in the mapping: such a growth efficiency is unknown, never infinite and never zero.
+    by MiB/s (block and network I/O, whose capacity is not known). One whose use is unknown or about zero is left out.
     """
 
     at_seconds: float
@@ -199,8 +198,7 @@ class PolicyMemory(Record, frozen=True, omit_defaults=True, gc=False):
     job_class: str | None = None
     class_since_seconds: float | None = None
     wanted_cores: float | None = None
-    """The limit it last decided on (the papers' L), before control mode and guards; of a policy that only moves jobs
-    never carried out."""
+    """The limit (the papers' L) before control mode and guards; of a policy that only moves jobs never carried out."""
     marks: frozenset[str] = frozenset()
     """Facts that it sets once, such as SpeCon's `migrated` and `rebalanced`."""
     unmet: Unmet | None = None
@@ -209,6 +207,7 @@ class PolicyMemory(Record, frozen=True, omit_defaults=True, gc=False):
     """JSON that only the policy reads; empty: nothing."""
     ends: Ends | None = None
     """As it expects; None: not known, or it expects none."""
+    chance: float | None = None  # of a trial of a favoured study, to be the best of those that run
 
 
 class Levels(Record, frozen=True, omit_defaults=True, gc=False):
@@ -252,8 +251,7 @@ class JobMemory(Record, frozen=True, omit_defaults=True, gc=False):
     """The measurement before `growth`, of the same process."""
     timing: Timing = Timing()
     paces: tuple[Pace, ...] = ()
-    """Oldest first, at most `pace.KEPT`; the last one is the newest. Empty again once a served model that has requests
-    has answered none for long (`pace.MAX_UNANSWERED_INTERVALS`)."""
+    """Oldest first, at most `pace.KEPT`; none once a served model answers none for `pace.MAX_UNANSWERED_INTERVALS`."""
     gpu: GpuMemory = GpuMemory()
     points: Points | None = None
     """None: not known yet, or its policy reads no raw points."""
@@ -290,11 +288,11 @@ class JobMemory(Record, frozen=True, omit_defaults=True, gc=False):
     def with_decision(
         self, job_class: str, wanted_cores: float | None, now_seconds: float, **changes: Any
     ) -> JobMemory:
-        """The same job after a policy decided on its class, its limit, and more; `ends` is None unless named."""
+        """The same job after a policy decided on its class, its limit, and more: what is not named is not known."""
         before = self.decided
         since = before.class_since_seconds if before.job_class == job_class else now_seconds
-        named = {"job_class": job_class, "class_since_seconds": since, "wanted_cores": wanted_cores, "ends": None}
-        return self.with_decided(**(named | changes))
+        named = {"job_class": job_class, "class_since_seconds": since, "wanted_cores": wanted_cores}
+        return self.with_decided(**({"ends": None, "chance": None} | named | changes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ It needs the right to read jobgrowths, which the `view` role has where manifests
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,7 +21,6 @@ from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import Api, Json
 from slopewise.adapters.kube.connection import Connection, connect
 from slopewise.adapters.kube.state.job_growth_object import growth_path, read_memory
-from slopewise.adapters.kube.workloads.annotations import STUDY_LABEL
 from slopewise.crds.history import Line, in_order
 from slopewise.crds.job_growth import JobGrowthStatus, PodGrowth
 from slopewise.errors import DataSourceError, UsageError
@@ -66,7 +66,7 @@ def read_growths(connection: Connection, command: str, job: str | None = None) -
 
 
 def _read(connection: Connection, command: str, selector: str = "") -> Iterator[ReadGrowth]:
-    """The JobGrowths that a label selector chooses; DataSourceError when the cluster does not answer."""
+    """The JobGrowths that a field selector chooses; DataSourceError when the cluster does not answer."""
     with closing(connect(connection)) as api:
         try:
             yield from growths_of(api, connection.namespace, selector)
@@ -82,35 +82,38 @@ def read_history(connection: Connection, job: str | None) -> list[Line]:
 def read_studies(connection: Connection, study: str) -> list[Ranking]:
     """The trials of a study, ranked in each namespace that has one of this name; errors as of `read_growths`."""
     trials: dict[str, list[Trial]] = {}
-    for each in _read(connection, "status", f"{STUDY_LABEL}={study}"):
+    for each in _read(connection, "status", f"status.study={study}"):
         trials.setdefault(each.namespace, []).extend(_trials(each))
     if not trials:
-        raise UsageError(
-            f"status: there is no study {study!r}; `kubectl get growth -A -L {STUDY_LABEL}` lists those that there are."
-        )
+        raise UsageError(f"status: there is no study {study!r}; `kubectl get growth -A -o wide` lists studies.")
     return [Ranking(f"{namespace}/{study}", listed) for namespace, listed in sorted(trials.items())]
 
 
 def _trials(growth: ReadGrowth) -> Iterator[Trial]:
-    """Its pods: of an Indexed Job each index is a trial."""
-    status, pods = growth.status, growth.status.pods or (PodGrowth(slot="0"),)
-    plan: float | None = None
-    for pod in pods:
-        name = growth.workload if len(pods) == 1 else f"{growth.workload}:{pod.slot}"
+    """Its pods: of an Indexed Job each index is a trial, but for ranks of one training, which have seen one loss."""
+    status, trainings = growth.status, dict[object, list[tuple[str, JobMemory, NDArray[np.float32]]]]()
+    for pod in status.pods or (PodGrowth(slot="0"),):
         known, pairs = _memory(pod)
+        seen = (known.levels.first, known.levels.best, pairs[-1, 1].item()) if len(pairs) else pod.slot
+        trainings.setdefault(seen, []).append((pod.slot, known, pairs))
+    plan: float | None = None
+    for (slot, known, pairs), *ranks in trainings.values():
+        name = growth.workload if len(trainings) == 1 else f"{growth.workload}:{slot}"
         points, levels = known.points, known.levels
         rungs: Rungs = {}
         if points is not None and points.unit == "steps" and points.steps and status.progress_ratio:
             plan = plan or points.steps / status.progress_ratio  # the ratio is that of the first pod
             rungs = at_rungs(pairs, plan)
-        loss = status.loss if len(pods) == 1 else float(pairs[-1, 1]) if len(pairs) else None
-        used = None if points is None else points.cpu_seconds
+        loss = status.loss if len(trainings) == 1 else float(pairs[-1, 1]) if len(pairs) else None
+        spent = [each.points.cpu_seconds for _, each, _ in ranks if each.points is not None]
+        used = None if points is None else math.fsum((points.cpu_seconds, *spent))
+        chance = None if status.chance is None else known.decided.chance
         loss, reason = (loss, status.reason or "") if levels.finite else (None, NOT_FINITE)
         # The best of three levels that are not settled yet may be the worst, of a loss that rises.
         is_settling = levels.doubts is not None and len(levels.doubts.early) == SETTLED_BY
         rises = not is_settling and (levels.best or 0.0) > (levels.first or 0.0)
-        direction: Objective = "max" if rises else "min"
-        yield Trial(name, status.state or "Unknown", loss, used, direction, {}, rungs, reason, levels.series or "")
+        better: Objective = "max" if rises else "min"
+        yield Trial(name, status.state or "Unknown", loss, used, better, {}, rungs, reason, levels.series or "", chance)
 
 
 def _memory(pod: PodGrowth) -> tuple[JobMemory, NDArray[np.float32]]:
@@ -123,8 +126,8 @@ def _memory(pod: PodGrowth) -> tuple[JobMemory, NDArray[np.float32]]:
 
 
 def growths_of(api: Api, namespace: str | None, selector: str = "") -> Iterator[ReadGrowth]:
-    """Every JobGrowth, or those with these labels, page by page; ApiError as soon as one cannot be had."""
-    return map(read_growth, objects(api, growth_path(namespace), {"labelSelector": selector} if selector else {}))
+    """Every JobGrowth, or those with these fields, page by page; ApiError as soon as one cannot be had."""
+    return map(read_growth, objects(api, growth_path(namespace), {"fieldSelector": selector} if selector else {}))
 
 
 def read_growth(growth: Json) -> ReadGrowth:

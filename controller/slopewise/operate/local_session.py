@@ -41,8 +41,7 @@ _TROUBLES = ("no loss", "failed", "ended")
 
 def status_lines(session: SessionAnswer, jobs: Sequence[JobAnswer]) -> list[str]:
     """Who decides, what the jobs do, what the session has brought, and what somebody should look at."""
-    states = Counter(job.state for job in jobs)
-    listed = ", ".join(f"{count} {state}" for state, count in states.items()) or "none"
+    listed = ", ".join(f"{count} {state}" for state, count in Counter(job.state for job in jobs).items()) or "none"
     troubles = [f"{job.name}: {job.reason}" for job in jobs if job.state in _TROUBLES]
     going_on = [job for job in jobs if job.finished_at_seconds is None and job.state not in _TROUBLES and job.reason]
     more = len(going_on) - MAX_JOBS
@@ -89,8 +88,8 @@ def explained(name: str) -> Explanation:
     decided = (job.status or {}).get("reason")
     if job.finished_at_seconds is not None or decided in (None, job.reason):
         return explain(f"{NAMESPACE}/{job.name}", status, _lines(job))
-    in_full = status.model_copy(update={"reason": decided})
-    return explain(f"{NAMESPACE}/{job.name}", in_full, _lines(job), next_step=job.reason)
+    status = status.model_copy(update={"reason": decided})
+    return explain(f"{NAMESPACE}/{job.name}", status, _lines(job), next_step=job.reason)
 
 
 def history(name: str | None) -> list[Line]:

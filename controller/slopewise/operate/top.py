@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from slopewise.adapters.local.job_record import ENDED_STATES
-from slopewise.adapters.local.session_requests import JobAnswer, session_and_jobs
+from slopewise.adapters.local.session_requests import session_and_jobs
 from slopewise.crds import oversubscription
 from slopewise.crds.job_growth import JobGrowthStatus
 from slopewise.errors import SlopewiseError
@@ -161,8 +161,6 @@ class LocalWatch:
         self._losses.note({job.name: job.loss_last for job in jobs})
         states = ", ".join(f"{count} {state}" for state, count in Counter(job.state for job in jobs).items()) or "none"
         heading = f"{datetime.now(UTC).astimezone():%H:%M:%S}  {session.policy}, mode {session.mode}; jobs: {states}"
-        return View([self._row(job) for job in jobs], (heading,), session.held)
-
-    def _row(self, job: JobAnswer) -> LiveRow:
-        row = row_of(job.name, status_of(job), self._losses.of(job.name))
-        return row if job.loss_last is None else replace(row, loss=job.loss_last)
+        rows = ((job.loss_last, row_of(job.name, status_of(job), self._losses.of(job.name))) for job in jobs)
+        shown = [row if loss is None else replace(row, loss=loss) for loss, row in rows]
+        return View(shown, (heading,), session.held)

@@ -12,13 +12,17 @@ from rich.text import Text
 
 from slopewise.reports.columns import Column, named, sized
 from slopewise.reports.live_table import STATE_STYLES
-from slopewise.reports.trials import ETA, RUNGS, Rungs, Trial, best_third, differing
+from slopewise.reports.trials import ETA, RUNGS, Rungs, Trial, best_third, differing, percent
 from slopewise.reports.wording import UNKNOWN, counted, finite, listed, plain
+from slopewise.text import equal_messages
 
 MAX_GAP_RATIO = 0.5
 """Between two points, of the work at a rung: amid so wide a gap a line is 7 % above a loss that is 1/work."""
 
-_FIXED = ("study", "place", "trial", "loss", "state", "cpu_seconds", "asha_stops_at", "reason")
+FEW = 2
+"""Trials whose common reason stands in the row of each; that of more is said once, below."""
+
+_FIXED = ("study", "place", "trial", "loss", "state", "cpu_seconds", "asha_stops_at", "reason", "chance")
 _IMPORTANT = ("trial", "loss", "state", "place", "cpu_seconds")
 _HEADINGS = {"cpu_seconds": "CPU S", "asha_stops_at": "ASHA STOPS AT"}
 
@@ -96,6 +100,7 @@ class Ranking:
                 "cpu_seconds": None if each.cpu_seconds is None else round(each.cpu_seconds, 3),
                 "asha_stops_at": self.stopped.get(each.name),
                 "reason": each.reason,
+                "chance": each.chance,
             }
             for place, each in enumerate(self.trials, start=1)
         ]
@@ -120,6 +125,11 @@ class Ranking:
 
     def sentences(self) -> Iterator[str]:
         """The study in a few lines."""
+        yield from self._figures()
+        for reason, names in self._common().items():
+            yield f"{len(names)} trials: {reason}"
+
+    def _figures(self) -> Iterator[str]:
         best, (on_best, rest), trials = self.best, self._spent(), counted(len(self.trials), "trial")
         if best is None:
             why = f"not ranked, because {self.differ}" if self.differ else "none with a loss"
@@ -134,16 +144,26 @@ class Ranking:
             names = [each.name for each in self.trials if each.name in self.stopped]
             yield f"ASHA (η = 3) would have stopped {len(names)}: {listed(names, at_most=3)}"
 
+    def _common(self) -> dict[str, list[str]]:
+        """The reasons of more than a few trials, and whose they are."""
+        reasons = equal_messages((each.name, each.reason) for each in self.trials if each.reason)
+        return {reason: names for reason, names in reasons.items() if len(names) > FEW}
+
+    def shown_rows(self) -> list[dict[str, Any]]:
+        """The rows of its table, where a reason of many trials is in `sentences` alone."""
+        below = {name for names in self._common().values() for name in names}
+        return [{**row, "reason": "" if row["trial"] in below else row["reason"]} for row in self.rows()]
+
     def columns(self) -> list[Column[dict[str, Any]]]:
-        """Of its rows, by importance."""
-        rows = self.rows()
+        """Of those rows, by importance."""
+        rows = self.shown_rows()
         shown = [name for name in rows[0] if name != "study" and any(row[name] not in (None, "") for row in rows)]
         ordered = sorted(shown, key=lambda name: _IMPORTANT.index(name) if name in _IMPORTANT else len(_IMPORTANT))
         return [_column(name, rows) for name in ordered]
 
     def order(self) -> list[str]:
-        """The headings from left to right."""
-        return [_heading(name) for name in self.rows()[0]]
+        """The headings from left to right, the reason last."""
+        return [_heading(name) for name in sorted(self.rows()[0], key="reason".__eq__)]
 
 
 def _heading(name: str) -> str:
@@ -162,6 +182,8 @@ def _column(name: str, rows: Sequence[dict[str, Any]]) -> Column[dict[str, Any]]
 def _cell(name: str, value: Any) -> str:
     if value is None:
         return UNKNOWN
+    if name == "chance":
+        return percent(value)
     if name == "asha_stops_at":
         return f"1/{round(1 / value)} of the plan"
     return plain(value) if isinstance(value, str) else f"{value:.4g}" if name == "loss" else f"{value:.0f}"

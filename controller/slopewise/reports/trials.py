@@ -7,11 +7,11 @@ nothing slow to import belongs here: `slopewise submit` would wait for it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from slopewise.model import Evaluation, Levels, Objective
+from slopewise.model import Evaluation, Job, JobUid, Levels, Objective
 
 K = TypeVar("K", int, str)
 
@@ -33,6 +33,16 @@ def best_third(seen: Mapping[K, float]) -> list[K]:
 def metric_of(evaluation: Evaluation) -> str:
     """Its series and direction: only losses of one metric can be compared."""
     return f"{evaluation.series} ({evaluation.objective})"
+
+
+def training_of(job: Job) -> Hashable:
+    """The same for the ranks of one training, which have one workload and one evaluation; another for each trial."""
+    return job.uid if job.evaluation is None else (JobUid.of(job.uid).workload, job.evaluation)
+
+
+def percent(chance: float) -> str:
+    """`12 %`."""
+    return f"{100 * chance:.2g} %" if chance >= 0.001 else "less than 0.1 %"
 
 
 def direction(said: Collection[Objective], levels: Iterable[Levels]) -> Objective:
@@ -69,3 +79,5 @@ class Trial:
     reason: str = ""
     metric: str = ""
     """What its loss is a value of; empty: not known. Different ones are not ranked together."""
+    chance: float | None = None
+    """To be the best of those that run; None: it has ended, or the best is not favoured."""

@@ -23,7 +23,6 @@ from slopewise.model import (
     Place,
     Stop,
 )
-from slopewise.own_policies.catalogue import favour_warnings
 from slopewise.telemetry.benefit import MovedCpu
 from slopewise.telemetry.job_metrics import LastPasses
 from slopewise.telemetry.log_line import PassLines, kind_of, withheld_by_guard
@@ -242,10 +241,7 @@ class Telemetry:
         here = {job.uid for job in jobs}
         self._warned = {(uid, warning) for uid, warning in self._warned if uid in here}
         raised = [
-            (job, each)
-            for job in jobs
-            for each in dict.fromkeys((*job.warnings, *favour_warnings(job.objectives, report.policy)))
-            if (job.uid, each) not in self._warned
+            (job, each) for job in jobs for each in dict.fromkeys(job.warnings) if (job.uid, each) not in self._warned
         ]
         self._warned.update((job.uid, warning) for job, warning in raised)
         for warning, names in equal_messages((f"{job.namespace}/{job.name}", each) for job, each in raised).items():

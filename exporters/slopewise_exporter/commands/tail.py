@@ -49,7 +49,8 @@ def main(arguments: Sequence[str]) -> int:
     if training.port is None and options.source != "-":
         return 1
     tracker = Tracker(training, planned_steps=options.planned_steps)
-    opening = Opening(parser, tracker.take, check, finished, options.echo, _bytes_of(options.last_mb), options.format)
+    last_bytes = None if options.last_mb is None else int(options.last_mb * 1e6)
+    opening = Opening(parser, tracker.take, check, finished, options.echo, last_bytes, options.format)
     try:
         source = opening.open(options.source)
     except SourceError as error:
@@ -91,10 +92,6 @@ def _parser() -> argparse.ArgumentParser:
 def _refused(reason: str) -> int:
     sys.stderr.write(f"slopewise-exporter tail: {reason}\n")
     return 2
-
-
-def _bytes_of(megabytes: float | None) -> int | None:
-    return None if megabytes is None else int(megabytes * 1e6)
 
 
 def _wait_without_reports(options: argparse.Namespace) -> int:

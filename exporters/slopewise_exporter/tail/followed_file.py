@@ -7,6 +7,7 @@ offset by then, because the bytes before the offset are compared with those that
 
 from __future__ import annotations
 
+import glob
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -159,7 +160,7 @@ class FollowedFile:
     def _candidates(self) -> list[Path]:
         """The file, and those that rotation may have made of it meanwhile."""
         with suppress(OSError):
-            return [self.path, *sorted(self.path.parent.glob(f"{_escaped(self.path.name)}?*"))]
+            return [self.path, *sorted(self.path.parent.glob(f"{glob.escape(self.path.name)}?*"))]
         return [self.path]
 
     def _pread(self, count: int, offset: int) -> bytes:
@@ -168,7 +169,3 @@ class FollowedFile:
             return os.pread(self._descriptor, count, offset)
         os.lseek(self._descriptor, offset, os.SEEK_SET)
         return os.read(self._descriptor, count)
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)

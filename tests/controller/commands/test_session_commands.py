@@ -154,7 +154,7 @@ class TestStudy:
         assert table.index("s-2") < table.index("s-1")
         assert [job["name"] for job in as_json] == ["s-2", "s-1"]
         assert as_json[1]["trial"]["arguments"] == {"lr": "1"}
-        assert as_csv.splitlines()[1] == "s,1,s-2,,0.25,training,7.0,,best so far"
+        assert as_csv.splitlines()[1] == "s,1,s-2,,0.25,training,7.0,,best so far,"
         assert (refused.returncode, "--study NAME" in refused.stderr) == (2, True)
         assert (unknown.returncode, "there is no study 't'" in unknown.stderr) == (2, True)
 

@@ -274,17 +274,27 @@ class TestSweep:
 
     def test_a_csv_file_is_read_as_spreadsheets_and_notebooks_write_it(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_text('\ufeff,learning-rate , tag\r\n0,0.1 ,"a\u2028b"\r\n , ,\r\n', encoding="utf-8")
-        text = '- {name: a, command: [x, "{learning-rate}", "{tag}", "{}", "{other}"], sweep: {csv: t.csv}}'
+        text = '- {name: a, command: [x, "{learning-rate}", "{tag}", "{}", "{{other}}"], sweep: {csv: t.csv}}'
         (job,) = load_jobs(_jobs_file(tmp_path, text))
         assert job.command == ["x", "0.1", "a\u2028b", "{}", "{other}"]
 
     def test_a_value_is_one_argument_and_one_part_of_a_word_whatever_is_in_it(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_text("the tag,note\na b; 'c,\n", encoding="utf-8")
-        text = """- {name: a, command: 'x --tag={the tag} "{the tag}" {note} {other}', sweep: {csv: t.csv}}"""
+        text = """- {name: a, command: 'x --tag={the tag} "{the tag}" {note} {{other}}', sweep: {csv: t.csv}}"""
         (job,) = load_jobs(_jobs_file(tmp_path, text))
         assert job.command == ["x", "--tag=a b; 'c", "a b; 'c", "", "{other}"]
         message = _mistake(tmp_path, "[{name: a, command: 'x {y} > z', sweep: {grid: {y: [1]}}}]")
         assert "'>' is for a shell" in message
+
+    def test_a_word_in_braces_that_is_no_value_is_refused_and_other_braces_stay(self, tmp_path: Path) -> None:
+        text = """- {name: a, command: %s, sweep: {grid: {lr: [1], the tag: [x]}}}"""
+        message = _mistake(tmp_path, text % "'x --lr {l}'")
+        assert "job 1: command: {l} is no value of a trial; write {lr} or {the tag}, or" in message
+        message = _mistake(tmp_path, "[{name: a, command: x, env: {LR: '{l}'}, matrix: {lr: ['1']}}]")
+        assert "env: {l} is no value of a trial; write {lr}, or {{l}} for these braces." in message
+        stays = """[sh, -c, '{"o": {"lr": {lr}}} ${HOME} ${lr} {a,b} {} {0} {{lr}} {{print}} {{ a }} {the tag}']"""
+        (job,) = load_jobs(_jobs_file(tmp_path, text % stays))
+        assert job.command[2] == '{"o": {"lr": 1}} ${HOME} $1 {a,b} {} {0} {lr} {print} {{ a }} x'
 
     def test_long_arguments_are_cut_and_names_stay_apart(self, tmp_path: Path) -> None:
         long = json.dumps(["x" * 80, "x" * 81])
@@ -311,7 +321,7 @@ class TestSweep:
             ("{list: []}", "sweep.list: must be a list of at least one trial, such as [{lr: 0.1}, {lr: 0.01}]."),
             ("{list: [{a: 1}, {b: 1}]}", "sweep.list: trial 2: must have the names of trial 1"),
             ("{list: [{a: true}]}", "sweep.list: trial 1: must have"),
-            ("{csv: none.csv}", "none.csv cannot be read ([Errno 2] No such file or directory"),
+            ("{csv: none.csv}", "none.csv cannot be read (No such file or directory); name a CSV file with a row"),
             ("{csv: many.csv}", "job 1: sweep.csv: makes 1001 jobs; leave at most 1000."),
             ("{csv: twice.csv}", "twice.csv has one name in line 1 twice; correct it."),
             ("{csv: short.csv}", "short.csv line 4 has not a value for each name of line 1; correct it."),

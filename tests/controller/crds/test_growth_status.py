@@ -30,6 +30,7 @@ from slopewise.model import (
     MissingEvaluation,
     Movability,
     NodeMemory,
+    Objectives,
     Outcome,
     OutcomeResult,
     Pace,
@@ -92,6 +93,18 @@ def test_a_running_job_in_its_columns() -> None:
     assert (status.state, status.progress, status.cpu) == ("Training", "42%", "2 → 1.5")
     assert (status.job_class, status.loss, status.growth) == ("NL", 0.1235, 0.01235)
     assert (status.policy, status.node, status.reason) == ("training", "n1", "cooldown: resized 5 s ago")
+
+
+def test_a_trial_is_shown_with_its_study_and_while_it_runs_with_its_chance() -> None:
+    memory = {UID: known(job_class="first").with_decided(chance=0.123456)}
+    trial = replace(a_job(UID), objectives=Objectives(study="lr"))
+    status = status_of(trial, memory=memory)
+    assert (status.study, status.chance) == ("lr", 0.1235)
+    ended = status_of(replace(a_job(UID), state=JobState.FINISHED), status, memory=memory)
+    assert (ended.study, ended.chance) == ("lr", None), "also of one that has named it itself"
+    gone = departed_status(Departure("p no longer selects it", None), status, START)
+    assert (gone.study, gone.chance) == ("lr", None)
+    assert (status_of(a_job(UID)).study, status_of(a_job(UID)).chance) == (None, None)
 
 
 def test_what_a_job_reported_last_stays_once_its_series_are_gone() -> None:

@@ -101,8 +101,8 @@ def test_trials_of_a_study_are_ranked_with_their_arguments_below_the_jobs() -> N
     assert "study digits: the best so far of 2 trials is digits-2-lr-2, loss 0.25, failed" in lines
     assert json.loads(json.dumps(result.as_json()))["studies"][0]["trials"][0]["trial"] == "digits-2-lr-2"
     heading, best, _ = result.csv_text().splitlines()
-    assert heading == "study,place,trial,lr,loss,state,cpu_seconds,asha_stops_at,reason"
-    assert best == "digits,1,digits-2-lr-2,-2,0.25,failed,10.5,,"
+    assert heading == "study,place,trial,lr,loss,state,cpu_seconds,asha_stops_at,reason,chance"
+    assert best == "digits,1,digits-2-lr-2,-2,0.25,failed,10.5,,,"
     assert RESULT.csv_text().startswith("name,state,exit_status,")
 
 

@@ -79,6 +79,29 @@ def test_a_trial_that_has_diverged_has_no_loss_by_which_it_could_be_the_best() -
     assert shown == [(0.5, ""), (None, "its loss is not finite"), (0.5, "")]
 
 
+def test_the_last_loss_is_the_one_that_a_job_hands_over_at_its_end() -> None:
+    """A reading after that has the median of the last scrapes; one of a next attempt counts again."""
+    tally = RunTally()
+    eval_loss = Evaluation(0.5, 4, START, 'training_loss{stage="eval"}')
+    tally.see(PrometheusReading({JobKey("local", "a"): JobSeries(eval_loss)}, 3))
+    for at, level in ((START + 3, 0.4), (START + 9, 0.8)):
+        tally.of("a").end({"train": 9.0, "eval": 0.2}, START + 4)
+        assert tally.of("a").last_level == 0.2
+        late = replace(eval_loss, level=level, sampled_at_seconds=at)
+        tally.see(PrometheusReading({JobKey("local", "a"): JobSeries(late)}, 3))
+    assert tally.of("a").last_level == 0.8
+
+
+def test_of_a_job_that_was_never_scraped_the_best_stage_counts_and_no_other_metric_is_replaced() -> None:
+    tally = RunTally()
+    tally.of("short").end({"train": 9.0, "train_ema": 0.3}, START)
+    assert (tally.of("short").first_level, tally.of("short").last_level) == (0.3, 0.3)
+    assert tally.of("short").metric == 'training_loss{stage="train_ema"} (min)'
+    tally.see(a_reading(0.5))
+    tally.of("a").end({"train": 9.0}, START)
+    assert tally.of("a").last_level == 0.5
+
+
 def test_the_rungs_are_those_of_the_plan_that_the_jobs_file_states_where_the_job_reports_none() -> None:
     tally = RunTally()
     points = Points("steps", "training_loss", np.array([[9.0, 0.9], [11.0, 0.7]], "<f4").tobytes())

@@ -15,7 +15,7 @@ from slopewise.adapters.kube.connection import Connection
 from slopewise.adapters.kube.state.job_growth_object import growth_path, memory_text
 from slopewise.errors import UsageError
 from slopewise.estimators.level_range import begin, learn
-from slopewise.model import Anchor, JobMemory, Levels, Points
+from slopewise.model import Anchor, JobMemory, Levels, Points, PolicyMemory
 from slopewise.operate.growths import read_history, read_studies
 
 
@@ -160,6 +160,25 @@ class TestStudies:
         ]
         assert ranking.trials[1].rungs == {0: pytest.approx(1.65, abs=0.01)}, "of the plan of 100 steps, at 3.7"
 
+    def test_ranks_of_one_training_are_a_trial_with_the_cpu_of_all(
+        self, server: ApiServer, connection: Connection
+    ) -> None:
+        put_trial(server, "team-a", "ranks", 0.1, 3.0)
+        stored = server.get(growth_path("team-a", "ranks"))
+        (pod,) = stored["status"]["pods"]
+        stored["status"]["pods"] = [pod, {**pod, "slot": "1"}]
+        server.put(growth_path("team-a"), stored)
+        (trial,) = read_studies(connection, "lr")[0].trials
+        assert (trial.name, trial.loss, trial.cpu_seconds) == ("ranks", 0.1, 6.0)
+
+    def test_the_chance_is_shown_while_a_trial_runs(self, server: ApiServer, connection: Connection) -> None:
+        for name, chance in (("runs", 0.7), ("ended", None)):
+            known = JobMemory(decided=PolicyMemory(chance=0.7), levels=Levels(first=1.0, best=0.1))
+            pods = [{"slot": "0", "name": name, "memory": memory_text(known, 1)}]
+            put_growth(server, name, "team-a", study="lr", chance=chance, pods=pods)
+        (ranking,) = read_studies(connection, "lr")
+        assert {each.name: each.chance for each in ranking.trials} == {"runs": 0.7, "ended": None}
+
     def test_one_that_there_is_not_is_a_mistake_of_the_users(self, connection: Connection) -> None:
-        with pytest.raises(UsageError, match=r"there is no study 'lr'; `kubectl get growth -A -L slopewise.dev/study`"):
+        with pytest.raises(UsageError, match=r"there is no study 'lr'; `kubectl get growth -A -o wide` lists studies"):
             read_studies(connection, "lr")

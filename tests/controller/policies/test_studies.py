@@ -126,6 +126,17 @@ class TestOrder:
         studies = exchanged(a_snapshot(jobs, at=START), MemoryState(memory), claims(jobs), due, best=True)
         assert in_order(studies) == ["b", "a"]
 
+    def test_ranks_of_one_training_are_one_trial_and_go_together(self) -> None:
+        """Of one workload those with one evaluation are ranks; indices of a sweep have evaluations of their own."""
+        jobs = [a_trial("a:0"), a_trial("w:0", level=0.6), a_trial("w:1", level=0.6)]
+        losses = {"a:0": 0.7, "w:0": 0.5, "w:1": 0.5}
+        studies = studies_of(jobs, losses)
+        assert in_order(studies) == ["w:0", "w:1", "a:0"]
+        assert studies.trials["w:0"] == studies.trials["w:1"]
+        assert studies.trials["w:0"].chance + studies.trials["a:0"].chance == pytest.approx(1.0)
+        of_sweep = studies_of([*jobs[:2], a_trial("w:1", level=0.5)], losses).trials.values()
+        assert math.fsum(each.chance for each in of_sweep) == pytest.approx(1.0)
+
     def test_studies_of_two_namespaces_are_two(self) -> None:
         jobs = [a_trial("a"), replace(a_trial("b"), namespace="other")]
         studies = studies_of(jobs, {"a": 0.9, "b": 0.1})
@@ -188,6 +199,9 @@ class TestReasons:
         assert decided.reasons["a"].startswith("waits: floor: ")
         assert "less than 0.1 % to be best, flat for 490 steps, weight" in decided.reasons["a"]
         assert "% to be best" in decided.reasons["c"]
+        chances = [each.decided.chance or 0.0 for each in decided.memory.jobs.values()]
+        assert math.fsum(chances) == pytest.approx(1.0)
+        assert max(chances) == decided.memory.jobs["b"].decided.chance
         fair = decisions(jobs, memory, studies="Fair").memory.jobs
         for uid, each in decided.memory.jobs.items():
             assert each.decided.ends is not None

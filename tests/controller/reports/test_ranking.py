@@ -79,6 +79,22 @@ class TestRows:
         ]
         assert list(Ranking("s", [a_trial("c", None)]).sentences()) == ["study s: 1 trial, none with a loss"]
 
+    def test_a_reason_of_many_trials_is_said_once_below_the_table_and_the_rows_keep_it(self) -> None:
+        why = {"a": "best so far", "b": "shared fairly", "c": "shared fairly", "d": "shared fairly"}
+        ranking = Ranking("s", [replace(a_trial(name, 0.1), reason=reason) for name, reason in why.items()])
+        table = printed(table_of(fitting(ranking.columns(), ranking.order(), 80), ranking.shown_rows()), 80)
+        assert ("best so far" in table, "shared fairly" in table) == (True, False)
+        assert list(ranking.sentences())[-1] == "3 trials: shared fairly"
+        assert [row["reason"] for row in ranking.rows()] == list(why.values())
+        two = Ranking("s", [replace(a_trial(name, 0.1), reason="shared fairly") for name in "ab"])
+        assert not any("shared fairly" in line for line in two.sentences())
+
+    def test_the_chance_of_those_that_run_is_a_column(self) -> None:
+        ranking = Ranking("s", [replace(a_trial("a", 0.1), chance=0.123), a_trial("b", 0.2)])
+        table = printed(table_of(fitting(ranking.columns(), ranking.order(), 80), ranking.shown_rows()), 80)
+        assert ("CHANCE" in table, "12 %" in table) == (True, True)
+        assert [row["chance"] for row in ranking.rows()] == [0.123, None]
+
     def test_cpu_that_is_not_known_is_no_zero_and_no_trial_without_a_loss_is_the_best(self) -> None:
         unknown = Ranking("s", [a_trial("a", 0.1, None), a_trial("b", 0.2, None)])
         assert list(unknown.sentences()) == ["study s: the best so far of 2 trials is a, loss 0.1, finished"]

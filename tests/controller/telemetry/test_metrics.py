@@ -32,7 +32,6 @@ from slopewise.model import (
     MoveEvent,
     MoveRecord,
     MoveStage,
-    Objectives,
     ObjectiveStatus,
     Outcome,
     Pace,
@@ -449,24 +448,6 @@ def test_stops_at_the_target_are_counted_and_logged_and_a_withheld_one_once() ->
         None,
     ]
     assert held["withheld"] == {"cooldown": 1, "stop_checkpointing": 1}
-
-
-@pytest.mark.parametrize(
-    ("study", "policy", "why"),
-    [
-        ("", "marginal", "the job is in no study; name one"),
-        ("s", "fair", "policy fair favours no trial of a study; use marginal"),
-        ("s", "flowcon+specon", "policy flowcon favours no trial of a study; use marginal"),
-        ("s", "marginal", None),
-        ("s", "one that is gone", None),
-    ],
-)
-def test_that_the_best_cannot_be_favoured_is_said_once(study: str, policy: str, why: str | None) -> None:
-    jobs = [replace(a_job(name), objectives=Objectives(study=study, favours_best=True)) for name in ("a", "b")]
-    report = replace(a_report(), snapshot=a_snapshot(jobs), policy=policy)
-    lines = [line for line in lines_of(report, report) if line["event"] == "job warning raised"]
-    expected = [] if why is None else [("team/a", f"favour: best has no effect: {why}", ["team/b"])]
-    assert [(line["job"], line["warning"], line["others"]) for line in lines] == expected
 
 
 def test_a_warning_is_logged_once_and_equal_ones_of_a_pass_are_one_with_the_other_jobs() -> None:

@@ -44,6 +44,13 @@ def test_the_best_of_all_is_known_also_once_it_has_ended_and_only_those_that_run
     }
 
 
+def test_ranks_of_one_training_are_one_trial_with_the_cpu_of_all() -> None:
+    ranks = [(replace(a_trial(f"w:{rank}"), name=f"r{rank}"), 0.2, 0.25) for rank in (0, 1)]
+    found = exported(*ranks, (a_trial("v:0", level=0.9), 0.3, 0.5))
+    assert found["slopewise_study_trials"] == {"lr": 2}
+    assert found["slopewise_study_cpu_cores"] == {"best": 0.5, "others": 0.5}
+
+
 def test_the_highest_is_the_best_where_larger_is_better_and_different_metrics_or_no_finite_loss_have_none() -> None:
     rising = (a_trial("a", objective="max"), 0.3, 0.5), (a_trial("b", objective="max"), 0.2, 0.25)
     assert exported(*rising)["slopewise_study_best_evaluation"] == {"max": 0.3}

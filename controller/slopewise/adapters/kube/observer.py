@@ -64,8 +64,6 @@ CLOCKS_DIFFER_SECONDS = 120.0
 """A move whose start is later than this from now is ignored. A tenant may write such a time on a Job, and its age and
 budget would never run out."""
 
-_FEW_NAMES = 3
-
 
 @dataclass(frozen=True, slots=True)
 class Stores:
@@ -176,7 +174,8 @@ class KubeObserver:
         shown = [each for each in self._job_facts.values() if self._is_shown(each, replaced, now)]
         self._movability_inputs = self._movability_inputs_of(shown, now)
         reading = self._reader.read(now, _scope(shown))
-        found = list(jobs(shown, reading, now, self._first_seen, self._movability_inputs, self._waited_seconds))
+        policy, waited = self._spec.policy.name, self._waited_seconds
+        found = list(jobs(shown, reading, now, self._first_seen, self._movability_inputs, waited, policy))
         found = explained(found, shown, reading, self._missing, now)
         self._first_seen.forget_before(now)
         behind = [job.node for job in found if job.unconfirmed is not None and job.unconfirmed.late]
@@ -312,7 +311,7 @@ class KubeObserver:
         """
         homeless = {f"{job.namespace}/{job.name}": job.node for job in found if job.node not in sizes}
         if homeless and not sizes:
-            names = ", ".join(sorted(set(homeless.values()))[:_FEW_NAMES])
+            names = ", ".join(sorted(set(homeless.values()))[:3])
             raise ObservationError(
                 f"The size of no node is known ({names} …): nodes may not be read, and Prometheus has no "
                 "machine_cpu_cores of them; let it scrape the kubelets' /metrics/cadvisor, or grant the right to read "

@@ -1,7 +1,8 @@
 """Builds the jobs of a snapshot from pod facts and Prometheus readings, which `Reader` queries.
 
-The pods of one workload are one training: a rank that reports no evaluation gets that of the rank that does, except in
-a Job of a study. Where none reports, one pod of the workload carries the cause as a warning (`explained`).
+The pods of one workload are one training: a rank that reports no evaluation gets that of the rank that does. Each index
+of an Indexed Job of a study is a trial of its own, unless its container is told where the first rank is. Where none
+reports, one pod of the workload carries the cause as a warning (`explained`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Collection, Container, Hashable, Iterable, Iterator,
 from dataclasses import replace
 from typing import Protocol
 
-from slopewise.adapters.kube.cache.records import PodPending
+from slopewise.adapters.kube.cache.records import ManagedPod, PodPending
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, unconfirmed
 from slopewise.adapters.kube.workloads.job_facts import JobFacts
 from slopewise.adapters.prometheus.container_usage import ContainerKey, ContainerUse, Machine
@@ -35,6 +36,7 @@ from slopewise.model import (
     OutcomeResult,
     PendingResize,
 )
+from slopewise.own_policies.catalogue import favour_warnings
 from slopewise.tracking import FirstSeen
 
 
@@ -77,6 +79,7 @@ def jobs(
     first_seen: FirstSeen[Hashable],
     movability_inputs: Mapping[str, Movability],
     waited_seconds: WaitedSeconds = lambda _: None,
+    policy: str = "",
 ) -> Iterator[Job]:
     """One job for each pod, in the order given; `movability_inputs` by job uid, of jobs that may be moved.
 
@@ -89,6 +92,8 @@ def jobs(
         use = reading.resources.get(ContainerKey(pod.namespace, pod.name, container.name))
         uid = facts.managed.job_uid
         job = _job(facts, series[uid], use, now_seconds, first_seen, movability_inputs.get(uid))
+        if job.evaluation is not None and (useless := favour_warnings(job.objectives, policy)):
+            job = replace(job, warnings=(*job.warnings, *useless))
         yield job if facts.matches_spec else with_cpu(job, facts, waited_seconds)
 
 
@@ -108,14 +113,13 @@ def with_cpu(job: Job, facts: JobFacts, waited_seconds: WaitedSeconds) -> Job:
 def _series_by_uid(job_facts: Iterable[JobFacts], reading: PrometheusReading) -> dict[str, JobSeries]:
     """The series of each job; a silent one gets those of the first rank of its workload that reports."""
     own: dict[str, JobSeries] = {}
-    workloads: dict[str, list[str]] = defaultdict(list)
-    for facts in job_facts:
-        managed = facts.managed
+    workloads: dict[str, list[ManagedPod]] = defaultdict(list)
+    for managed in (facts.managed for facts in job_facts):
         own[managed.job_uid] = reading.jobs.get(JobKey(managed.pod.namespace, managed.pod.name), _NO_SERIES)
-        if not (managed.study and managed.workload.kind == "Job"):  # each index of such a Job is a trial of its own
-            workloads[managed.workload.uid].append(managed.job_uid)
-    for uids in workloads.values():
-        if len(uids) == 1:
+        workloads[managed.workload.uid].append(managed)
+    for pods in workloads.values():
+        uids, in_study = [each.job_uid for each in pods], any(each.study or own[each.job_uid].study for each in pods)
+        if len(pods) == 1 or (in_study and pods[0].workload.kind == "Job" and not pods[0].container.is_rank):
             continue
         if reporting := [uid for uid in uids if own[uid].evaluation is not None]:
             first = min(reporting, key=lambda uid: (len(uid), uid))  # ranks as numbers: 2 comes before 10
@@ -163,7 +167,7 @@ def _job(
         first_step_at_seconds=series.first_step_at_seconds,
         warnings=(*facts.warnings, *series.warnings, *_blind_spots(facts, series, use, now_seconds)),
         responses=series.responses,
-        objectives=requested.objectives,
+        objectives=requested.objectives.in_study(series.study),
         memory_request_bytes=facts.memory_request_bytes,
         memory_at_start_bytes=facts.memory_at_start_bytes,
         memory=container.memory,

@@ -239,5 +239,4 @@ def _prune(state_dir: Path) -> None:
         with suppress(OSError):
             is_old = time.time() - path.stat().st_mtime > RETENTION_SECONDS
             if not jobs or (is_old and not any(job.runs for job in jobs.values())):
-                path.unlink(missing_ok=True)
-                path.with_suffix(MEMORY_SUFFIX).unlink(missing_ok=True)
+                EarlierRun({}, files=(path,)).forget()

@@ -64,6 +64,9 @@ USERS_GRACE_SECONDS = 30.0
 KILL_SECONDS = 5.0
 """How long what a job has left behind may outlive SIGKILL, in a read of a network disk or as another user."""
 
+LAST_LOSSES = ".end"
+"""Of the file beside a job's log that gets its last losses: a scrape may miss them."""
+
 _REPORTING = {"RANK": "0", "SLOPEWISE_EXPORTER_DISABLED": "0"}
 
 BUILT_IN_ENVIRONMENT = {**single_thread_environment(), **_REPORTING}
@@ -104,9 +107,8 @@ class JobProcesses:
         """Start a job on its node; one that cannot be started has failed, and the others go on."""
         name = record.spec.name
         try:
-            process = self.launcher.start(
-                self._command(record), partial(self._admit, record), partial(self.limiter.members, name)
-            )
+            (command := self._command(record)).log_path.with_suffix(LAST_LOSSES).unlink(missing_ok=True)
+            process = self.launcher.start(command, partial(self._admit, record), partial(self.limiter.members, name))
         except (SlopewiseError, OSError, ValueError) as error:  # too long, a zero byte, a closed folder, no memory
             with self.lock:
                 record.last_output_lines = str(error)
@@ -276,11 +278,11 @@ class JobProcesses:
         self.limiter.admit(record.spec.name, pid)
 
     def _command(self, record: JobRecord) -> Command:
-        name = record.spec.name
+        name, log_path = record.spec.name, (self.folder / record.spec.log_name).absolute()
         return Command(
             name,
             record.spec.command,
-            self.folder / record.spec.log_name,
+            log_path,
             environment={
                 **waiting({**os.environ, **record.spec.environment}),
                 **(self._built_in_environment(record) if self.ours else {}),
@@ -288,6 +290,7 @@ class JobProcesses:
                 **record.spec.environment,
                 "SLOPEWISE_EXPORTER_PORT": str(record.port),
                 "SLOPEWISE_EXPORTER_ADDRESS": LOOPBACK,
+                "SLOPEWISE_EXPORTER_END_FILE": str(log_path.with_suffix(LAST_LOSSES)),
             },
             working_directory=record.spec.working_directory,
             ours=self.ours,
@@ -315,6 +318,18 @@ class JobProcesses:
         # A job that says what its threads do is one whose threads the demo is about.
         environment = _REPORTING if VARIABLE in record.spec.environment else BUILT_IN_ENVIRONMENT
         return {**environment, "SLOPEWISE_CHECKPOINT_FOLDER": folder}
+
+
+def last_losses(record: JobRecord) -> dict[str, float]:
+    """By stage, those that a training has handed over at its end; empty: none."""
+    if record.process is None:
+        return {}
+    file = record.process.log_path.with_suffix(LAST_LOSSES)
+    with suppress(OSError, ValueError):
+        text = file.read_text(encoding="ascii")
+        file.unlink()
+        return {stage: float(loss) for stage, loss in map(str.split, text.splitlines())}
+    return {}
 
 
 def free_ports() -> Iterator[int]:

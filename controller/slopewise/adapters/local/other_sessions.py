@@ -6,7 +6,7 @@ not seen, and its jobs count as other programs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,7 +33,10 @@ class OtherSessions:
         """Read which of their jobs run now; the processes of all."""
         found = [*self._running()]
         groups = process_groups() if found else {}
-        self.jobs = [_processes(each, groups) for each in found]
+        self.jobs = [
+            groups.get(each.pid, []) if isinstance(each, StartedProcess) else process_tree(each.processes[0].pid)
+            for each in found
+        ]
         return [pid for job in self.jobs for pid in job]
 
     def refuse(self, pid: int) -> None:
@@ -68,9 +71,3 @@ def _running(entries: Iterable[JournalEntry]) -> Iterator[StartedProcess | Moved
     for entry in moved.values():
         if ProcessIdentity(entry.processes[0].pid, entry.processes[0].started_ticks).exists:
             yield entry
-
-
-def _processes(job: StartedProcess | MovedProcesses, groups: Mapping[int, list[int]]) -> list[int]:
-    if isinstance(job, StartedProcess):
-        return groups.get(job.pid, [])
-    return process_tree(job.processes[0].pid)

@@ -50,6 +50,7 @@ from slopewise.model import (
     Stop,
     read_memory_state,
 )
+from slopewise.own_policies.catalogue import favour_warnings
 from slopewise.ports import Clock, Memory
 
 _NO_SERIES = JobSeries()
@@ -103,6 +104,8 @@ class LocalObserver:
         self._waiting = waiting
         self._moving = moving
         self._missing = missing
+        self.policy = ""
+        """Its name, for warnings about what it does not do."""
 
     def observe(self) -> Observation:
         """All jobs that run, wait or move now; ObservationError when Prometheus cannot be read.
@@ -150,6 +153,8 @@ class LocalObserver:
                 usage = self._limiter.usage(local.name)
             except ActuationError:
                 return None
+        objectives = local.objectives.in_study(series.study)
+        useless = () if series.evaluation is None else favour_warnings(objectives, self.policy)
         return Job(
             uid=local.name,
             name=local.name,
@@ -169,9 +174,9 @@ class LocalObserver:
             restarted=series.restarted,
             process_started_at_seconds=series.process_started_at_seconds,
             first_step_at_seconds=series.first_step_at_seconds,
-            warnings=with_missing(series.warnings, missing),
+            warnings=(*with_missing(series.warnings, missing), *useless),
             responses=series.responses,
-            objectives=local.objectives,
+            objectives=objectives,
             migratable=local.migratable,
             checkpoint=series.checkpoint,
             movability=local.movability,

@@ -129,7 +129,8 @@ def _on_path(search_path: str | None) -> PrometheusBinaries | None:
 
 
 def _in_cache(cache: Path) -> PrometheusBinaries | None:
-    newest_first = sorted(cache.glob("prometheus-*"), key=lambda entry: _numbers(entry.name), reverse=True)
+    versions = {entry: list(map(int, re.findall(r"\d+", entry.name))) for entry in cache.glob("prometheus-*")}
+    newest_first = sorted(versions, key=versions.__getitem__, reverse=True)  # 2.100.0 before 2.42.0
     ours = (entry for entry in newest_first if _are_ours(entry))
     accepted = (_accept(entry / "prometheus") for entry in ours)
     return next((binaries for binaries in accepted if binaries), None)
@@ -138,11 +139,6 @@ def _in_cache(cache: Path) -> PrometheusBinaries | None:
 def _are_ours(entry: Path) -> bool:
     """Root ignores what another user put there, e.g. by `chown` or in a cache that all may write to."""
     return all(may_run_from((entry / name).absolute(), os.geteuid()) for name in ("prometheus", "promtool"))
-
-
-def _numbers(name: str) -> list[int]:
-    """The sort key of versions: `prometheus-2.42.0` is below `prometheus-2.100.0`."""
-    return [int(number) for number in re.findall(r"\d+", name)]
 
 
 def _accept(prometheus: Path, promtool: str | None = None) -> PrometheusBinaries | None:

@@ -120,6 +120,15 @@ class Supervisor:
         with self._lock:
             self.records = {name: record for name, record in self.records.items() if name not in names}
 
+    def join(self, studies: Mapping[str, str]) -> None:
+        """Make jobs trials of the studies that they name themselves; the jobs file's word comes first."""
+        with self._lock:
+            for record in self.records.values():
+                spec, study = record.spec, studies.get(record.spec.name, "")
+                if study and not spec.queueing.study:
+                    queueing = replace(spec.queueing, study=study)
+                    record.spec = replace(spec, queueing=queueing, objectives=spec.objectives.in_study(study))
+
     def targets(self) -> list[TargetGroup]:
         """The scrape targets: every job that has not ended, also those that have not arrived.
 
@@ -317,18 +326,14 @@ class Supervisor:
         return record.state == "waiting" and self._attend_waiting(record)
 
     def _attend_waiting(self, record: JobRecord) -> bool:
-        if self._need_not_wait(record):
+        if (arrived := record.arrived_at_seconds) is not None and (
+            len(self.nodes) == 1 or self.clock.now() - arrived >= PLACEMENT_WAIT_SECONDS
+        ):
             self._place_by_default([record.spec.name])
         if record.node:
             self._processes.begin(record)
             return True
         return False
-
-    def _need_not_wait(self, record: JobRecord) -> bool:
-        """True when there is only one node, or no pass came in time."""
-        if record.arrived_at_seconds is None:
-            return False
-        return len(self.nodes) == 1 or self.clock.now() - record.arrived_at_seconds >= PLACEMENT_WAIT_SECONDS
 
     def _place_by_default(self, uids: Iterable[str]) -> None:
         """Give each of these that still waits the node with the fewest jobs, one after the other."""

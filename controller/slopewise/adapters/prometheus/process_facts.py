@@ -25,6 +25,7 @@ from slopewise.adapters.prometheus.queries import (
     VALUE_LABEL,
     WAIT_RATIO,
 )
+from slopewise.config.sweeps import as_name
 from slopewise.model import Checkpoint, JobState, Objective, Responses
 from slopewise.model.reported import is_figure
 
@@ -48,6 +49,7 @@ class ProcessFacts:
     """Count and seconds of the responses that failed, by the names that `numbers` has for the others."""
     state: JobState | None = None
     objective: Objective | None = None
+    study: str = ""  # with the letters of a job's name
     wait_ratio: float | None = None
     """The part of its steps' time in which they waited for their batches; None: not reported, or none."""
 
@@ -186,6 +188,8 @@ def _add(process: ProcessFacts, labels: Mapping[str, str], value: float) -> None
         process.started_at_seconds = value
     elif name == "training_info":
         process.objective = _OBJECTIVES.get(labels.get("objective", ""), process.objective)
+    elif name == "training_study":
+        process.study = as_name(labels.get("study", ""))
     elif labels.get(VALUE_LABEL) == WAIT_RATIO:
         process.wait_ratio = min(1.0, value)
     elif name != "training_state":

@@ -116,7 +116,7 @@ WAIT_SECONDS = 300.0
 
 FACT_NAMES = (
     "training_(steps_total|steps_planned|threads|wait_seconds_total|checkpoint_(timestamp_seconds|duration_seconds|on_sigterm))"
-    "|process_start_time_seconds"
+    "|training_study|process_start_time_seconds"
 )
 """The facts that jobs report, as one pattern: a further fact costs rows but no query. A job without checkpoints has
 no rows about them."""
@@ -156,7 +156,7 @@ or
     slopewise_value=""
   }[$wait_window])) > 0, "slopewise_value", "wait_ratio", "", "")
 or
-  max by (__name__, namespace, pod, instance) (last_over_time({
+  max by (__name__, namespace, pod, instance, study) (last_over_time({
     __name__=~"$names",
     $matchers
     slopewise_value=""

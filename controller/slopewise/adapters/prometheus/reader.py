@@ -60,7 +60,7 @@ from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings, ResponseMapping
 from slopewise.errors import UsageError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
-from slopewise.model import Checkpoint, Evaluation, JobState, Objective, RawPoint, Responses
+from slopewise.model import Checkpoint, Evaluation, JobState, RawPoint, Responses
 
 MAX_POINTS_PER_QUERY = 11_000
 """Prometheus refuses a range query with more steps than this."""
@@ -78,6 +78,7 @@ class JobSeries(msgspec.Struct, frozen=True, gc=False):
     threads: float | None = None
     """The most threads that a library of its latest process has; None: not reported."""
     state: JobState | None = None
+    study: str = ""  # that it names itself
     responses: Responses | None = None
     """What its latest process has answered since its start; None: it is not a served model."""
     checkpoint: Checkpoint | None = None
@@ -356,7 +357,8 @@ class PrometheusReader:
         return use_by_container(self._http.ask_for(ContainerRow, query, at_seconds), scope.namespaces)
 
     def _render(self, forced: queries.Matchers) -> _Queries:
-        window = self.window_seconds
+        window, objectives = self.window_seconds, {source.mapping.objective for source in self._evaluations}
+        expected = objectives.pop() if len(objectives) == 1 else None
         events = (*reset_parts(self._evaluations, forced, window), *step_label_parts(self._evaluations, forced))
         facts = (*response_parts(self._responses, forced, window), *step_parts(self._evaluations, forced, window))
         return _Queries(
@@ -372,16 +374,12 @@ class PrometheusReader:
             ],
             facts=joined(
                 queries.events(forced, window, events),
-                queries.facts(forced, window, self._expected_objective(), facts),
+                queries.facts(forced, window, expected, facts),
             ),
             points=()
             if self._points_seconds is None
             else points_queries([each.mapping for each in self._evaluations], forced),
         )
-
-    def _expected_objective(self) -> Objective | None:
-        objectives = {source.mapping.objective for source in self._evaluations}
-        return objectives.pop() if len(objectives) == 1 else None
 
     def _job(self, facts: Facts, mappings: Sequence[Candidates], oldest_seconds: float) -> JobSeries:
         processes = facts.working_processes({window.instance for one in mappings for window in one.windows})
@@ -395,6 +393,7 @@ class PrometheusReader:
             waited_seconds_total=process.numbers.get(queries.WAIT_AND_STEPS[0]),
             threads=process.numbers.get(queries.THREADS),
             state=process.state,
+            study=process.study,
             responses=process.responses,
             checkpoint=process.checkpoint,
             process_started_at_seconds=None if latest_instance is None else process.started_at_seconds,

@@ -100,13 +100,15 @@ def job_growths() -> dict[str, Any]:
         _column("Class", ".status.class", wide=True),
         _column("Loss", ".status.loss", kind="number", wide=True),
         _column("Growth", ".status.growth", kind="number", wide=True),
+        _column("Study", ".status.study", wide=True),
+        _column("Chance", ".status.chance", kind="number", wide=True),
         _column("Memory", ".status.memory", wide=True),
         _column("Policy", ".status.policy", wide=True),
         _column("Last action", ".status.lastAction", wide=True),
         _column("Node", ".status.node", wide=True),
     ]
     names = {"kind": "JobGrowth", "plural": "jobgrowths", "singular": "jobgrowth", "shortNames": ["growth", "jg"]}
-    return _definition(names, "Namespaced", schema, columns)
+    return _definition(names, "Namespaced", schema, columns, selectable=".status.study")
 
 
 def freezes() -> dict[str, Any]:
@@ -124,9 +126,7 @@ def freezes() -> dict[str, Any]:
         _column("Source", ".spec.source", wide=True),
     ]
     names = {"kind": "Freeze", "plural": "freezes", "singular": "freeze", "shortNames": ["fz"]}
-    definition = _definition(names, "Cluster", schema, columns)
-    definition["spec"]["versions"][0]["selectableFields"] = [{"jsonPath": ".status.state"}]
-    return definition
+    return _definition(names, "Cluster", schema, columns, selectable=".status.state")
 
 
 def _column(name: str, path: str, *, kind: str = "string", wide: bool = False) -> Schema:
@@ -134,7 +134,7 @@ def _column(name: str, path: str, *, kind: str = "string", wide: bool = False) -
     return {**column, "priority": 1} if wide else column
 
 
-def _definition(names: dict[str, Any], scope: str, schema: Schema, columns: list[Schema]) -> dict[str, Any]:
+def _definition(names: Schema, scope: str, schema: Schema, columns: list[Schema], selectable: str = "") -> Schema:
     head = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
     schema["properties"] = {**head, **{key: schema["properties"][key] for key in ("spec", "status")}}
     version = {
@@ -144,6 +144,7 @@ def _definition(names: dict[str, Any], scope: str, schema: Schema, columns: list
         "schema": {"openAPIV3Schema": schema},
         "subresources": {"status": {}},
         "additionalPrinterColumns": columns,
+        **({"selectableFields": [{"jsonPath": selectable}]} if selectable else {}),
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

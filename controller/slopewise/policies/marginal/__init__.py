@@ -165,11 +165,12 @@ class _Nodes:
             uid = each.job.uid
             served = given[uid] if uid in above or len(jobs) == 1 else None
             listed, why = _reason(each, place, ordered, due[uid], served)
-            if listed != DUE and (trial := self.studies.trials.get(uid)) is not None:
+            if (trial := self.studies.trials.get(uid)) is not None and listed != DUE:
                 why = trial.why(at_floor=not served)
             if uid in self.studies.shared:
                 why = f"{why}; {self.studies.shared[uid]}"
-            verdicts[uid] = Verdict(given[uid], listed, f"{listed}: {why}{self.gpus.because(uid)}", ends=ends[uid])
+            why, chance = f"{listed}: {why}{self.gpus.because(uid)}", None if trial is None else trial.chance
+            verdicts[uid] = Verdict(given[uid], listed, why, ends=ends[uid], chance=chance)
         for uid, need in needs.items():
             if uid in others or uid not in above:
                 why = f"{OBJECTIVE}: its objective or deadline needs {need:.3g} cores"

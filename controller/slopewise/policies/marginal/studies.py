@@ -22,7 +22,7 @@ Worked example: trials are 0, 0.1 and 0.2 behind, and a curve may still fall by 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,7 +31,7 @@ from slopewise.estimators import raw_points
 from slopewise.model import ClusterSnapshot, Job, JobMemory, MemoryState
 from slopewise.policies.marginal.curve import LEAST_NOISE, Floats
 from slopewise.policies.marginal.forecast import Forecast
-from slopewise.reports.trials import differing, direction, metric_of
+from slopewise.reports.trials import differing, direction, metric_of, percent, training_of
 
 HARDLY_BEGUN = 0.02
 """Of its plan: until then a trial's loss says nothing. With 0.1 the best is found 1 to 3 % later, with 0.2 by 9 %."""
@@ -54,10 +54,9 @@ class Trial:
             return "has hardly begun, so it may be best"
         if self.best:
             return "best so far"
-        percent = f"{100 * self.chance:.2g} %" if self.chance >= 0.001 else "less than 0.1 %"
         if not at_floor:
-            return f"may be best: {percent}"
-        return f"floor: {percent} to be best{f', flat for {self.flat}' if self.flat else ''}"
+            return f"may be best: {percent(self.chance)}"
+        return f"floor: {percent(self.chance)} to be best{f', flat for {self.flat}' if self.flat else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +96,23 @@ def exchanged(
         said = [(each.job.uid, metric_of(now)) for each in claims if (now := each.job.evaluation) is not None]
         if because := differing(said):
             shared |= {each.job.uid: f"its study is shared fairly, because {because}" for each in claims}
-        elif len(claims) > 1:
-            ranks, of_study = _ranked(claims, memory)
-            trials |= of_study
+        elif len(pods := _trainings(claims)) > 1:
+            ranks, of_study = _ranked([first for first, *_ in pods.values()], memory)
+            in_order = [each for first in ranks for each in pods[training_of(first.job)]]
+            trials |= {each.job.uid: of_study[pods[training_of(each.job)][0].job.uid] for each in in_order}
             for node in sorted({job.node for job in jobs}):
-                here = [each for each in ranks if each.job.node == node]
+                here = [each for each in in_order if each.job.node == node]
                 alone = {job.uid for job in on_node[node]} <= {job.uid for job in jobs}
                 _exchange(here, found, due, alone=alone)
     return Studies(found, due, fair, trials, shared)
+
+
+def _trainings(claims: Sequence[Forecast]) -> dict[Hashable, list[Forecast]]:
+    """The pods of each training: ranks go together, as one trial."""
+    pods: dict[Hashable, list[Forecast]] = {}
+    for each in claims:
+        pods.setdefault(training_of(each.job), []).append(each)
+    return pods
 
 
 def _exchange(ranks: Sequence[Forecast], found: dict[str, Forecast], due: dict[str, float], *, alone: bool) -> None:

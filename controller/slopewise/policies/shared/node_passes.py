@@ -45,6 +45,8 @@ class Verdict:
     """When it is expected to end."""
     state: str | None = None
     """What the policy keeps of it (`PolicyMemory.state`); None: what it kept before."""
+    chance: float | None = None
+    """Of a trial, to be the best of its study."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ def _decided(known: JobMemory, verdict: Verdict, evaluation: NodeMemory, node: s
         unmet=_counted(before.unmet, evaluation, node) if verdict.unmet else None,
         state=before.state if verdict.state is None else verdict.state,
         ends=verdict.ends,
+        chance=verdict.chance,
     )
 
 

@@ -43,6 +43,7 @@ from slopewise.model import (
     Unconfirmed,
     Usage,
 )
+from slopewise.reports.trials import training_of
 
 JOB = owned_by("Job", "train", "job-1")
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -227,6 +228,45 @@ def test_an_index_of_a_job_of_a_study_is_a_trial_and_has_no_loss_of_another_one(
     jobs = {job.name: job for job in here.observe().jobs}
     assert (jobs["r0"].evaluation, jobs["r1"].evaluation) == (LEVEL, None)
     assert {job.objectives.study for job in jobs.values()} == {"s"}
+
+
+def test_a_study_that_a_training_names_itself_is_that_of_its_job_unless_its_owner_names_one() -> None:
+    names = structs.replace(REPORTS, study="own")
+    labelled = a_pod("b", labels={"slopewise.dev/study": "s"})
+    jobs = {job.name: job for job in world(a_pod("a"), labelled, a=names, b=names).observe().jobs}
+    assert {name: job.objectives.study for name, job in jobs.items()} == {"a": "own", "b": "s"}
+    indices = [a_pod(f"r{index}", owner=JOB, labels={INDEX: f"{index}"}) for index in (0, 1)]
+    jobs = {job.name: job for job in world(*indices, r0=names).observe().jobs}
+    assert (jobs["r0"].evaluation, jobs["r1"].evaluation) == (LEVEL, None)
+
+
+def test_ranks_of_an_indexed_job_are_one_training_also_in_a_study() -> None:
+    trainer = a_container(is_rank=True)
+    labels = {"slopewise.dev/study": "s"}
+    pods = [a_pod(f"r{index}", trainer, owner=JOB, labels={INDEX: f"{index}", **labels}) for index in (0, 1)]
+    jobs = {job.name: job for job in world(*pods, r0=REPORTS).observe().jobs}
+    assert jobs["r0"].evaluation == jobs["r1"].evaluation == LEVEL
+    assert training_of(jobs["r0"]) == training_of(jobs["r1"])
+
+
+@pytest.mark.parametrize(
+    ("study", "policy", "why"),
+    [
+        ("", "marginal", "the job is in no study; name one"),
+        ("s", "fair", "policy fair favours no trial of a study; use marginal"),
+        ("s", "marginal", None),
+    ],
+)
+def test_a_job_is_warned_that_its_best_cannot_be_favoured_once_it_reports(
+    study: str, policy: str, why: str | None
+) -> None:
+    """Before that it may still name its study itself."""
+    pod = a_pod("p", annotations={"slopewise.dev/favour": "best"})
+    spec = {"policy": {"name": policy}}
+    silent = world(pod, spec=spec).job()
+    job = world(pod, spec=spec, p=structs.replace(REPORTS, study=study)).job()
+    said = [[each for each in job.warnings if each.startswith("favour")] for job in (silent, job)]
+    assert said == [[], [] if why is None else [f"favour: best has no effect: {why}"]]
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,27 @@ def test_a_job_without_a_loss_has_the_cause_and_a_warning() -> None:
     assert b.warnings == ("reports no loss: port 1 refuses",)
 
 
+@pytest.mark.parametrize(
+    ("study", "policy", "why"),
+    [
+        ("", "marginal", "the job is in no study; name one"),
+        ("s", "flowcon+specon", "policy flowcon favours no trial of a study; use marginal"),
+        ("s", "marginal", None),
+        ("s", "one that is gone", None),
+    ],
+)
+def test_a_study_that_a_job_names_itself_counts_and_one_whose_best_cannot_be_favoured_is_warned(
+    study: str, policy: str, why: str | None
+) -> None:
+    reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, study=study)})
+    job = LocalJob("a", "run", START - 10, objectives=Objectives(favours_best=True))
+    observer = LocalObserver(reader, FakeLimiter({"a": UNLIMITED}), lambda: [job], FakeClock(), lambda: [NODE])  # type: ignore[arg-type]
+    observer.policy = policy
+    (seen,) = observer.observe().snapshot.jobs
+    assert seen.objectives.study == study
+    assert seen.warnings == (() if why is None else (f"favour: best has no effect: {why}",))
+
+
 def test_an_observation_joins_series_allocation_and_use_of_each_job() -> None:
     series = JobSeries(EVALUATION, steps_total=10, steps_planned=100, state=JobState.TRAINING, warnings=("odd",))
     snapshot = observe({"a": series}, "a", limiter=FakeLimiter({"a": CpuAllocation(500, 700)}))

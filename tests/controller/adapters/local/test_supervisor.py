@@ -16,7 +16,7 @@ from support.worlds import START, FakeClock, a_snapshot
 
 from slopewise.adapters.local.cleanup import StartedCommand, StartedProcess
 from slopewise.adapters.local.crashed_runs import EarlierJob, EarlierRun
-from slopewise.adapters.local.job_processes import GRACE_SECONDS, KILL_SECONDS
+from slopewise.adapters.local.job_processes import GRACE_SECONDS, KILL_SECONDS, last_losses
 from slopewise.adapters.local.job_record import SHOWN_SECONDS, JobRecord
 from slopewise.adapters.local.launcher import Command, ManagedProcess, single_thread_environment
 from slopewise.adapters.local.limiters.base import UNLIMITED
@@ -550,6 +550,35 @@ def test_a_command_gets_its_own_environment_and_folder_but_our_port(tmp_path: Pa
     (command,) = world.launcher.commands
     assert command.working_directory == tmp_path
     assert command.environment.items() >= {**wants, "SLOPEWISE_EXPORTER_PORT": "9500"}.items()
+
+
+def test_a_job_joins_the_study_that_it_names_where_its_file_names_none(tmp_path: Path) -> None:
+    of_file: dict[str, Any] = {"queueing": Queueing(study="s"), "objectives": Objectives(study="s")}
+    world = a_world(tmp_path, ONE, job("a"), job("b", **of_file), job("silent"))
+    world.supervisor.poll()
+    world.supervisor.join({"a": "own", "b": "own", "gone": "own"})
+    studies = {name: each.spec.queueing.study for name, each in world.supervisor.records.items()}
+    assert studies == {"a": "own", "b": "s", "silent": ""}
+    assert {each.name: each.objectives.study for each in world.supervisor.running()} == studies
+
+
+@pytest.mark.parametrize(
+    ("text", "losses"),
+    [("eval 0.25\ntrain 1e-3\n", {"eval": 0.25, "train": 0.001}), ("eval\n", {}), ("eval a\n", {}), ("\xff", {})],
+)
+def test_what_a_job_hands_over_at_its_end_is_read_once_and_never_that_of_an_earlier_process(
+    tmp_path: Path, text: str, losses: dict[str, float]
+) -> None:
+    (tmp_path / "a.end").write_text("eval 9")
+    world = a_world(tmp_path, ONE, job("a"))
+    assert last_losses(world.supervisor.records["a"]) == {}, "it has not started"
+    world.supervisor.poll()
+    (command,) = world.launcher.commands
+    assert not (tmp_path / "a.end").exists()
+    Path(command.environment["SLOPEWISE_EXPORTER_END_FILE"]).write_bytes(text.encode("latin-1"))
+    record = world.supervisor.records["a"]
+    record.process.log_path = command.log_path  # type: ignore[union-attr]
+    assert [last_losses(record), last_losses(record)] == [losses, {}]
 
 
 # --- stops at the target ------------------------------------------------------------------------------------

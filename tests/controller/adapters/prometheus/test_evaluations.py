@@ -191,6 +191,12 @@ def test_the_restart_of_a_sidecar_is_not_the_jobs() -> None:
     assert facts.restarted(facts.working_processes({"sidecar:9"}), since_seconds=WINDOW_START)
 
 
+def test_a_study_that_a_job_names_itself_has_the_letters_of_a_name() -> None:
+    facts = facts_by_job([fact("training_steps_total", 7), fact("training_study", 1, study="LR search\n")])[KEY]
+    _, process = latest_process(facts.working_processes(frozenset()))
+    assert process.study == "lr-search"
+
+
 def test_states_and_objectives_that_the_contract_does_not_know_are_left_out() -> None:
     facts = facts_by_job(
         [

@@ -173,7 +173,8 @@ def test_what_get_prints() -> None:
     names = [(column["name"], column.get("priority", 0)) for column in columns]
     first = ["State", "Progress", "ETA", "CPU", "Promise", "Reason", "Age"]
     assert names[:7] == [(name, 0) for name in first]
-    assert names[7:] == [(n, 1) for n in ("Class", "Loss", "Growth", "Memory", "Policy", "Last action", "Node")]
+    wide = ("Class", "Loss", "Growth", "Study", "Chance", "Memory", "Policy", "Last action", "Node")
+    assert names[7:] == [(name, 1) for name in wide]
     properties = schema_of(job_growths())["properties"]["status"]["properties"]
     for column in columns:
         path = column["jsonPath"].split(".")

@@ -260,6 +260,7 @@ def _container(
         oom_killed_at_seconds=_oom_killed_at(state, status.last_state or _NO_STATE),
         program=program,
         init=init,
+        is_rank=any(each.names_another_pod for each in spec.env or ()),
     )
 
 

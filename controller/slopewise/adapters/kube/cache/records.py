@@ -80,12 +80,10 @@ class ContainerRecord(msgspec.Struct, frozen=True, gc=False):
 
     name: str
     desired: CpuAllocation
-    """What the API server has accepted: spec.containers[].resources; a missing request is the limit, and 0 without
-    one."""
+    """What the API server has accepted; a missing request is the limit, and 0 without one."""
     has_request: bool
     reported: CpuAllocation | None
-    """What its kubelet reported last: status.containerStatuses[].resources; None: nothing, as from a kubelet that does
-    not support resizing."""
+    """What its kubelet reported last; None: nothing, as from one that does not support resizing."""
     memory_request_bytes: int | None
     memory_limit_bytes: int | None
     extended_resources: tuple[str, ...] = ()
@@ -106,6 +104,8 @@ class ContainerRecord(msgspec.Struct, frozen=True, gc=False):
     """A digest of image, command and arguments, without the names of the pod and of its owner; empty: no image."""
     init: bool = False
     """A restartable init container (a sidecar): it is resized under `initContainers`."""
+    is_rank: bool = False
+    """It is told which other pod the first process of its training is in (`wire.FIRST_RANK`)."""
 
     @property
     def actual(self) -> CpuAllocation | None:

@@ -114,6 +114,10 @@ class PodMeta(ObjectMeta, kw_only=True):
     managed_fields: list[ManagedFields] | None = None
 
 
+FIRST_RANK = frozenset({"MASTER_ADDR", "PET_MASTER_ADDR", "PET_RDZV_ENDPOINT", "JAX_COORDINATOR_ADDRESS", "TF_CONFIG"})
+"""Variables that say where the first process of a training is: of PyTorch, torchrun, JAX and TensorFlow."""
+
+
 class Named(Wire):
     name: str
 
@@ -129,11 +133,22 @@ class ResizePolicy(Wire):
     restart_policy: str | None = None
 
 
+class Variable(Wire):
+    name: str
+    value: str = ""
+
+    @property
+    def names_another_pod(self) -> bool:
+        """Whether it says where the first process of a training is, and that is not on the same machine."""
+        return self.name in FIRST_RANK and self.value != "" and not self.value.startswith(("localhost", "127."))
+
+
 class Container(Wire):
     name: str
     image: str = ""
     command: list[str] | None = None
     args: list[str] | None = None
+    env: list[Variable] | None = None
     resources: Resources | None = None
     resize_policy: list[ResizePolicy] | None = None
     restart_policy: str | None = None

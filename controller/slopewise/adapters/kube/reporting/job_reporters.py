@@ -21,7 +21,6 @@ from slopewise.model import (
     JobUid,
     Migrate,
     Move,
-    MoveEvent,
     MoveStage,
     ObjectiveStatus,
     Outcome,
@@ -75,7 +74,8 @@ class DecisionReporter:
         waiting = {job.uid for job in jobs if job.movability is not None and job.movability.backoff_reason is not None}
         self._emit_outcomes(report.results.of(Place, Migrate), waiting, now)
         for event in report.results.events:
-            self._emit_event(event, now)
+            self._act(event.job_uid, history.move_event(event, now))
+            self._emit_about(event.job_uid, _STAGES[event.stage], event.message, "Move", warning=event.warning)
         self._emit_withheld(report.results.withheld_of(Place, Migrate), now)
         self._stops.forget_all_but({job.uid for job in jobs})
         self._emit_stops(report.results.of(Stop), report.results.withheld_of(Stop), now)
@@ -98,10 +98,6 @@ class DecisionReporter:
             why = "; ".join(filter(None, parts))
             self._emit(outcome.decision, reason, why, warning=outcome.result != "applied")
             self._act(uid, history.moved(outcome, now))
-
-    def _emit_event(self, event: MoveEvent, now: float) -> None:
-        self._act(event.job_uid, history.move_event(event, now))
-        self._emit_about(event.job_uid, _STAGES[event.stage], event.message, "Move", warning=event.warning)
 
     def _emit_withheld(self, withheld: Sequence[Withheld[Move]], now: float) -> None:
         withheld = [each for each in withheld if not is_routine(each.guard)]

@@ -34,8 +34,6 @@ FAVOUR = f"{GROUP}/favour"
 STUDY_LABEL = f"{GROUP}/study"
 """Label of a pod, and of its JobGrowth: the study (sweep) of its namespace of which it is a trial."""
 
-_STUDY_LABELS = (STUDY_LABEL, "katib.kubeflow.org/experiment")
-
 KNOWN = (
     DEADLINE, QOE_SECONDS, TARGET_LOSS, DELIVERABLE_LOSS, AT_TARGET, WEIGHT, MAX_USEFUL_CPU, MIGRATABLE, CHECKPOINTS,
     CONTAINER, CLASS, FAVOUR,
@@ -222,11 +220,6 @@ def _one_of(*words: str, then: str = "") -> Callable[[str], str]:
         return text
 
     return parse
-
-
-def study_by_label(labels: Mapping[str, str]) -> str:
-    """The study that a pod's labels name, its owner's word first; empty: none."""
-    return next((labels[label] for label in _STUDY_LABELS if labels.get(label)), "")
 
 
 def as_label(name: str) -> str:

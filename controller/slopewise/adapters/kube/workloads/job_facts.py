@@ -22,7 +22,6 @@ from slopewise.adapters.kube.workloads.eligibility import (
 from slopewise.adapters.kube.workloads.owners import Identity
 from slopewise.config.training_policy import TrainingPolicySpec
 from slopewise.model import AcceptedRange, CpuAllocation, MemoryAllocation
-from slopewise.own_policies.catalogue import favour_warnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +107,7 @@ def facts_of(
         memory_request_bytes=float(sum(requests)) if requests else None,
         scaled_by=scaled,
         matches_spec=pod.matches_spec,
-        warnings=(*identity.warnings, *requested.warnings, *favour_warnings(requested.objectives, spec.policy.name)),
+        warnings=(*identity.warnings, *requested.warnings),
         workload_class=workload_class(identity, pod.namespace, container, requested.workload_class),
         original_memory=original_memory,
         memory_ineligible_reason=None if pod.ended else unclear or memory_ineligible_reason(case),

@@ -21,7 +21,7 @@ from slopewise.adapters.kube.cache.parsing import controlling_owner
 from slopewise.adapters.kube.cache.records import ContainerRecord, ManagedPod, ObjectRecord, OwnerRef, PodRecord
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import Api, Store, path_of
-from slopewise.adapters.kube.workloads.annotations import as_label, study_by_label
+from slopewise.adapters.kube.workloads.annotations import STUDY_LABEL, as_label
 from slopewise.model import JobUid
 
 ONLY_SLOT = "0"
@@ -93,7 +93,7 @@ def owner_path(namespace: str, link: OwnerRef) -> str | None:
         return None
     group, _, version = link.api_version.rpartition("/")
     # The version and the name are a tenant's text: quoted, they cannot lead the request elsewhere.
-    return path_of(f"{group}/{_quoted(version)}", plural, namespace, _quoted(link.name))
+    return path_of(f"{group}/{quote(version, safe='')}", plural, namespace, quote(link.name, safe=""))
 
 
 class Owners:
@@ -160,8 +160,9 @@ class Owners:
                 named = self._recorded(pod) or replace(new, slot=slot)
                 identity = replace(named, study=new.study)
             identities[pod.uid] = identity
-            if (study := study_by_label(pod.labels)) != identity.study and study:
-                identity = replace(identity, study=study)  # unlike the workload, a label may come while it runs
+            study = pod.labels.get(STUDY_LABEL) or pod.labels.get("katib.kubeflow.org/experiment") or identity.study
+            if study != identity.study:  # unlike the workload, a label may come while it runs
+                identity = replace(identity, study=study)
             rival = found.get(identity.job_uid)
             if rival is None or _presence(pod) > _presence(rival[1]):
                 found[identity.job_uid] = (identity, pod)
@@ -248,10 +249,6 @@ def _presence(pod: PodRecord) -> tuple[int, float, str]:
 
 def _group(link: OwnerRef) -> str:
     return link.api_version.rpartition("/")[0]
-
-
-def _quoted(part: str) -> str:
-    return quote(part, safe="")
 
 
 def _message(link: OwnerRef, what: str) -> str:

@@ -103,13 +103,9 @@ def _attribute(path: Path, name: str) -> bytes | None:
 
 
 def manages(directory: Path) -> bool:
-    """True for the cgroup of a job of some run, and those below it."""
-    return any(_is_named_as_run(over) and name != ASIDE for over, name in pairwise(directory.parts))
-
-
-def _is_named_as_run(name: str) -> bool:
-    """No unit of systemd, such as `slopewise-up.service`: only their names have a dot."""
-    return name.startswith(RUN_PREFIX) and "." not in name
+    """True for the cgroup of a job of some run, and those below it; units of systemd have a dot in their names."""
+    parts = pairwise(directory.parts)
+    return any(over.startswith(RUN_PREFIX) and "." not in over and name != ASIDE for over, name in parts)
 
 
 def is_run(directory: Path) -> bool:
@@ -155,10 +151,11 @@ def _mounts(mountinfo: Path) -> dict[str, list[tuple[str, Path]]]:
     for line in mountinfo.read_text(encoding="utf-8").splitlines():
         place, _, kind = line.partition(" - ")
         root, point = place.split()[3:5]
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), point)  # a space is \040
         filesystem, _, options = kind.split(" ", 2)
         names = {"cgroup": options.split(","), "cgroup2": [UNIFIED]}.get(filesystem, [])
         for name in names:
-            mounts.setdefault(name, []).append((root, Path(_unescaped(point))))
+            mounts.setdefault(name, []).append((root, Path(point)))
     return mounts
 
 
@@ -168,8 +165,3 @@ def _directory(path: str, mounts: list[tuple[str, Path]]) -> Path | None:
         if Path(path).is_relative_to(root) and ".." not in Path(path).parts:
             return point / Path(path).relative_to(root)
     return None
-
-
-def _unescaped(point: str) -> str:
-    r"""Decode the octal escapes of mountinfo, which writes a space as \040."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), point)

@@ -90,7 +90,8 @@ class CgroupV2Limiter(CgroupLimiter):
         pids = self._files.pids(self._own)
         strangers = [_HIDDEN_PID] if _HIDDEN_PID in pids else []
         if not self._is_delegated:
-            strangers = sorted(set(pids) - _family())
+            us = psutil.Process()  # with those that wait for us (a shell, make, PID 1), and those that we started
+            strangers = sorted(set(pids) - {each.pid for each in (us, *us.parents(), *us.children(recursive=True))})
         if strangers:
             raise MissingToolError(f"{self._own} holds other processes too ({len(strangers)}); {_REMEDY}")
 
@@ -151,12 +152,6 @@ class CgroupV2Limiter(CgroupLimiter):
         except OSError:
             return fallback
         return float(sum(int(entry[7:]) for entry in fields if entry.startswith(("rbytes=", "wbytes="))))
-
-
-def _family() -> set[int]:
-    """We, those that wait for us (a shell, make, a container's PID 1), and those that we started."""
-    us = psutil.Process()
-    return {process.pid for process in (us, *us.parents(), *us.children(recursive=True))}
 
 
 def _keyed(text: str) -> dict[str, int]:

@@ -122,6 +122,22 @@ def test_restartable_init_containers_count_and_others_do_not() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("variable", "is_rank"),
+    [
+        ({"name": "MASTER_ADDR", "value": "train-0.train"}, True),
+        ({"name": "PET_RDZV_ENDPOINT", "value": "train-0.train:29400"}, True),
+        ({"name": "MASTER_ADDR", "value": "localhost"}, False),
+        ({"name": "JAX_COORDINATOR_ADDRESS", "value": "127.0.0.1:1234"}, False),
+        ({"name": "MASTER_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}, False),
+        ({"name": "LR", "value": "train-0"}, False),
+    ],
+)
+def test_a_rank_is_told_which_other_pod_the_first_one_is_in(variable: dict[str, Any], is_rank: bool) -> None:
+    (container,) = parse_pod(pod_json(spec={"containers": [{"name": "trainer", "env": [variable]}]})).containers
+    assert container.is_rank is is_rank
+
+
 def test_devices_and_claims_are_named() -> None:
     resources: dict[str, Any] = {
         "limits": {"nvidia.com/gpu": "1", "cpu": "1"},

@@ -134,7 +134,8 @@ def next_change(move: JobMove, facts: Facts, now_seconds: float) -> Change | Non
 def _after_ending(move: JobMove, facts: Facts, now: float) -> Change | None:
     """The next step of a Job that we suspended."""
     if not is_suspended(facts.job):
-        return _resumed_by_others(move, facts.job, now)
+        left, message = _as_it_is(move, facts.job, now), "somebody else has resumed it, so it is not moved"
+        return Change(_patch(facts.job, left), left, message, warning=True, ended="cancelled")
     if facts.live or not has_stopped(facts.job):
         return None
     if move.step == "unpinning":
@@ -224,12 +225,6 @@ def _let_go(move: JobMove, job: Json, reason: str, now: float) -> Change:
 def _resume_anywhere(job: Json, move: JobMove, message: str, *, ended: MoveEnd | None = None) -> Change:
     body = _patch(job, None, {"suspend": False, **_unpinned(job, move)})
     return Change(body, None, message, warning=ended is not None, ended=ended)
-
-
-def _resumed_by_others(move: JobMove, job: Json, now: float) -> Change:
-    left = _as_it_is(move, job, now)
-    message = "somebody else has resumed it, so it is not moved"
-    return Change(_patch(job, left), left, message, warning=True, ended="cancelled")
 
 
 def _as_it_is(move: JobMove, job: Json, now: float) -> JobMove | None:
