@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from contextlib import suppress
-from typing import Any
 
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.queue_file import StoredJob
@@ -48,11 +47,14 @@ def job_answer(session: Session, row: LiveRow, stored: StoredJob | None, status:
     state, reason = (row.state, row.reason) if running else (result.state, ended)
     study, used = record.spec.queueing.study, _cpu_seconds(session, record)
     decided = status.reason if running and status is not None else None
-    log = (stored.log if stored else "") or str(session.supervisor.folder / record.spec.log_name)
+    log = (stored.log if stored else "") or str(session.supervisor.processes.folder / record.spec.log_name)
     if record.is_attached or (stored is not None and stored.process is not None):
         log = ""
     elif process is not None:
         log = str(process.log_path)
+    shown = (
+        status.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"pods", "move"}) if status else None
+    )
     return JobAnswer(
         row.name,
         state,
@@ -71,7 +73,7 @@ def job_answer(session: Session, row: LiveRow, stored: StoredJob | None, status:
         log=log,
         pid=process.pid if process is not None and running else None,
         fair_seconds=tally.fair_seconds,
-        status=None if status is None else _shown(status),
+        status=shown,
         trial=trial_of(record, tally, state, used, decided or reason) if study else None,
     )
 
@@ -91,11 +93,6 @@ def _cpu_seconds(session: Session, record: JobRecord) -> float | None:
     if record.cpu_seconds is not None or record.state != "running":
         return record.cpu_seconds
     with suppress(ActuationError):  # it has just ended
-        used = session.supervisor.limiter.usage(record.spec.name).cpu_seconds_total
+        used = session.workshop.limiter.usage(record.spec.name).cpu_seconds_total
         return None if used is None else record.earlier_cpu_seconds + used
     return None
-
-
-def _shown(status: JobGrowthStatus) -> dict[str, Any]:
-    shown: dict[str, Any] = status.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"pods", "move"})
-    return shown

@@ -134,6 +134,7 @@ def result_of(record: JobRecord, tally: JobTally, start_seconds: float, *, was_s
     arrived, finished, deadline = record.arrived_at_seconds, record.finished_at_seconds, record.spec.deadline_seconds
     jct = None if arrived is None or finished is None else finished - arrived
     state = _state(record, tally, was_stopped=was_stopped)
+    silent = f"reported no loss: {tally.missing}" if tally.missing and tally.first_level is None else ""
     return LocalJobResult(
         name=record.spec.name,
         state=state,
@@ -152,7 +153,7 @@ def result_of(record: JobRecord, tally: JobTally, start_seconds: float, *, was_s
         deadline_seconds=deadline,
         deadline_met=None if deadline is None else state in SUCCEEDED and jct is not None and jct <= deadline,
         fair_seconds=None if (gained := brought(record, tally)) is None else round(gained.fair, 3),
-        note="; ".join(note for note in (_note(record, state), _no_loss(tally)) if note),
+        note="; ".join(note for note in (_note(record, state), silent) if note),
     )
 
 
@@ -162,11 +163,6 @@ def _state(record: JobRecord, tally: JobTally, *, was_stopped: bool) -> str:
         return "stopped"
     reported = tally.reported_state
     return str(reported) if record.state == "ended" and reported is not None and reported.ended else record.state
-
-
-def _no_loss(tally: JobTally) -> str:
-    """Why it never reported a loss; empty where that is unknown, or it did."""
-    return f"reported no loss: {tally.missing}" if tally.missing and tally.first_level is None else ""
 
 
 def _note(record: JobRecord, state: str) -> str:

@@ -14,8 +14,7 @@ from slopewise.adapters.local.crash_journal import Journal, clean_up_after_kille
 from slopewise.adapters.local.crashed_runs import prune_logs
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.launcher import Launcher
-from slopewise.adapters.local.limiters.base import Limiter
-from slopewise.adapters.local.limiters.choose import choose_limiter
+from slopewise.adapters.local.limiters.choose import Limiter, choose_limiter
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, find_prometheus
 from slopewise.adapters.local.stored_files import made_folder
 from slopewise.config.training_policy import TrainingPolicy
@@ -48,16 +47,24 @@ class Workshop(ClosesStack):
         self._leaves_jobs = leaves_jobs
         self.jobs_identity = jobs_identity
         self._actuator_choice = actuator
-        self._announce = announce
+        self.announce = announce
+        """Shows the user one line."""
 
     def __enter__(self) -> Self:
-        state_dir = default_state_dir()
-        for message in clean_up_after_killed(state_dir):
-            self._announce(message)
+        self.state_dir = default_state_dir()
+        """The folder of the journals and of the state that killed runs left."""
+        for message in clean_up_after_killed(self.state_dir):
+            self.announce(message)
+
+        def close_journal() -> None:
+            """Announce what could not be restored, and what runs on."""
+            for message in self.journal.close(keeps_jobs=self._leaves_jobs):
+                if self._leaves_jobs or "cannot" in message:
+                    self.announce(message)
+
         with ExitStack() as stack:
-            self._state_dir = state_dir
-            self.journal = Journal.open(state_dir, new_run_id())
-            stack.callback(self._close_journal)
+            self.journal = Journal.open(self.state_dir, new_run_id())
+            stack.callback(close_journal)
             self.limiter: Limiter = choose_limiter(self.journal, self._actuator_choice)
             structlog.get_logger(__name__).info("cpu is given by", actuator=self.limiter.description)
             stack.callback(self.limiter.close)
@@ -68,7 +75,7 @@ class Workshop(ClosesStack):
     @cached_property
     def binaries(self) -> PrometheusBinaries:
         """The Prometheus program of this machine, downloaded where there is none; unused with `--prometheus-url`."""
-        return find_prometheus(announce=self._announce)
+        return find_prometheus(announce=self.announce)
 
     @property
     def best_control(self) -> CpuControl:
@@ -83,34 +90,14 @@ class Workshop(ClosesStack):
         chosen = resources.model_copy(update={"control": self.best_control})
         return policy.model_copy(update={"spec": policy.spec.model_copy(update={"resources": chosen})})
 
-    @property
-    def state_dir(self) -> Path:
-        """The folder of the journals and of the state that killed runs left."""
-        return self._state_dir
-
-    @property
-    def targets_folder(self) -> Path:
-        """The default folder of the targets files for a Prometheus of the user's."""
-        return self._state_dir / "targets"
-
-    def announce(self, message: str) -> None:
-        """Show the user one line."""
-        self._announce(message)
-
     def prune_logs(self, records: Iterable[JobRecord]) -> None:
         """Remove old logs of jobs that have ended; `records`: of all jobs of the session."""
         processes = (each.process for each in records if each.finished_at_seconds is None)
         used = [process.log_path for process in processes if process is not None]
-        prune_logs(self._state_dir, self.journal.run_id, used)
+        prune_logs(self.state_dir, self.journal.run_id, used)
 
     def users_logs(self, namespace: str) -> Path:
         """A new folder for the output of the user's commands; no exit removes it, but a later run its oldest files."""
-        folder = made_folder(self._state_dir / "logs" / self.journal.run_id / namespace)
-        self._announce(f"Output of the commands: {folder}")
+        folder = made_folder(self.state_dir / "logs" / self.journal.run_id / namespace)
+        self.announce(f"Output of the commands: {folder}")
         return folder
-
-    def _close_journal(self) -> None:
-        """Announce what could not be restored, and what runs on."""
-        for message in self.journal.close(keeps_jobs=self._leaves_jobs):
-            if self._leaves_jobs or "cannot" in message:
-                self._announce(message)

@@ -12,12 +12,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from slopewise.adapters.local.job_record import ENDED_STATES
-from slopewise.adapters.local.session_requests import JobAnswer, session_and_jobs
+from slopewise.adapters.local.session_requests import session_and_jobs
 from slopewise.crds import oversubscription
 from slopewise.crds.job_growth import JobGrowthStatus
 from slopewise.errors import SlopewiseError
 from slopewise.operate.local_session import status_of
-from slopewise.reports.live_table import LiveRow, jobs_table
+from slopewise.reports.live_table import LiveRow, LiveTable
 from slopewise.reports.wording import finite, plain
 
 LOSSES_KEPT = 120
@@ -105,7 +105,7 @@ def screen(view: View, sort: Sort, height: int | None = None) -> RenderableType:
     rows = ordered(view.rows, sort)
     room = len(rows) if height is None else max(MIN_ROWS, height - len(parts) - 3)  # headings, meanings, "more"
     if rows:
-        parts.append(jobs_table(rows[:room]))
+        parts.append(LiveTable(rows[:room]))
     if len(rows) > room:
         parts.append(Text(f"{len(rows) - room} more: --namespace, --sort, a taller terminal", style="dim"))
     return Group(*parts)
@@ -161,8 +161,9 @@ class LocalWatch:
         self._losses.note({job.name: job.loss_last for job in jobs})
         states = ", ".join(f"{count} {state}" for state, count in Counter(job.state for job in jobs).items()) or "none"
         heading = f"{datetime.now(UTC).astimezone():%H:%M:%S}  {session.policy}, mode {session.mode}; jobs: {states}"
-        return View([self._row(job) for job in jobs], (heading,), session.held)
-
-    def _row(self, job: JobAnswer) -> LiveRow:
-        row = row_of(job.name, status_of(job), self._losses.of(job.name))
-        return row if job.loss_last is None else replace(row, loss=job.loss_last)
+        rows = (row_of(job.name, status_of(job), self._losses.of(job.name)) for job in jobs)
+        known = (
+            row if job.loss_last is None else replace(row, loss=job.loss_last)
+            for row, job in zip(rows, jobs, strict=True)
+        )
+        return View(list(known), (heading,), session.held)

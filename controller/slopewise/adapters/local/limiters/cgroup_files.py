@@ -57,7 +57,11 @@ class CgroupFiles:
 
     def is_delegated(self, directory: Path) -> bool:
         """True when systemd or a container's runtime handed the cgroup over to the account that runs in it."""
-        return any(_attribute(directory, name) == b"1" for name in ("user.delegate", "trusted.delegate"))
+        for name in ("user.delegate", "trusted.delegate"):
+            with suppress(OSError):  # not there, or `trusted` and we are not root
+                if os.getxattr(directory, name) == b"1":
+                    return True
+        return False
 
     def of_process(self, pid: int) -> dict[str, Path]:
         """The cgroups of a process, by controller, as far as they are seen from here."""
@@ -95,21 +99,13 @@ class CgroupFiles:
                 return
 
 
-def _attribute(path: Path, name: str) -> bytes | None:
-    try:
-        return os.getxattr(path, name)
-    except OSError:  # not there, or `trusted` and we are not root
-        return None
-
-
 def manages(directory: Path) -> bool:
-    """True for the cgroup of a job of some run, and those below it."""
-    return any(_is_named_as_run(over) and name != ASIDE for over, name in pairwise(directory.parts))
+    """True for the cgroup of a job of some run, and those below it.
 
-
-def _is_named_as_run(name: str) -> bool:
-    """No unit of systemd, such as `slopewise-up.service`: only their names have a dot."""
-    return name.startswith(RUN_PREFIX) and "." not in name
+    No unit of systemd, such as `slopewise-up.service`, is a run: only their names have a dot.
+    """
+    pairs = pairwise(directory.parts)
+    return any(over.startswith(RUN_PREFIX) and "." not in over and name != ASIDE for over, name in pairs)
 
 
 def is_run(directory: Path) -> bool:
@@ -157,8 +153,10 @@ def _mounts(mountinfo: Path) -> dict[str, list[tuple[str, Path]]]:
         root, point = place.split()[3:5]
         filesystem, _, options = kind.split(" ", 2)
         names = {"cgroup": options.split(","), "cgroup2": [UNIFIED]}.get(filesystem, [])
+        # mountinfo writes a space as \040
+        where = Path(re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), point))
         for name in names:
-            mounts.setdefault(name, []).append((root, Path(_unescaped(point))))
+            mounts.setdefault(name, []).append((root, where))
     return mounts
 
 
@@ -168,8 +166,3 @@ def _directory(path: str, mounts: list[tuple[str, Path]]) -> Path | None:
         if Path(path).is_relative_to(root) and ".." not in Path(path).parts:
             return point / Path(path).relative_to(root)
     return None
-
-
-def _unescaped(point: str) -> str:
-    r"""Decode the octal escapes of mountinfo, which writes a space as \040."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), point)

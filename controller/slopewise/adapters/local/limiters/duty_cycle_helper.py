@@ -17,7 +17,6 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from slopewise.adapters.local.limiters.identity import ProcessIdentity
@@ -86,18 +85,13 @@ class Cycler:
     def _obey(self) -> bool:
         received = os.read(self._commands, 65_536)
         *lines, self._unread = (self._unread + received).split(b"\n")
-        for group, fraction in _parsed(lines):
+        for command in map(json.loads, lines):
+            group = ProcessIdentity(command["pid"], command["started_ticks"])
             group.signal_group(signal.SIGCONT)
             self._fractions.pop(group, None)
-            if fraction < 1.0:
-                self._fractions[group] = fraction
+            if command["fraction"] < 1.0:
+                self._fractions[group] = command["fraction"]
         return bool(received)
-
-
-def _parsed(lines: list[bytes]) -> Iterator[tuple[ProcessIdentity, float]]:
-    for line in lines:
-        command = json.loads(line)
-        yield ProcessIdentity(command["pid"], command["started_ticks"]), command["fraction"]
 
 
 def main() -> None:
