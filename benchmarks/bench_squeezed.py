@@ -35,8 +35,8 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
 from slopewise.adapters.local.crash_journal import Journal, new_run_id
-from slopewise.adapters.local.limiters.base import NEUTRAL_REQUEST_MILLICORES, Limiter
-from slopewise.adapters.local.limiters.choose import choose_limiter
+from slopewise.adapters.local.limiters.base import NEUTRAL_REQUEST_MILLICORES
+from slopewise.adapters.local.limiters.choose import Limiter, choose_limiter
 from slopewise.errors import SlopewiseError
 from slopewise.model import CpuControl
 from slopewise.policies.marginal import Parameters

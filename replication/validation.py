@@ -91,12 +91,12 @@ def measure(console: Console) -> dict[str, Any]:
         fair = _document(BASELINE)
         for job in jobs:
             console.print(f"{job.name} alone", markup=False)
-            result = run_policy(workshop, fair, [replace(job, arrive_seconds=0.0)], ours=True, show=lambda _: None)
+            result = run_policy(workshop, fair, [replace(job, arrive_seconds=0.0)], ours=True, show=lambda *_: None)
             solo.append(_alone(job.arrive_seconds, result))
         shared = {}
         for name in POLICIES:
             console.print(f"all together under {name}", markup=False)
-            result = run_policy(workshop, _document(name), jobs, ours=True, show=lambda _: None)
+            result = run_policy(workshop, _document(name), jobs, ours=True, show=lambda *_: None)
             shared[name] = {each.name: each.jct_seconds for each in result.jobs}
             cores = result.node_cores
     return {"machine": f"{platform.system()} {platform.machine()}", "cores": cores, "alone": solo, "together": shared}

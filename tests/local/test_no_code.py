@@ -74,7 +74,7 @@ def value(session: Session, query: str) -> float | None:
 
 
 def output(session: Session, name: str) -> list[str]:
-    return (session.supervisor.folder / f"{name}.log").read_text().splitlines()
+    return (session.supervisor.processes.folder / f"{name}.log").read_text().splitlines()
 
 
 def test_a_script_that_only_prints_its_loss_is_managed_to_its_end(session: Session) -> None:

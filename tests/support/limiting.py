@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from support.worlds import START
 
 from slopewise.adapters.local.limiters.base import UNLIMITED, unknown_job
+from slopewise.adapters.local.limiters.duty_cycle import DutyCycleLimiter
 from slopewise.model import CpuAllocation, CpuControl, Usage
 
 
 @dataclass
-class FakeLimiter:
+class FakeLimiter(DutyCycleLimiter):
     """Allocations in a dictionary; jobs that are not in it have ended."""
 
     allocations: dict[str, CpuAllocation] = field(default_factory=dict)

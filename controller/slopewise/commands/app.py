@@ -11,11 +11,10 @@ import typer
 from slopewise import __version__
 from slopewise.commands.advise import advise
 from slopewise.commands.console import announce_failure, wants_json
-from slopewise.commands.dashboards import dashboards
 from slopewise.commands.demo import demo
 from slopewise.commands.doctor import doctor
 from slopewise.commands.operate import explain, freeze, history, replay, restore, sweep, unfreeze
-from slopewise.commands.policies import policies
+from slopewise.commands.policies import dashboards, policies
 from slopewise.commands.run import run
 from slopewise.commands.service import attach, cancel, jobs, logs, mode, submit, up
 from slopewise.commands.simulate import simulate

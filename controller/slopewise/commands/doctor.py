@@ -60,9 +60,9 @@ def doctor(
     endpoint = _endpoint(call, prometheus, prometheus_config, local=local)
     if local:
         refuse_clusters(call, "--local")
-        from slopewise.operate.doctor.machine import LocalCheckOptions, check_machine
+        from slopewise.operate.doctor.machine import check_machine
 
-        found = check_machine(LocalCheckOptions(jobs, actuator.value, endpoint, scrape_interval))
+        found = check_machine(jobs, actuator.value, endpoint, scrape_interval)
     else:
         refuse(call, ("--jobs", "--actuator"), "is for this machine; add --local, or leave it out")
         from slopewise.adapters.kube.connection import Connection, lease_namespace_of, lease_namespaces_of

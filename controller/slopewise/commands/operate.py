@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -274,5 +275,5 @@ def sweep(
 
         swept = sweeping.sweep(Connection(kubeconfig, context, namespace), older_than, stop)
         exit_code = stop.exit_code if stop.number is not None else 1 if swept.failed else 0
-    print_result(swept.as_json(), sweeping.listing(swept), output)
+    print_result(asdict(swept), sweeping.listing(swept), output)
     raise typer.Exit(exit_code)

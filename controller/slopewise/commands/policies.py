@@ -1,4 +1,4 @@
-"""`slopewise policies`: lists the policies, writes a new one, checks one."""
+"""The groups of commands: `slopewise policies` lists, writes and checks; `slopewise dashboards` serves a Grafana."""
 
 from __future__ import annotations
 
@@ -93,3 +93,39 @@ def check_policy(
     else:
         out.print(checked(result), soft_wrap=True)
     raise typer.Exit(0 if result.kept else 1)
+
+
+dashboards = typer.Typer(help="Grafana dashboards.", no_args_is_help=True)
+
+
+@dashboards.command("push")
+def push(
+    url: Annotated[str, typer.Option(envvar="GRAFANA_URL", help="Grafana, e.g. https://grafana.example.org.")],
+    token: Annotated[str, typer.Option(envvar="GRAFANA_TOKEN", help="A service account's token.")],
+    folder: Annotated[str, typer.Option(help="Folder, made when missing.")] = "Slopewise",
+    output: Output = OutputFormat.table,
+) -> None:
+    """Put the Slopewise dashboards into a Grafana, replacing older versions of them.
+
+    Example: `GRAFANA_TOKEN=… slopewise dashboards push --url https://grafana.example.org`.
+    """
+    from slopewise.adapters.grafana import push_dashboards
+
+    pushed = push_dashboards(url, token, folder)
+    print_result([vars(each) for each in pushed], "\n".join(map(str, pushed)), output)
+
+
+@dashboards.command("export")
+def export(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Made where it is missing.")],
+    output: Output = OutputFormat.table,
+) -> None:
+    """Write the Slopewise dashboards into a folder, with a provider for Grafana's provisioning.
+
+    Example: `slopewise dashboards export /var/lib/grafana/slopewise`. Copy `slopewise-provider.yaml` into Grafana's
+    folder `provisioning/dashboards`.
+    """
+    from slopewise.adapters.grafana import export_dashboards
+
+    written = [str(path) for path in export_dashboards(folder)]
+    print_result(written, "\n".join(written), output)

@@ -220,25 +220,25 @@ def run_here(call: typer.Context, asked: LocalRun) -> NoReturn:
     from slopewise.reports.report import terminal
 
     options = LocalRunOptions(
-        asked.jobs, asked.policy_file, asked.dry_run, asked.actuator.value, asked.port, asked.json_logs,
+        asked.jobs, asked.policy_file, asked.actuator.value, asked.port, asked.json_logs, asked.dry_run,
         again=asked.again, record=recording, annotated=annotated, policy=asked.policy,
     )  # fmt: skip
     if named and asked.prometheus_url is not None:
         in_use = PrometheusInUse(Endpoint(asked.prometheus_url, asked.prometheus_config), asked.targets_file)
         options = replace(options, prometheus=in_use, scrape_interval_seconds=asked.scrape_interval)
     with orderly_stop(announce):
-        outcome = run_local(options, err, announce)
+        result, stopped = run_local(options, err, announce)
     if asked.output is RowsFormat.json:
-        print_json(outcome.result.as_json())
+        print_json(result.as_json())
     elif asked.output is RowsFormat.csv:
-        typer.echo(outcome.result.csv_text(), nl=False)
+        typer.echo(result.csv_text(), nl=False)
     elif asked.json_logs:
-        structlog.get_logger("slopewise").info("run ended", **outcome.result.as_json())
+        structlog.get_logger("slopewise").info("run ended", **result.as_json())
     else:
-        out.print(terminal(report_of(outcome.result)))
-    if outcome.stopped is not None:
-        raise outcome.stopped
-    raise typer.Exit(1 if outcome.result.failed else 0)
+        out.print(terminal(report_of(result)))
+    if stopped is not None:
+        raise stopped
+    raise typer.Exit(1 if result.failed else 0)
 
 
 def _recording(call: typer.Context, asked: RunSettings) -> RecordOptions | None:

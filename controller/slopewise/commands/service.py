@@ -66,33 +66,27 @@ def up(
     Its end leaves jobs running without limits, and the next `up` takes them over.
     Examples: `slopewise up --policy-file policy.yaml`; `slopewise up --max-running 4 --systemd`.
     """
-    from slopewise.local.up import UpOptions, serve, unit
+    from slopewise.local.run import LocalRunOptions
+    from slopewise.local.up import serve, unit
 
     if systemd:
-        typer.echo(unit(_options_of(policy_file, policies_folders, policy, max_running, actuator, port)), nl=False)
+        written: list[tuple[str, object]] = [
+            ("--policy-file", None if policy_file is None else policy_file.absolute()),
+            *(("--policies-dir", folder.absolute()) for folder in policies_folders or ()),
+            ("--policy", policy),
+            ("--max-running", max_running),
+            ("--actuator", actuator.value),
+            ("--port", port),
+        ]
+        words = [word for option, value in written if value is not None for word in (option, str(value))]
+        typer.echo(unit(words), nl=False)
         return
     most = len(os.sched_getaffinity(0)) if max_running is None else max_running
     with orderly_stop(announce):
-        serve(UpOptions(policy_file, policy, actuator.value, port, most, json_logs), announce)
-
-
-def _options_of(
-    policy_file: Path | None,
-    folders: list[Path] | None,
-    policy: str | None,
-    max_running: int | None,
-    actuator: ActuatorOption,
-    port: int,
-) -> list[str]:
-    written: list[tuple[str, object]] = [
-        ("--policy-file", None if policy_file is None else policy_file.absolute()),
-        *(("--policies-dir", folder.absolute()) for folder in folders or ()),
-        ("--policy", policy),
-        ("--max-running", max_running),
-        ("--actuator", actuator.value),
-        ("--port", port),
-    ]
-    return [word for option, value in written if value is not None for word in (option, str(value))]
+        serve(
+            LocalRunOptions(Path(), policy_file, actuator.value, port, json_logs, policy=policy, max_running=most),
+            announce,
+        )
 
 
 def submit(
@@ -182,14 +176,10 @@ def attach(
 
 def _environment() -> dict[str, str]:
     """The environment of this terminal, without what no JSON text can hold."""
-    unsent = [name for name, value in os.environ.items() if not _is_text(name + value)]
+    unsent = [name for name, value in os.environ.items() if re.search("[\ud800-\udfff]", name + value)]
     if unsent:
         announce(f"left out of the environment, since they are not UTF-8: {', '.join(map(ascii, unsent))}")
     return {name: value for name, value in os.environ.items() if name not in unsent}
-
-
-def _is_text(value: str) -> bool:
-    return value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def name_of(words: list[str]) -> str:

@@ -125,7 +125,11 @@ def top(
     if output is OutputFormat.json and count not in (None, 1):
         raise UsageError("-o json prints one object; leave --count out.")
     with received_signals() as stop, ExitStack() as stack:
-        view = _local(call) if local else _cluster(stack, kubeconfig, context, namespace, lease_namespace)
+        if local:
+            refuse_clusters(call, "--local")
+            view = shown.LocalWatch().view
+        else:
+            view = _cluster(stack, kubeconfig, context, namespace, lease_namespace)
         if output is OutputFormat.json:
             print_json(shown.as_json(view(), sort.value))
         elif out.is_terminal and not out.is_dumb_terminal:
@@ -148,13 +152,6 @@ def _cluster(
     configure_logging(level=logging.CRITICAL)  # a line of the log would stand in the middle of the screen
     connection = Connection(kubeconfig, context, namespace)
     return stack.enter_context(GrowthWatch(connection, lease_namespaces_of(connection, lease_namespace))).view
-
-
-def _local(call: typer.Context) -> Callable[[], View]:
-    refuse_clusters(call, "--local")
-    from slopewise.operate.top import LocalWatch
-
-    return LocalWatch().view
 
 
 def _redraw(view: Callable[[], View], sort: Sort, interval: float, count: int | None, stop: StopSignal) -> None:

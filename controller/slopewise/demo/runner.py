@@ -17,7 +17,6 @@ from slopewise.demo.report.results import Curves, JobResult, RunResult
 from slopewise.demo.sampler import CpuSampler, OtherCpuSampler, Points
 from slopewise.errors import DataSourceError, SlopewiseError
 from slopewise.local.brought import brought
-from slopewise.local.live import Progress
 from slopewise.local.plan import SessionPlan
 from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
@@ -37,7 +36,7 @@ def run_policy(
     *,
     ours: bool,
     nodes: int = 1,
-    show: Callable[[Progress], None],
+    show: Callable[[Session, str], None],
     namespace: str = "",
 ) -> RunResult:
     """Run all jobs under one policy to their ends, on this machine as so many nodes; SlopewiseError if it fails.
@@ -57,17 +56,13 @@ def run_policy(
         sampler = CpuSampler(session)
         others = OtherCpuSampler(session.machine_cpu(frozenset().union(*(node.cpus for node in session.nodes))))
 
-        def elapsed_seconds() -> float:
-            return session.clock.now() - session.supervisor.started_at_seconds
-
         def tick() -> None:
-            elapsed = elapsed_seconds()
-            sampler.sample(elapsed)
-            others.sample(elapsed)
-            show(Progress(session, name, elapsed))
+            sampler.sample(session.elapsed_seconds)
+            others.sample(session.elapsed_seconds)
+            show(session, name)
 
         session.run(tick)
-        others.close(elapsed_seconds())
+        others.close(session.elapsed_seconds)
         if failed:
             raise SlopewiseError(f"{failed[0]}; there is nothing to compare.")
         return _gather(session, sampler, others, name)
@@ -95,7 +90,7 @@ def _gather(session: Session, sampler: CpuSampler, others: OtherCpuSampler, poli
         resizes_applied=sum(report.count("applied") for report in reports),
         withheld=sum(len(report.results.withheld_of(Resize, Place, Migrate)) for report in reports),
         controller_cpu_ratio=session.loop.cpu_seconds / max(end - start, 1e-9),
-        node_cores=sum(session.node_cores.values()),
+        node_cores=sum(each.node.cpu_cores for each in session.nodes),
         control=session.control,
         moves_applied=sum(move.result == "applied" for report in reports for move in report.results.of(Place, Migrate)),
         other_cpu_cores=others.use.other_cores if others.use else None,

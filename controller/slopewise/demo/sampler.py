@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from slopewise.adapters.local.machine_cpu import CpuCount, MachineCpu, OtherUse
-from slopewise.adapters.local.ports import LocalJob
+from slopewise.allocation import allotted_cores
 from slopewise.errors import ActuationError
 from slopewise.local.session import Session
-from slopewise.model import CpuAllocation, CpuControl
+from slopewise.model import ClusterSnapshot
 
 SAMPLE_SECONDS = 1.0
 """CPU curves have one point a second; fewer would hide what a five-second interval does."""
@@ -39,10 +38,11 @@ class CpuSampler:
         limiter, jobs = self._session.workshop.limiter, self._session.supervisor.running()
         try:
             used = {job.name: limiter.usage(job.name).cpu_seconds_total or 0.0 for job in jobs}
-            held = {job.name: limiter.read(job.name) for job in jobs}
+            held = tuple(replace(job, allocation=limiter.read(job.name)) for job in jobs)
         except ActuationError:  # one of them ended in between: the next second has the rest
             return
-        allotted = allotted_cores(jobs, held, self._session.node_cores, self._session.control)
+        nodes = tuple(each.node for each in self._session.nodes)
+        allotted = allotted_cores(ClusterSnapshot(elapsed_seconds, nodes, held), self._session.control)
         for name, seconds in used.items():
             self._used.setdefault(name, []).append((elapsed_seconds, seconds))
             self.allotted.setdefault(name, []).append((elapsed_seconds, allotted[name]))
@@ -83,21 +83,3 @@ class OtherCpuSampler:
         """Cores over time, each point the mean since the one before."""
         found = [(at, self._machine.use(before, after)) for (_, before), (at, after) in pairwise(self._counts)]
         return [(at, use.away_cores) for at, use in found if use is not None]
-
-
-def allotted_cores(
-    jobs: Sequence[LocalJob], held: Mapping[str, CpuAllocation], node_cores: Mapping[str, float], control: CpuControl
-) -> dict[str, float]:
-    """What each job may use: a limit is cores already, a request is a share of its node among the jobs that run there.
-
-    Worked example: weights 1500 and 500 on one node of one core are 0.75 and 0.25 cores.
-    """
-    if control == "limits":
-        limits = {job.name: held[job.name].limit_millicores for job in jobs}
-        return {job.name: (limits[job.name] or round(node_cores[job.node] * 1000)) / 1000 for job in jobs}
-    weights: Counter[str] = Counter()
-    for job in jobs:
-        weights[job.node] += held[job.name].request_millicores
-    return {
-        job.name: held[job.name].request_millicores / (weights[job.node] or 1) * node_cores[job.node] for job in jobs
-    }

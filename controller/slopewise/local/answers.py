@@ -49,11 +49,14 @@ def job_answer(session: Session, row: LiveRow, stored: StoredJob | None, status:
     study, used = record.spec.queueing.study, _cpu_seconds(session, record)
     decided, chance = (status.reason, status.chance) if running and status is not None else (None, None)
     trial = trial_of(record, tally, state, used, decided or reason) if study else None
-    log = (stored.log if stored else "") or str(session.supervisor.folder / record.spec.log_name)
+    log = (stored.log if stored else "") or str(session.supervisor.processes.folder / record.spec.log_name)
     if record.is_attached or (stored is not None and stored.process is not None):
         log = ""
     elif process is not None:
         log = str(process.log_path)
+    shown = (
+        status.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"pods", "move"}) if status else None
+    )
     return JobAnswer(
         row.name,
         state,
@@ -72,9 +75,7 @@ def job_answer(session: Session, row: LiveRow, stored: StoredJob | None, status:
         log=log,
         pid=process.pid if process is not None and running else None,
         fair_seconds=tally.fair_seconds,
-        status=None
-        if status is None
-        else status.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"pods", "move"}),
+        status=shown,
         trial=trial and replace(trial, chance=chance),
     )
 
@@ -94,6 +95,6 @@ def _cpu_seconds(session: Session, record: JobRecord) -> float | None:
     if record.cpu_seconds is not None or record.state != "running":
         return record.cpu_seconds
     with suppress(ActuationError):  # it has just ended
-        used = session.supervisor.limiter.usage(record.spec.name).cpu_seconds_total
+        used = session.workshop.limiter.usage(record.spec.name).cpu_seconds_total
         return None if used is None else record.earlier_cpu_seconds + used
     return None

@@ -10,7 +10,6 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, Self, TextIO, cast
 
 import structlog
@@ -23,7 +22,7 @@ from slopewise.estimators.step_cost import oversubscribed
 from slopewise.local.brought import outlook
 from slopewise.local.session import Session
 from slopewise.model import CpuControl, Job, JobMemory, PassReport, Resize, Stop
-from slopewise.reports.live_table import LiveHeader, LiveRow, live_table, plain_progress_line
+from slopewise.reports.live_table import LiveHeader, LiveRow, LiveTable, plain_progress_line
 from slopewise.reports.wording import of_bound, plain
 from slopewise.telemetry.log_lines import configure_logging
 from slopewise.text import bounded
@@ -33,15 +32,6 @@ NO_LOSS = "no loss"
 
 REDRAW_SECONDS = 1.0
 LINE_SECONDS = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The run at this moment."""
-
-    session: Session
-    policy: str
-    elapsed_seconds: float
 
 
 class Screen(AbstractContextManager["Screen"]):
@@ -65,36 +55,34 @@ class Screen(AbstractContextManager["Screen"]):
         if self._live is not None:
             self._live.stop()
 
-    def show(self, progress: Progress) -> None:
+    def show(self, session: Session, policy: str) -> None:
         """Redraw, or print a line, when it is time to."""
-        if progress.policy != self._policy:
-            self._policy, self._next_seconds = progress.policy, 0.0
-        ended = progress.session.supervisor.all_ended()  # the last table shows how everything ended
-        if progress.elapsed_seconds < self._next_seconds and not ended:
+        elapsed = session.elapsed_seconds
+        if policy != self._policy:
+            self._policy, self._next_seconds = policy, 0.0
+        ended = session.supervisor.all_ended()  # the last table shows how everything ended
+        if elapsed < self._next_seconds and not ended:
             return
-        rows, header = live_rows(progress.session), live_header(progress)
+        newest, tally = session.newest_report(), session.tally
+        rows, header = (
+            live_rows(session),
+            LiveHeader(
+                policy=policy,
+                elapsed_seconds=elapsed,
+                requeue_seconds=max(0.0, newest.requeue_at_seconds - session.clock.now()) if newest else None,
+                passes=session.loop.passes,
+                resizes_applied=tally.resizes_applied,
+                withheld=tally.withheld,
+                note=_note(session, newest),
+                moves_applied=tally.moves_applied,
+            ),
+        )
         if self._live is not None:
-            self._next_seconds = progress.elapsed_seconds + REDRAW_SECONDS
-            self._live.update(live_table(rows, header), refresh=True)
+            self._next_seconds = elapsed + REDRAW_SECONDS
+            self._live.update(LiveTable(rows, header), refresh=True)
         else:
-            self._next_seconds = progress.elapsed_seconds + LINE_SECONDS
+            self._next_seconds = elapsed + LINE_SECONDS
             self._console.print(plain_progress_line(rows, header), highlight=False, markup=False, soft_wrap=True)
-
-
-def live_header(progress: Progress) -> LiveHeader:
-    """The run so far."""
-    session, tally = progress.session, progress.session.tally
-    newest = session.newest_report()
-    return LiveHeader(
-        policy=progress.policy,
-        elapsed_seconds=progress.elapsed_seconds,
-        requeue_seconds=max(0.0, newest.requeue_at_seconds - session.clock.now()) if newest else None,
-        passes=session.loop.passes,
-        resizes_applied=tally.resizes_applied,
-        withheld=tally.withheld,
-        note=_note(session, newest),
-        moves_applied=tally.moves_applied,
-    )
 
 
 def _note(session: Session, newest: PassReport | None) -> str:
@@ -103,15 +91,13 @@ def _note(session: Session, newest: PassReport | None) -> str:
     if failed := [name for name, record in session.supervisor.records.items() if record.state == "failed"]:
         return f"failed: {', '.join(failed)}"
     jobs = newest.snapshot.jobs if newest is not None and newest.snapshot is not None else ()
-    silent = [f"{_unheard(job)} {job.name}: {job.missing_evaluation.message}" for job in jobs if job.missing_evaluation]
+    missing = [(job.name, job.missing_evaluation) for job in jobs if job.missing_evaluation is not None]
+    silent = [
+        f"no {'answer' if cause.reason == 'ScrapeTimesOut' else 'loss'} from {name}: {cause.message}"
+        for name, cause in missing
+    ]
     more = f" (and {len(silent) - 1} more)" if len(silent) > 1 else ""
     return f"{silent[0]}{more}" if silent else ""
-
-
-def _unheard(job: Job) -> str:
-    """What is missing of a job without an evaluation."""
-    is_late = job.missing_evaluation is not None and job.missing_evaluation.reason == "ScrapeTimesOut"
-    return "no answer from" if is_late else "no loss from"
 
 
 def live_rows(session: Session) -> list[LiveRow]:
@@ -255,15 +241,11 @@ def _progress(event: Mapping[str, Any]) -> str:
     parts += [f"loss {event['loss']:.3g}"] if event.get("loss") is not None else []
     if (objective := event.get("objective_seconds")) is not None:
         parts.append(of_bound(event.get("seconds"), objective))
-    parts.append(_change_of_cores(event.get("cores_used"), event.get("cores_allotted")))
+    if (allotted := event.get("cores_allotted")) is not None:
+        used = event.get("cores_used")
+        parts.append(f"has {allotted:.2f} cores" if used is None else f"used {used:.2f} of {allotted:.2f} cores")
     parts += [str(event[key]) for key in ("job_class", "meaning", "note") if event.get(key)]
     return f"{event['name']}: {', '.join(part for part in parts if part)}"
-
-
-def _change_of_cores(used: float | None, allotted: float | None) -> str:
-    if allotted is None:
-        return ""
-    return f"has {allotted:.2f} cores" if used is None else f"used {used:.2f} of {allotted:.2f} cores"
 
 
 def _last_line(text: object) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from slopewise.adapters.grafana.annotations import GrafanaAccess
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.local.crashed_runs import NOTHING_EARLIER, EarlierRun
-from slopewise.adapters.local.limiters.base import Limiter
+from slopewise.adapters.local.limiters.choose import Limiter
 from slopewise.adapters.prometheus.missing_evaluations import Remedies
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.pass_settings import (

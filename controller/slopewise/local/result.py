@@ -152,7 +152,7 @@ def result_of(record: JobRecord, tally: JobTally, start_seconds: float, *, was_s
         deadline_seconds=deadline,
         deadline_met=None if deadline is None else state in SUCCEEDED and jct is not None and jct <= deadline,
         fair_seconds=None if (gained := brought(record, tally)) is None else round(gained.fair, 3),
-        note="; ".join(filter(None, (_note(record, state), silent))),
+        note="; ".join(note for note in (_note(record, state), silent) if note),
     )
 
 

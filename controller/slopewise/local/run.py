@@ -30,7 +30,7 @@ from slopewise.config.pass_settings import runnable_name
 from slopewise.config.training_policy import PolicyChoice, TrainingPolicy, TrainingPolicySpec, load_training_policy
 from slopewise.decision_record.recorder import RecordOptions
 from slopewise.errors import SlopewiseError, UsageError
-from slopewise.local.live import NO_LOSS, Progress, Screen, configure_short_lines, live_rows
+from slopewise.local.live import NO_LOSS, Screen, configure_short_lines, live_rows
 from slopewise.local.passes import FollowedPasses
 from slopewise.local.plan import PrometheusInUse, SessionPlan, own_scrape_seconds
 from slopewise.local.result import LocalResult, gather
@@ -40,7 +40,6 @@ from slopewise.local.workshop import Announce, Workshop
 from slopewise.loop import calm_garbage_collector
 from slopewise.model.learning import MEANINGS
 from slopewise.own_policies import catalogue
-from slopewise.reports.live_table import LiveRow
 from slopewise.signals import Interrupted
 from slopewise.telemetry.log_lines import configure_logging
 
@@ -50,6 +49,8 @@ MAX_REPORTS = 10
 """A run may take weeks; the log and Prometheus have its history."""
 
 LOG_EVERY_SECONDS = 60.0
+"""Between two lines of each job, where there is no terminal."""
+
 _ALIVE = frozenset({"starting", "training", "checkpointing", "moving", NO_LOSS})
 
 
@@ -58,11 +59,12 @@ class LocalRunOptions:
     """The options of the command line."""
 
     jobs_file: Path
+    """Of `up`: none, it is given its jobs."""
     policy_file: Path | None
-    dry_run: bool
     actuator: str
     port: int
     json_logs: bool
+    dry_run: bool = False
     prometheus: PrometheusInUse | None = None
     scrape_interval_seconds: float | None = None
     """Of the user's Prometheus; None: the run starts its own."""
@@ -72,19 +74,12 @@ class LocalRunOptions:
     annotated: GrafanaAccess | None = None
     policy: str | None = None
     """Instead of a policy file: the name of a policy, or the path of one of the user's."""
+    max_running: int | None = None
+    """Jobs that run at the same time; None: all that have arrived."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalOutcome:
-    """The outcome of a run."""
-
-    result: LocalResult
-    stopped: Interrupted | None = None
-    """The signal that came before all jobs had ended, which gives the exit code."""
-
-
-def run_local(options: LocalRunOptions, console: Console, announce: Announce) -> LocalOutcome:
-    """Run the jobs to their ends under the policy; after a signal, the result so far."""
+def run_local(options: LocalRunOptions, console: Console, announce: Announce) -> tuple[LocalResult, Interrupted | None]:
+    """Run the jobs to their ends under the policy; after a signal, the result so far and that signal."""
     jobs = load_jobs(options.jobs_file)
     asked = document(options.policy_file, options.policy)
     on_screen = console.is_terminal and not console.is_dumb_terminal and not options.json_logs
@@ -115,7 +110,7 @@ def run_local(options: LocalRunOptions, console: Console, announce: Announce) ->
         announce_session(session, announce)
         service = Service(session, passes, HOLDER)
         with suppress(SlopewiseError):  # another session of this user is the one that the commands ask
-            service.listen(stack.enter_context(ServiceSocket(service_folder(), HOLDER)))
+            service.socket = stack.enter_context(ServiceSocket(service_folder(), HOLDER))
         try:
             watch(session, service, console if on_screen else None)
         except Interrupted as signal:
@@ -123,7 +118,7 @@ def run_local(options: LocalRunOptions, console: Console, announce: Announce) ->
         cut_short = [
             name for name, record in session.supervisor.records.items() if record.state in ("running", "stopping")
         ]
-    return LocalOutcome(gather(session, cut_short if stopped else ()), stopped)
+    return gather(session, cut_short if stopped else ()), stopped
 
 
 def announce_session(session: Session, announce: Announce) -> None:
@@ -161,27 +156,12 @@ def configure_logs(*, as_json: bool, on_screen: bool) -> None:
         configure_short_lines(namespace=NAMESPACE, level=logging.WARNING if on_screen else logging.INFO)
 
 
-class ProgressLog:
-    """Logs `job progress` of each job that runs once a minute, where there is no terminal."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._log = structlog.get_logger("slopewise")
-        self._next_seconds = LOG_EVERY_SECONDS
-
-    def tick(self, elapsed_seconds: float) -> None:
-        """Called about ten times a second; most calls do nothing."""
-        if elapsed_seconds < self._next_seconds:
-            return
-        self._next_seconds = elapsed_seconds + LOG_EVERY_SECONDS
-        for row in live_rows(self._session):
-            if row.state in _ALIVE:
-                self._log.info("job progress", name=row.name, **self._figures(row))
-
-    def _figures(self, row: LiveRow) -> dict[str, object]:
-        """The known figures only, so that no line has a null."""
-        tally = self._session.tally.of(row.name)
-        allotted = row.cpu_allotted_millicores_now
+def log_progress(session: Session) -> None:
+    """`job progress` of each job that runs, with the known figures only, so that no line has a null."""
+    for row in live_rows(session):
+        if row.state not in _ALIVE:
+            continue
+        tally, allotted = session.tally.of(row.name), row.cpu_allotted_millicores_now
         known = {
             "state": row.state,
             "progress": tally.steps_total / tally.steps_planned if tally.steps_total and tally.steps_planned else None,
@@ -195,21 +175,23 @@ class ProgressLog:
             "meaning": MEANINGS.get(row.job_class or ""),
             "note": row.note or None,
         }
-        return {key: value for key, value in known.items() if value is not None}
+        figures = {key: value for key, value in known.items() if value is not None}
+        structlog.get_logger("slopewise").info("job progress", name=row.name, **figures)
 
 
 def watch(session: Session, service: Service, console: Console | None) -> None:
     """Run the session to its end, answer the commands, and show its progress; `console`: of a terminal."""
-    log = ProgressLog(session)
     with nullcontext() if console is None else Screen(console, transient=True) as screen:
+        log_at_seconds = LOG_EVERY_SECONDS
 
         def tick() -> None:
+            nonlocal log_at_seconds
             service.tick()
-            elapsed = session.clock.now() - session.supervisor.started_at_seconds
             if screen is not None:
-                screen.show(Progress(session, f"{session.spec.policy_name}, mode {session.spec.mode}", elapsed))
-            else:
-                log.tick(elapsed)
+                screen.show(session, f"{session.spec.policy_name}, mode {session.spec.mode}")
+            elif session.elapsed_seconds >= log_at_seconds:
+                log_at_seconds = session.elapsed_seconds + LOG_EVERY_SECONDS
+                log_progress(session)
 
         session.run(tick)
 

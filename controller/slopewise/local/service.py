@@ -52,19 +52,13 @@ class Service:
         self._session = session
         self._passes = passes
         self._holder = holder
-        self._socket: ServiceSocket | None = None
+        self.socket: ServiceSocket | None = None
+        """Where it is asked."""
+        self.policy_file: PolicyFile | None = None
+        """It decides by this file, also when the file changes."""
         self._file: QueueFile | None = None
         self._stored: dict[str, StoredJob] = {}
-        self._policy_file: PolicyFile | None = None
         self._save_at = 0.0
-
-    def listen(self, socket: ServiceSocket) -> None:
-        """Answer what comes here."""
-        self._socket = socket
-
-    def follow(self, file: PolicyFile) -> None:
-        """Decide by this file, also when it changes."""
-        self._policy_file = file
 
     def take_over(self, file: QueueFile) -> None:
         """Take in the jobs and the mode of a stored queue, and store from now on what becomes of all."""
@@ -84,7 +78,7 @@ class Service:
                 self._session.tally.jobs[name] = kept
         self._session.supervisor.recall(ended)
         file.save(self._stored.values())
-        if (written := file.mode_after(None if self._policy_file is None else self._policy_file.path)) is not None:
+        if (written := file.mode_after(None if self.policy_file is None else self.policy_file.path)) is not None:
             self._set_mode(written)
 
     def _taken_over(self, name: str) -> JobSpec:
@@ -108,15 +102,15 @@ class Service:
 
     def tick(self) -> None:
         """Called about ten times a second."""
-        if self._socket is not None:
-            self._socket.poll(self.answer)
+        if self.socket is not None:
+            self.socket.poll(self.answer)
         self._store()
-        document = self._policy_file.changed() if self._policy_file is not None else None
-        if document is not None and self._policy_file is not None:
+        document = self.policy_file.changed() if self.policy_file is not None else None
+        if document is not None and self.policy_file is not None:
             try:
                 self._use(document)
             except SlopewiseError as error:
-                self._policy_file.refuse(error)
+                self.policy_file.refuse(error)
 
     def answer(self, line: bytes) -> bytes:
         """The answer to a request; never raises."""
@@ -153,7 +147,7 @@ class Service:
         number = 1 + max((job.number for job in self._stored.values()), default=0)
         environment = {name: value for name, value in request.environment.items() if name not in OWN_VARIABLES}
         now = self._session.clock.now()
-        others = {
+        others = {  # what each is waited for by and, where it waits, for what
             name: each.spec.queueing if each.state == "waiting" else Queueing(study=each.spec.queueing.study)
             for name, each in records.items()
         }

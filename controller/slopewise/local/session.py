@@ -6,6 +6,7 @@ one. The exit of a session restores limits and ends what it started, whatever ha
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -20,11 +21,18 @@ from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.grafana.annotations import DecisionAnnotations
 from slopewise.adapters.health import HealthServer
 from slopewise.adapters.http.config import Endpoint
-from slopewise.adapters.local.cleanup import EndedJob, RunOf, current_boot_id
-from slopewise.adapters.local.job_processes import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK, last_losses
+from slopewise.adapters.local.cleanup import EndedJob, MadeFile, RunOf, current_boot_id
+from slopewise.adapters.local.job_processes import (
+    LINGER_SCRAPES,
+    LINGER_SECONDS,
+    LOOPBACK,
+    JobProcesses,
+    last_losses,
+)
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.limiters.identity import ProcessIdentity
-from slopewise.adapters.local.machine_cpu import LeftByOthers, MachineCpu, RunningJobs, descendants
+from slopewise.adapters.local.limiters.process_group import process_tree
+from slopewise.adapters.local.machine_cpu import LeftByOthers, MachineCpu, RunningJobs
 from slopewise.adapters.local.nodes import split_machine
 from slopewise.adapters.local.other_sessions import OtherSessions
 from slopewise.adapters.local.ports import DryRunActuator, FileMemory, LocalActuator, LocalObserver, forget, inherit
@@ -95,7 +103,10 @@ class Session(ClosesStack):
             self._outage = self._new_outage()
             logs = folder if self.plan.ours else self.workshop.users_logs(self.plan.namespace)
             self.supervisor = self._supervisor(logs)
-            sinks = (*self._sinks, *self._annotation_sinks(stack))
+            sinks = self._sinks
+            if self.plan.annotated is not None:
+                annotations = stack.enter_context(closing(DecisionAnnotations(self.plan.annotated)))
+                sinks += (annotations.sink(self._deciding.document.metadata.name),)
             self.loop = ControllerLoop(self._one_pass, self.telemetry, interval, sinks)
             self.health = stack.enter_context(
                 HealthServer(self.telemetry.registry, self.loop.is_alive, LOOPBACK, self.plan.health_port)
@@ -118,12 +129,6 @@ class Session(ClosesStack):
             stack.callback(self.loop.stop)
             self._stack = stack.pop_all()
         return self
-
-    def _annotation_sinks(self, stack: ExitStack) -> tuple[Sink, ...]:
-        if self.plan.annotated is None:
-            return ()
-        annotations = stack.enter_context(closing(DecisionAnnotations(self.plan.annotated)))
-        return (annotations.sink(self._deciding.document.metadata.name),)
 
     def run(self, on_tick: Callable[[], None] = lambda: None) -> None:
         """Start the jobs as they arrive, run passes until all have ended, or until it is stopped where it serves.
@@ -244,11 +249,6 @@ class Session(ClosesStack):
         self.revive_at_seconds = now + REVIVE_SECONDS
 
     @property
-    def node_cores(self) -> dict[str, float]:
-        """The cores of each node, by its name."""
-        return {each.name: each.node.cpu_cores for each in self.nodes}
-
-    @property
     def control(self) -> CpuControl:
         """Whether limits or requests are changed."""
         return self.spec.resources.control
@@ -262,6 +262,11 @@ class Session(ClosesStack):
     def spec(self) -> TrainingPolicySpec:
         """Of the policy document that the last pass decided by."""
         return self._deciding.document.spec
+
+    @property
+    def elapsed_seconds(self) -> float:
+        """Since the run was begun."""
+        return self.clock.now() - self.supervisor.started_at_seconds
 
     def all_reports(self) -> list[PassReport]:
         """Every pass that is kept; thread-safe."""
@@ -314,21 +319,19 @@ class Session(ClosesStack):
             self._reports.append(report)
 
     def _supervisor(self, folder: Path) -> Supervisor:
+        linger = max(LINGER_SECONDS, LINGER_SCRAPES * self.plan.scrape_interval_seconds)
+        shop, plan = self.workshop, self.plan
+        processes = JobProcesses(
+            shop.launcher, shop.limiter, folder, self.clock, self.nodes, plan.ours, linger, self._note_end
+        )
         return Supervisor(
             self.plan.jobs,
             self.plan.namespace,
-            self.workshop.launcher,
-            self.workshop.limiter,
-            folder,
-            self.clock,
-            self.nodes,
-            ours=self.plan.ours,
+            processes,
             on_event=lambda: self.loop.trigger(),
             earlier=self.plan.earlier,
-            on_end=self._note_end,
             max_running=self.plan.max_running,
             reported=lambda name: self.tally.of(name).reported_state,
-            linger_seconds=max(LINGER_SECONDS, LINGER_SCRAPES * self.plan.scrape_interval_seconds),
         )
 
     def _prometheus(self, folder: Path) -> PrometheusServer:
@@ -342,9 +345,9 @@ class Session(ClosesStack):
 
     def _given_prometheus(self, given: PrometheusInUse) -> GivenPrometheus:
         run_id = self.workshop.journal.run_id
-        file = given.targets_file or self.workshop.targets_folder / f"{run_id}.json"
+        file = given.targets_file or self.workshop.state_dir / "targets" / f"{run_id}.json"
         check_owner(file)
-        self.workshop.journal.record_file(file)
+        self.workshop.journal.record(MadeFile(path=file.absolute()))  # before it is written
         shown = self.reader.shown_url
         return GivenPrometheus(shown, run_id, file, self._targets(), self.reader.targets, self.workshop.announce)
 
@@ -375,7 +378,7 @@ class Session(ClosesStack):
 
         def ours() -> set[int]:
             members = (self.workshop.limiter.members(job.name) for job in self.supervisor.running())
-            return {*descendants(), *(pid for of_job in members for pid in of_job)}
+            return {*process_tree(os.getpid()), *(pid for of_job in members for pid in of_job)}
 
         return MachineCpu(cpus, ours, sessions=tuple if others is None else others.processes)
 

@@ -9,15 +9,22 @@ import os
 import shlex
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 from slopewise.adapters.local.crashed_runs import earlier_run
 from slopewise.adapters.local.queue_file import QueueFile
 from slopewise.adapters.local.service_socket import ServiceSocket, service_folder
 from slopewise.local.passes import FollowedPasses, PolicyFile
 from slopewise.local.plan import SessionPlan, own_scrape_seconds
-from slopewise.local.run import MAX_REPORTS, NAMESPACE, announce_session, configure_logs, document, watch
+from slopewise.local.run import (
+    MAX_REPORTS,
+    NAMESPACE,
+    LocalRunOptions,
+    announce_session,
+    configure_logs,
+    document,
+    watch,
+)
 from slopewise.local.service import Service
 from slopewise.local.session import Session
 from slopewise.local.workshop import Announce, Workshop
@@ -27,19 +34,7 @@ IDENTITY = "slopewise up"
 """Of the jobs, in the journal."""
 
 
-@dataclass(frozen=True, slots=True)
-class UpOptions:
-    """The options of the command line."""
-
-    policy_file: Path | None
-    policy: str | None
-    actuator: str
-    port: int
-    max_running: int
-    json_logs: bool
-
-
-def serve(options: UpOptions, announce: Announce) -> None:
+def serve(options: LocalRunOptions, announce: Announce) -> None:
     """Take and run jobs until a signal comes."""
     asked = document(options.policy_file, options.policy)
     configure_logs(as_json=options.json_logs, on_screen=False)
@@ -69,9 +64,9 @@ def serve(options: UpOptions, announce: Announce) -> None:
             session.plan = replace(plan, earlier=replace(earlier, started_at_seconds=session.clock.now()))
         stack.enter_context(session)
         service = Service(session, passes, IDENTITY)
-        service.listen(socket)
+        service.socket = socket
         if options.policy_file is not None:
-            service.follow(PolicyFile(options.policy_file, announce))
+            service.policy_file = PolicyFile(options.policy_file, announce)
         service.take_over(QueueFile(folder / "queue.json"))
         announce_session(session, announce)
         announce(f"At most {options.max_running} jobs run at once; `slopewise submit -- COMMAND` adds one.")

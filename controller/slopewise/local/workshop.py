@@ -14,8 +14,7 @@ from slopewise.adapters.local.crash_journal import Journal, clean_up_after_kille
 from slopewise.adapters.local.crashed_runs import prune_logs
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.launcher import Launcher
-from slopewise.adapters.local.limiters.base import Limiter
-from slopewise.adapters.local.limiters.choose import choose_limiter
+from slopewise.adapters.local.limiters.choose import Limiter, choose_limiter
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, find_prometheus
 from slopewise.adapters.local.stored_files import made_folder
 from slopewise.config.training_policy import TrainingPolicy
@@ -49,15 +48,23 @@ class Workshop(ClosesStack):
         self.jobs_identity = jobs_identity
         self._actuator_choice = actuator
         self.announce = announce
+        """Shows the user one line."""
 
     def __enter__(self) -> Self:
-        state_dir = default_state_dir()
-        for message in clean_up_after_killed(state_dir):
+        self.state_dir = default_state_dir()
+        """The folder of the journals and of the state that killed runs left."""
+        for message in clean_up_after_killed(self.state_dir):
             self.announce(message)
+
+        def close_journal() -> None:
+            """Announce what could not be restored, and what runs on."""
+            for message in self.journal.close(keeps_jobs=self._leaves_jobs):
+                if self._leaves_jobs or "cannot" in message:
+                    self.announce(message)
+
         with ExitStack() as stack:
-            self.state_dir = state_dir
-            self.journal = Journal.open(state_dir, new_run_id())
-            stack.callback(self._close_journal)
+            self.journal = Journal.open(self.state_dir, new_run_id())
+            stack.callback(close_journal)
             self.limiter: Limiter = choose_limiter(self.journal, self._actuator_choice)
             structlog.get_logger(__name__).info("cpu is given by", actuator=self.limiter.description)
             stack.callback(self.limiter.close)
@@ -83,11 +90,6 @@ class Workshop(ClosesStack):
         chosen = resources.model_copy(update={"control": self.best_control})
         return policy.model_copy(update={"spec": policy.spec.model_copy(update={"resources": chosen})})
 
-    @property
-    def targets_folder(self) -> Path:
-        """The default folder of the targets files for a Prometheus of the user's."""
-        return self.state_dir / "targets"
-
     def prune_logs(self, records: Iterable[JobRecord]) -> None:
         """Remove old logs of jobs that have ended; `records`: of all jobs of the session."""
         processes = (each.process for each in records if each.finished_at_seconds is None)
@@ -99,9 +101,3 @@ class Workshop(ClosesStack):
         folder = made_folder(self.state_dir / "logs" / self.journal.run_id / namespace)
         self.announce(f"Output of the commands: {folder}")
         return folder
-
-    def _close_journal(self) -> None:
-        """Announce what could not be restored, and what runs on."""
-        for message in self.journal.close(keeps_jobs=self._leaves_jobs):
-            if self._leaves_jobs or "cannot" in message:
-                self.announce(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import hashlib
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -28,7 +29,7 @@ from slopewise.config.freeze import FreezeSpec, in_utc
 from slopewise.config.validation import validate
 from slopewise.errors import DataSourceError
 from slopewise.model import FreezeEffect, FreezeScope
-from slopewise.operate.status import FreezeRow, FreezesInForce
+from slopewise.operate.status import FreezesInForce
 from slopewise.reports.wording import plain
 
 MAX_FOR_SECONDS = 366 * 86_400.0
@@ -101,19 +102,15 @@ def read_freezes(api: Api) -> FreezesInForce:
         if error.is_forbidden:
             return FreezesInForce(trouble="no right to list freezes in the cluster")
         raise DataSourceError(f"status: the Freezes cannot be read: {error}") from error
-    return FreezesInForce([FreezeRow(each.name, each.spec) for each in found])
+    return FreezesInForce(found)
 
 
 def _listed(api: Api) -> list[FreezeRecord]:
-    listed = objects(api, freeze_path(), {"labelSelector": f"!{ENDED_LABEL}"})
-    return [record for each in listed if (record := _readable(each)) is not None]
-
-
-def _readable(raw: Json) -> FreezeRecord | None:
-    try:
-        return parse_freeze(raw)
-    except UNREADABLE:
-        return None
+    found = []
+    for each in objects(api, freeze_path(), {"labelSelector": f"!{ENDED_LABEL}"}):
+        with suppress(*UNREADABLE):
+            found.append(parse_freeze(each))
+    return found
 
 
 def _write(api: Api, made: Made, found: Json | None) -> None:

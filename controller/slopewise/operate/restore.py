@@ -50,14 +50,6 @@ CONFIRM_SECONDS = 0.5
 _FLUSH_SECONDS = 5.0
 
 
-class NoTurns:
-    """No rate limit: nothing else is running."""
-
-    def take(self, node: str, namespace: str) -> str | None:
-        """Always granted."""
-        return None
-
-
 @dataclass(slots=True)
 class Restoration:
     """The result for every changed pod (as `pod namespace/name`), and the policies whose finalizer was removed."""
@@ -92,7 +84,7 @@ class Restoration:
             "complete": self.complete,
         }
 
-    def add(self, given_back: RestoreReport, name: Callable[[str], str]) -> None:
+    def add(self, given_back: RestoreReport, name_of: Callable[[str], str]) -> None:
         """Add one more try, whose result replaces a pod's former one."""
         kinds = (
             (self.restored, given_back.restored),
@@ -103,9 +95,10 @@ class Restoration:
         )
         for kind, details in kinds:
             for uid, detail in details.items():
+                name = f"pod {name_of(uid)}"
                 for other, _ in kinds:
-                    other.pop(name(uid), None)
-                kind[name(uid)] = detail
+                    other.pop(name, None)
+                kind[name] = detail
 
 
 def listing(result: Restoration) -> Table:
@@ -176,7 +169,8 @@ class _Restorer:
         result = Restoration()
         with self._writing(result):
             self._job_growths.refresh()
-            about = (self._api, self._watches, self._owners, self._job_growths, NoTurns().take)
+            # No rate limit: nothing else is running.
+            about = (self._api, self._watches, self._owners, self._job_growths, lambda node, namespace: None)
             restorers = [Restorer(policy, *about) for policy in self._job_growths.policies()]
             self._restore(restorers, result, deadline, stop)
         if unreadable := self._watches.growths.unreadable:
@@ -201,7 +195,11 @@ class _Restorer:
         """Every policy's pods in turn, again and again: none waits for another policy's."""
         accepted = set(result.accepted)
         while True:
-            restorers = [each for each in restorers if not self._once(each, result)]
+            for each in tuple(restorers):
+                given_back = each.restore()
+                result.add(given_back, each.name_of)
+                if given_back.settled:  # another try would do nothing more
+                    restorers.remove(each)
             if not (self._some_are_suspended(result) or restorers) or time.monotonic() > deadline:
                 return
             before, accepted = accepted, set(result.accepted)
@@ -215,12 +213,6 @@ class _Restorer:
                 reason = self._elector.failure or f"{self._elector.holder} has it"
                 result.problems.append(f"the lease was lost ({reason}); run it again")
                 return
-
-    def _once(self, restorer: Restorer, result: Restoration) -> bool:
-        """One try for one policy; True when another one would do nothing more."""
-        given_back = restorer.restore()
-        result.add(given_back, lambda uid: f"pod {restorer.name_of(uid)}")
-        return given_back.settled
 
     def _some_are_suspended(self, result: Restoration) -> bool:
         """Advance every suspended Job as far as possible; True while one is still suspended."""

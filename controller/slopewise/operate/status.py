@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 from rich.table import Table
@@ -20,9 +20,9 @@ from slopewise.adapters.kube.cache.reflector import objects
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import Api, Json, path_of
 from slopewise.adapters.kube.connection import LEASE_NAME
+from slopewise.adapters.kube.state.freezes import FreezeRecord
 from slopewise.adapters.kube.state.training_policies import policy_path
 from slopewise.composition import composed_name
-from slopewise.config.freeze import FreezeSpec
 from slopewise.crds.conditions import troubles
 from slopewise.crds.policy_status import TrainingPolicyStatus
 from slopewise.errors import DataSourceError
@@ -30,6 +30,8 @@ from slopewise.model.learning import with_meaning
 from slopewise.operate.growths import growths_of
 from slopewise.reports.columns import Column, fitting, named, one_line, remarks, sized, table_of
 from slopewise.reports.wording import UNKNOWN, counted, listed, plain
+
+R = TypeVar("R")
 
 MODE_REASONS = frozenset({"ModeObserve", "ModeRecommend", "Ended", "NotInCanary", "Frozen"})
 """Why jobs are not managed although nothing is wrong; a Freeze has a line of its own."""
@@ -60,27 +62,16 @@ class PolicyRow(NamedTuple):
     status: TrainingPolicyStatus
 
 
-class Policies(NamedTuple):
-    """The TrainingPolicies of a cluster."""
+class Listed(NamedTuple, Generic[R]):
+    """The TrainingPolicies of a cluster, or its Freezes in force."""
 
-    rows: Sequence[PolicyRow] = ()
+    rows: Sequence[R] = ()
     trouble: str = ""
     """Why they cannot be read."""
 
 
-class FreezeRow(NamedTuple):
-    """One Freeze in force."""
-
-    name: str
-    spec: FreezeSpec
-
-
-class FreezesInForce(NamedTuple):
-    """The Freezes of a cluster."""
-
-    rows: Sequence[FreezeRow] = ()
-    trouble: str = ""
-    """Why they cannot be read."""
+Policies = Listed[PolicyRow]
+FreezesInForce = Listed[FreezeRecord]
 
 
 class Trouble(NamedTuple):

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec
 
 from rich.table import Table
 
@@ -59,10 +60,6 @@ class Swept:
     failed: dict[str, str] = field(default_factory=dict)
     young: dict[str, str] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
-        """For `--output json`."""
-        return {"freed": self.freed, "failed": self.failed, "young": self.young}
-
     def note(self, what: str, *, freed: str = "", failed: str = "", young: str = "") -> None:
         """Record one object's result in this check, which replaces that of an earlier one."""
         results = ((self.freed, freed), (self.failed, failed), (self.young, young))
@@ -83,44 +80,32 @@ def listing(swept: Swept) -> Table:
 def sweep(connection: Connection, older_than_seconds: float, stop: StopSignal) -> Swept:
     """One run, of 35 s where anything waits. ApiError when the cluster cannot be read."""
     configure_logging()
-    api = connect(connection)
-    try:
+    with closing(connect(connection)) as api:
         return Sweeper(api, connection.namespace, older_than_seconds, stop.wait).run()
-    finally:
-        api.close()
 
 
+@dataclass(slots=True)
 class Sweeper:
     """One run."""
 
-    def __init__(
-        self,
-        api: Api,
-        namespace: str | None,
-        older_than_seconds: float,
-        wait: Callable[[float], bool],
-        now: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`wait` so many seconds; True: a signal came, and the run ends."""
-        self._api = api
-        self._namespace = namespace
-        self._older_than_seconds = older_than_seconds
-        self._wait = wait
-        self._now = now
-        self._monotonic = monotonic
-        self._gate_releaser = GateReleaser(api)
-        self._first_seen = FirstSeen[tuple[str, str]]()
-        """Since when something needs help, by uid and resource version."""
-        self._let_go: set[str] = set()
-        """Uids of Jobs that this run has suspended to unpin them: no other process works on them."""
-        self._swept = Swept()
+    api: Api
+    namespace: str | None
+    older_than_seconds: float
+    wait: Callable[[float], bool]
+    """So many seconds; True: a signal came, and the run ends."""
+    now: Callable[[], float] = time.time
+    monotonic: Callable[[], float] = time.monotonic
+    _first_seen: FirstSeen[tuple[str, str]] = field(init=False, default_factory=FirstSeen)
+    """Since when something needs help, by uid and resource version."""
+    _let_go: set[str] = field(init=False, default_factory=set)
+    """Uids of Jobs that this run has suspended to unpin them: no other process works on them."""
+    _swept: Swept = field(init=False, default_factory=Swept)
 
     def run(self) -> Swept:
         """Check until nothing waits any more, five times at most."""
         self._check()
         for pause in AGAIN_SECONDS:
-            if not self._swept.young or self._wait(pause):
+            if not self._swept.young or self.wait(pause):
                 break
             self._check()
         return self._swept
@@ -137,7 +122,7 @@ class Sweeper:
             elif is_stranded(pod):
                 self._safely(f"pod {pod.namespace}/{pod.name}", self._unpin, pod)
         # An annotation that cannot be read was not written by us.
-        jobs = objects(self._api, path_of("batch/v1", "jobs", self._namespace), metadata_only=True)
+        jobs = objects(self.api, path_of("batch/v1", "jobs", self.namespace), metadata_only=True)
         moves = [move for raw in jobs if (move := move_on(raw)) is not None]
         nodes = self._nodes() if moves else frozenset()
         for move in moves:
@@ -161,11 +146,11 @@ class Sweeper:
     # --- pods ------------------------------------------------------------------------------------------------
 
     def _release(self, what: str, pod: PodRecord) -> None:
-        age = self._now() - pod.created_at_seconds
-        if age <= self._older_than_seconds:
+        age = self.now() - pod.created_at_seconds
+        if age <= self.older_than_seconds:
             self._swept.note(what, young=f"has waited behind our gate for {age:.0f} s")
             return
-        release = self._gate_releaser.release(pod)
+        release = GateReleaser(self.api).release(pod)
         if release.result == "applied":
             self._swept.note(what, freed=f"its gate is off; it had waited for {age:.0f} s")
         elif not release.over:
@@ -175,7 +160,7 @@ class Sweeper:
         if not self._seen_for(pod.uid, "stranded", STRANDED_SECONDS):
             self._swept.note(what, young="finds no room where it is pinned")
             return
-        if (refused := evict(self._api, pod)) is None:
+        if (refused := evict(self.api, pod)) is None:
             self._swept.note(what, freed="evicted, as there is no room where it was pinned; its next pod runs anywhere")
         elif not refused.gone:
             self._swept.note(what, failed=refused.detail)
@@ -195,27 +180,27 @@ class Sweeper:
 
     def _free_seen_job(self, what: str, seen: JobMove, *, gone: bool, lacks_room: bool) -> None:
         path = job_path(seen.namespace, seen.name)
-        job = self._api.get(path)
+        job = self.api.get(path)
         meta, move = job["metadata"], move_on(job)
         if move is None:
             return
-        live = read_live(self._api, seen.namespace, meta["uid"])
+        live = read_live(self.api, seen.namespace, meta["uid"])
         # A pod that is ending may be on a silent node: the controller waits for it, and so does this.
         lost = gone or (lacks_room and not any(pod.deleting for pod in live))
-        if (body := freed(job, live_pods=len(live), lost=lost, now_seconds=self._now())) is None:
+        if (body := freed(job, live_pods=len(live), lost=lost, now_seconds=self.now())) is None:
             if meta["uid"] in self._let_go:
                 self._swept.note(what, young="its pods end, and then it may run anywhere")
             elif is_held(job):
                 self._swept.note(what, young="suspended for a move, until its pods have ended")
             return
-        age = self._now() - move.step_since_seconds
+        age = self.now() - move.step_since_seconds
         if meta["uid"] not in self._let_go:
             wait_seconds = STRANDED_SECONDS if lost else UNWRITTEN_SECONDS
             unwritten = self._seen_for(meta["uid"], meta["resourceVersion"], wait_seconds)
-            if age <= self._older_than_seconds or not unwritten:
+            if age <= self.older_than_seconds or not unwritten:
                 self._swept.note(what, young=f"{move.step} for {age:.0f} s")
                 return
-        self._api.patch(path, body, MERGE_PATCH, PARAMS)
+        self.api.patch(path, body, MERGE_PATCH, PARAMS)
         if move.step in ("leaving", "unpinning"):
             self._swept.note(what, freed="resumed; it may run anywhere")
         else:
@@ -224,14 +209,14 @@ class Sweeper:
 
     def _seen_for(self, uid: str, version: str, seconds: float) -> bool:
         """Whether it has been in the same state for so long."""
-        now = self._monotonic()
+        now = self.monotonic()
         return now - self._first_seen.at((uid, version), now) >= seconds
 
     # --- reading ---------------------------------------------------------------------------------------------
 
     def _unplaced_pods(self) -> Iterator[PodRecord]:
         """All pods without a node, also those without a label of ours: a gate alone holds them."""
-        for raw in objects(self._api, path_of("v1", "pods", self._namespace), {"fieldSelector": "spec.nodeName="}):
+        for raw in objects(self.api, path_of("v1", "pods", self.namespace), {"fieldSelector": "spec.nodeName="}):
             try:
                 yield parse_pod(raw)
             except ValueError as error:
@@ -241,7 +226,7 @@ class Sweeper:
     def _nodes(self) -> frozenset[str]:
         """The names of all nodes; none where they may not be read, and then none counts as deleted."""
         try:
-            nodes = objects(self._api, path_of("v1", "nodes"), metadata_only=True)
+            nodes = objects(self.api, path_of("v1", "nodes"), metadata_only=True)
             return frozenset(each["metadata"]["name"] for each in nodes)
         except ApiError as error:
             if not error.is_forbidden:

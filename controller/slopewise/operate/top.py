@@ -17,7 +17,7 @@ from slopewise.crds import oversubscription
 from slopewise.crds.job_growth import JobGrowthStatus
 from slopewise.errors import SlopewiseError
 from slopewise.operate.local_session import status_of
-from slopewise.reports.live_table import LiveRow, jobs_table
+from slopewise.reports.live_table import LiveRow, LiveTable
 from slopewise.reports.wording import finite, plain
 
 LOSSES_KEPT = 120
@@ -105,7 +105,7 @@ def screen(view: View, sort: Sort, height: int | None = None) -> RenderableType:
     rows = ordered(view.rows, sort)
     room = len(rows) if height is None else max(MIN_ROWS, height - len(parts) - 3)  # headings, meanings, "more"
     if rows:
-        parts.append(jobs_table(rows[:room]))
+        parts.append(LiveTable(rows[:room]))
     if len(rows) > room:
         parts.append(Text(f"{len(rows) - room} more: --namespace, --sort, a taller terminal", style="dim"))
     return Group(*parts)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -37,17 +38,15 @@ MIN_INTERVAL_SECONDS = 1.0
 """Between two evaluations of a node, as in `spec.behaviour.intervalSeconds`."""
 
 
+@dataclass(frozen=True, slots=True)
 class CheckedPolicy:
     """A policy whose failures are PolicyErrors, each a sentence, and whose answers can be used."""
 
-    def __init__(
-        self, name: str, policy: PolicyProtocol, control: CpuControl, describe: Callable[[BaseException], str]
-    ) -> None:
-        """`describe` says of an exception what it was and where."""
-        self._name = name
-        self._policy = policy
-        self._control = control
-        self._describe = describe
+    name: str
+    policy: PolicyProtocol
+    control: CpuControl
+    describe: Callable[[BaseException], str]
+    """What an exception was, and where."""
 
     def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
         """What the policy decides; PolicyError where it fails or its answer cannot be used."""
@@ -60,14 +59,14 @@ class CheckedPolicy:
             departed=memory.departed,
         )
         try:
-            decisions = self._policy.decide(snapshot, lent)
-            mistake = first_mistake(decisions, snapshot, memory, self._control)
+            decisions = self.policy.decide(snapshot, lent)
+            mistake = first_mistake(decisions, snapshot, memory, self.control)
         except PolicyError as error:
-            raise PolicyError(f"policy {self._name} gave an answer that cannot be used: {error}") from error
+            raise PolicyError(f"policy {self.name} gave an answer that cannot be used: {error}") from error
         except (Exception, SystemExit) as error:
-            raise PolicyError(f"policy {self._name} failed: {self._describe(error)}") from error
+            raise PolicyError(f"policy {self.name} failed: {self.describe(error)}") from error
         if mistake is not None:
-            raise PolicyError(f"policy {self._name} gave an answer that cannot be used: {mistake}")
+            raise PolicyError(f"policy {self.name} gave an answer that cannot be used: {mistake}")
         return decisions
 
 

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
@@ -118,8 +118,12 @@ def find(name: str) -> PolicyFile:
     if dashed in shipped():
         return policies.find(dashed)
     places = _places(dashed)
+    if not places and is_path(name):
+        raise UsageError(
+            f"{name!r} is a file; here a policy is named by its name, and found in a folder (--policies-dir)."
+        )
     if not places:
-        raise UsageError(_there_is_none(name))
+        raise UsageError(unknown_name("policy", name, names()))
     if len(places) > 1:
         raise UsageError(f"policy {dashed}: there are two, {places[0].origin} and {places[1].origin}; rename one.")
     return places[0].load()
@@ -160,20 +164,15 @@ def shipped() -> list[str]:
 
 def _places(name: str | None = None) -> list[Place]:
     """Where there are policies of the user's, or those of this name; a file counts once, however it was named."""
-    files = [*_named.values(), *(path for folder in _folders() for path in _files_in(folder))]
-    places = [*(_place_of(path) for path in dict.fromkeys(files)), *(_place_in_package(each) for each in announced())]
+    # A folder that is not there has no files: `own` says so, and other policies are used all the same.
+    found = (path for folder in _folders() for path in sorted(folder.glob("*.py")))
+    files = dict.fromkeys([*_named.values(), *(path for path in found if not path.name.startswith(("_", ".")))])
+    places = [Place(path.stem.replace("_", "-"), str(path), partial(_load_once, path)) for path in files]
+    for point in announced():
+        package, dashed = "a package" if point.dist is None else point.dist.name, point.name.replace("_", "-")
+        origin = f"{package} ({point.value})"
+        places.append(Place(dashed, origin, partial(load_package, dashed, point.module, origin)))
     return [place for place in places if name in (None, place.name)]
-
-
-def _place_of(path: Path) -> Place:
-    return Place(path.stem.replace("_", "-"), str(path), lambda: _load_once(path))
-
-
-def _place_in_package(point: EntryPoint) -> Place:
-    package = point.dist.name if point.dist is not None else "a package"
-    origin = f"{package} ({point.value})"
-    name = point.name.replace("_", "-")
-    return Place(name, origin, lambda: load_package(name, point.module, origin))
 
 
 def _load_once(path: Path) -> PolicyFile:
@@ -185,13 +184,6 @@ def _load_once(path: Path) -> PolicyFile:
 
 def _folders() -> list[Path]:
     return [Path(text).resolve() for text in os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep) if text]
-
-
-def _files_in(folder: Path) -> list[Path]:
-    """A folder that is not there has none: `own` says so, and other policies are used all the same."""
-    if not folder.is_dir():
-        return []
-    return sorted(path for path in folder.glob("*.py") if not path.name.startswith(("_", ".")))
 
 
 @cache
@@ -211,9 +203,3 @@ def favour_warnings(asked: Objectives, policy: str) -> tuple[str, ...]:
         if not find(name).studies:
             return (f"favour: best has no effect: policy {name} favours no trial of a study; use marginal",)
     return ()
-
-
-def _there_is_none(name: str) -> str:
-    if is_path(name):
-        return f"{name!r} is a file; here a policy is named by its name, and found in a folder (--policies-dir)."
-    return unknown_name("policy", name, names())

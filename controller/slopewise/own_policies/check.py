@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_args
@@ -94,8 +94,7 @@ class CheckResult:
 
     def as_json(self) -> dict[str, Any]:
         """For `--output json`."""
-        findings = [{field.name: getattr(each, field.name) for field in fields(each)} for each in self.findings]
-        return {"policy": self.policy, "file": self.file, "kept": self.kept, "findings": findings}
+        return asdict(self) | {"kept": self.kept}
 
 
 def check_file(path: Path, worlds: int = WORLDS) -> CheckResult:
@@ -130,18 +129,14 @@ def _hypothesis_elsewhere() -> Iterator[None]:
 def _checks(policy: PolicyFile, path: Path, loading_seconds: float, worlds: int) -> Iterator[Callable[[], Finding]]:
     slow = f"loading it takes {loading_seconds:.1f} s, for which every start waits"
     note = slow if loading_seconds > SLOW_SECONDS else None
-    yield lambda: Finding("what it imports and calls", _first(_impure(path)), note=note)
-    yield lambda: Finding("what it says of itself", _first(_description(policy)))
+    yield lambda: Finding("what it imports and calls", next(_impure(path), None), note=note)
+    yield lambda: Finding("what it says of itself", next(_description(policy), None))
     yield lambda: _tried("ordinary worlds", policy, _ordinary)
     yield lambda: _tried("worlds one after another", policy, _in_turn)
     yield lambda: _tried("jobs that fit nowhere", policy, _fits_nowhere)
     yield lambda: _random(policy, worlds)
     yield lambda: _adds_up(policy, worlds)
     yield lambda: _timed(policy)
-
-
-def _first(mistakes: Iterator[str]) -> str | None:
-    return next(mistakes, None)
 
 
 # --- the file -------------------------------------------------------------------------------------------------

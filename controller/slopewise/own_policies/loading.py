@@ -18,6 +18,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, ModuleType
 
@@ -192,15 +193,14 @@ def limited(file: Path) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, *left)
 
 
+@dataclass(frozen=True, slots=True)
 class LimitedPolicy:
-    """A policy of whose decisions each must come within the limit."""
+    """A policy of whose decisions each must come within the limit. `file` is its own."""
 
-    def __init__(self, policy: PolicyProtocol, file: Path) -> None:
-        """`file` is the policy's own."""
-        self._policy = policy
-        self._file = file
+    policy: PolicyProtocol
+    file: Path
 
     def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
         """What the policy decides; EndlessError where it takes too long."""
-        with limited(self._file):
-            return self._policy.decide(snapshot, memory)
+        with limited(self.file):
+            return self.policy.decide(snapshot, memory)

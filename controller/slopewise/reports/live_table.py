@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
 from slopewise.model import JobState
@@ -78,16 +78,6 @@ class LiveHeader:
     """Placements and migrations."""
 
 
-def live_table(rows: Sequence[LiveRow], header: LiveHeader) -> RenderableType:
-    """The table that is redrawn while jobs run: names in full, and of the rest what the terminal has room for."""
-    return _LiveTable(rows, header)
-
-
-def jobs_table(rows: Sequence[LiveRow]) -> RenderableType:
-    """The same table without the line about a run, and without the column of the used CPU where it is not known."""
-    return _LiveTable(rows, None)
-
-
 def plain_progress_line(rows: Sequence[LiveRow], header: LiveHeader) -> str:
     """One line for a log, e.g. `t=30s flowcon: 5 running, 1 done, 3 passes, 4 resizes`."""
     states = [row.state for row in rows]
@@ -108,18 +98,25 @@ def sparkline(history: Sequence[float], width: int = _SPARK_WIDTH) -> str:
         return ""
     count = min(width, len(history))
     edges = [len(history) * place // count for place in range(count + 1)]
-    means = [_finite_mean(history[start:end]) for start, end in pairwise(edges)]
+    shares = ([value for value in history[start:end] if finite(value)] for start, end in pairwise(edges))
+    means = [fmean(share) if share else None for share in shares]
     known = [mean for mean in means if mean is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
-    return "".join(" " if mean is None else _spark(mean, low, high) for mean in means)
+    parts = (None if mean is None else (mean - low) / (high - low or 1.0) for mean in means)
+    most = len(_SPARKS) - 1
+    return "".join(" " if part is None else _SPARKS[min(most, int(part * len(_SPARKS)))] for part in parts)
 
 
 @dataclass(frozen=True, slots=True)
-class _LiveTable:
-    """Laid out when it is drawn, because only then the width is known."""
+class LiveTable:
+    """The table that is redrawn while jobs run: names in full, and of the rest what the terminal has room for.
+
+    Laid out when it is drawn, because only then the width is known.
+    """
 
     rows: Sequence[LiveRow]
-    header: LiveHeader | None
+    header: LiveHeader | None = None
+    """None: no line about a run, and no column of the used CPU where it is not known."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         if self.header is not None:
@@ -170,7 +167,12 @@ def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]
     yield Column(
         _USED, 5, lambda row: Text(UNKNOWN if row.cpu_cores_used is None else f"{row.cpu_cores_used:.2f}"), "right"
     )
-    reason = Column("REASON", _MIN_REASON_WIDTH if wide else _NARROW_REASON_WIDTH, _note_and_reason, fills=True)
+    reason = Column(
+        "REASON",
+        _MIN_REASON_WIDTH if wide else _NARROW_REASON_WIDTH,
+        lambda row: one_line("; ".join(filter(None, (row.note, row.reason)))),
+        fills=True,
+    )
     if not wide:
         yield sized(_LONG_CLASS, rows, _class_and_meaning, instead_of=_SHORT_CLASS) if _meanings(rows) else reason
     if learning:
@@ -178,10 +180,6 @@ def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]
         yield Column("", _SPARK_WIDTH, lambda row: Text(sparkline(row.loss_history), style="cyan"))
     if wide:
         yield reason
-
-
-def _note_and_reason(row: LiveRow) -> Text:
-    return one_line("; ".join(filter(None, (row.note, row.reason))))
 
 
 def _class_and_meaning(row: LiveRow) -> Text:
@@ -220,14 +218,3 @@ def _now_and_wanted(row: LiveRow) -> Text:
 def _figure(value: float | None) -> str:
     """Three significant digits in at most seven characters; NaN and infinity as they are."""
     return UNKNOWN if value is None else f"{value:.3g}"
-
-
-def _finite_mean(values: Sequence[float]) -> float | None:
-    known = [value for value in values if finite(value)]
-    return fmean(known) if known else None
-
-
-def _spark(value: float, low: float, high: float) -> str:
-    if high <= low:
-        return _SPARKS[0]
-    return _SPARKS[min(len(_SPARKS) - 1, int((value - low) / (high - low) * len(_SPARKS)))]

@@ -40,7 +40,10 @@ def write_page(page: str, path: Path) -> None:
     beside = target.with_name(f".slopewise-report-{uuid.uuid4().hex}.tmp")
     try:
         try:
-            _write_through(beside, page.encode("utf-8", errors="replace"))
+            with beside.open("xb") as file:
+                file.write(page.encode("utf-8", errors="replace"))
+                file.flush()
+                os.fsync(file.fileno())  # a full disk may say so only now
             beside.replace(target)
         finally:
             beside.unlink(missing_ok=True)
@@ -95,11 +98,3 @@ def _check(path: Path, target: Path, option: str) -> None:
 def _real(path: Path) -> Path:
     """Where a link leads, so that the file behind it is replaced and not the link. Never raises, unlike resolve."""
     return Path(os.path.realpath(path))
-
-
-def _write_through(path: Path, data: bytes) -> None:
-    """Write and wait for the disk: a full one may say so only now."""
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())

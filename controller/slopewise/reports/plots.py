@@ -196,7 +196,13 @@ class Plot:
     def hover(self) -> dict[str, Any]:
         """The data of the page's script for the moment under the mouse."""
         series = [
-            _series(line.name, line.colour, line.place, [at for at, _ in line.points], _shown_values(line))
+            _series(
+                line.name,
+                line.colour,
+                line.place,
+                [at for at, _ in line.points],
+                [value for _, value in line.points] if line.shown is None else line.shown,
+            )
             for line in self.lines
         ]
         series += [_series(area.name, area.colour, area.place, area.at, area.values) for area in self.areas]
@@ -254,10 +260,6 @@ def thinned(points: Points, max_points: int = MAX_POINTS) -> Points:
         part = points[start:end]
         kept += sorted({min(part, key=lambda point: point[1]), max(part, key=lambda point: point[1])})
     return kept
-
-
-def _shown_values(line: Line) -> Sequence[float]:
-    return [value for _, value in line.points] if line.shown is None else line.shown
 
 
 def _series(name: str, colour: str, place: int | None, at: Sequence[float], values: Sequence[float]) -> dict[str, Any]:

@@ -32,15 +32,38 @@ _ANY_WIDTH = 10_000
 """Wider than any table: how wide one would be."""
 
 
-@dataclass(frozen=True, slots=True)
-class ComparisonTable:
-    """Laid out when it is drawn, because only then the width is known."""
+def _cell_text(cell: Cell, *, stacked: bool) -> rich_text.Text:
+    text = rich_text.Text(cell.text)
+    if cell.badge:
+        between = "\n" if stacked else "  "
+        text.append(between if cell.text else "").append(cell.badge, style=STYLES[cell.verdict])
+    if cell.note:
+        text.append(f"\n({cell.note})", style="dim")
+    return text
 
+
+def _against(cell: Cell, baseline: str) -> str:
+    """`×0.94 of fair, better`; of what is no ratio the badge itself."""
+    if not cell.badge.startswith("×"):
+        return cell.badge
+    ratio = cell.badge.removesuffix(f" {cell.verdict}")
+    return f"{ratio} of {baseline}" + (f", {cell.verdict}" if ratio != cell.badge else "")
+
+
+Medium = Literal["terminal", "page"]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Rows of cells beside one another, one for each policy, with their verdicts."""
+
+    kind: ClassVar[str] = "comparison"
     title: str
+    """Stands above the labels."""
     policies: Sequence[str]
-    """The first is what the others are compared with."""
     blocks: Sequence[tuple[str, Sequence[Row]]]
     """Each under its heading; those without one are measures, the others of jobs."""
+    caption: str = ""
     baseline: str = ""
     """What a ratio is of; the first policy otherwise."""
 
@@ -84,42 +107,6 @@ class ComparisonTable:
                     yield figure.append(f" ({cell.note})", style="dim") if cell.note else figure
 
 
-def _cell_text(cell: Cell, *, stacked: bool) -> rich_text.Text:
-    text = rich_text.Text(cell.text)
-    if cell.badge:
-        between = "\n" if stacked else "  "
-        text.append(between if cell.text else "").append(cell.badge, style=STYLES[cell.verdict])
-    if cell.note:
-        text.append(f"\n({cell.note})", style="dim")
-    return text
-
-
-def _against(cell: Cell, baseline: str) -> str:
-    """`×0.94 of fair, better`; of what is no ratio the badge itself."""
-    if not cell.badge.startswith("×"):
-        return cell.badge
-    ratio = cell.badge.removesuffix(f" {cell.verdict}")
-    return f"{ratio} of {baseline}" + (f", {cell.verdict}" if ratio != cell.badge else "")
-
-
-Medium = Literal["terminal", "page"]
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Rows of cells beside one another, one for each policy, with their verdicts."""
-
-    kind: ClassVar[str] = "comparison"
-    title: str
-    """Stands above the labels."""
-    policies: Sequence[str]
-    blocks: Sequence[tuple[str, Sequence[Row]]]
-    """Each under its heading; those without one are measures, the others of jobs."""
-    caption: str = ""
-    baseline: str = ""
-    """What a ratio is of; the first policy otherwise."""
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows of records. A terminal shows the columns that fit, by importance, a page all of them."""
@@ -137,6 +124,10 @@ class Table:
         """All columns from left to right."""
         return sorted(self.columns, key=lambda column: self.order.index(column.heading)) if self.order else self.columns
 
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        order = [column.heading for column in self.whole]
+        yield table_of(fitting(self.columns, order, options.max_width), self.rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Facts:
@@ -144,6 +135,14 @@ class Facts:
 
     kind: ClassVar[str] = "facts"
     rows: Sequence[tuple[str, str]]
+
+    def __rich__(self) -> RenderableType:
+        grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+        for _ in range(2):
+            grid.add_column(overflow="fold")
+        for what, figure in self.rows:
+            grid.add_row(what, rich_text.Text(plain(figure)))
+        return grid
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +152,10 @@ class Text:
     kind: ClassVar[str] = "text"
     text: str
     style: str = ""
+
+    def __rich__(self) -> RenderableType:
+        code = self.style == "code"
+        return rich_text.Text(printable(self.text) if code else plain(self.text), style="" if code else self.style)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +209,8 @@ class Cards:
 
 
 Part = Comparison | Table | Facts | Text | Notes | Tiles | Chart | Jobs | Cards
+_DRAWN = (Comparison, Table, Facts, Text)
+"""What a terminal can draw; those whose width is known only then lay themselves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +256,7 @@ def terminal(report: Report) -> RenderableType:
         drawn += [""] * bool(drawn)
         for are_notes, group in groupby(section.parts, lambda part: isinstance(part, Notes)):
             parts = list(group)
-            drawn += [remarks(_lines(parts))] if are_notes else [_Drawn(part) for part in parts]
+            drawn += [remarks(_lines(parts))] if are_notes else [each for each in parts if isinstance(each, _DRAWN)]
     return Group(*drawn)
 
 
@@ -262,31 +267,6 @@ def _lines(notes: Iterable[Part]) -> Iterator[tuple[str, str, str]]:
             for word, style, phrases in part.rows:
                 said = "; ".join(phrases)
                 yield word, style, f"{part.subject}: {said or 'nothing'}" if part.subject else said
-
-
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    """Laid out when it is drawn, because only then the width is known. What is for a page only is nothing."""
-
-    part: Part
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        part = self.part
-        if isinstance(part, Comparison):
-            yield ComparisonTable(part.title, part.policies, part.blocks, part.baseline)
-        elif isinstance(part, Table):
-            order = [column.heading for column in part.whole]
-            yield table_of(fitting(part.columns, order, options.max_width), part.rows)
-        elif isinstance(part, Text):
-            code = part.style == "code"
-            yield rich_text.Text(printable(part.text) if code else plain(part.text), style="" if code else part.style)
-        elif isinstance(part, Facts):
-            grid = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
-            for _ in range(2):
-                grid.add_column(overflow="fold")
-            for what, figure in part.rows:
-                grid.add_row(what, rich_text.Text(plain(figure)))
-            yield grid
 
 
 def _charts(sections: Sequence[Section]) -> Iterator[Chart]:

@@ -2,26 +2,55 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from support.limiting import FakeLimiter
 from support.worlds import START
 
+from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.machine_cpu import CpuCount, MachineCpu
-from slopewise.adapters.local.ports import LocalJob
-from slopewise.demo.sampler import OtherCpuSampler, allotted_cores
-from slopewise.model import CpuAllocation
+from slopewise.adapters.local.nodes import LocalNode
+from slopewise.demo.sampler import CpuSampler, OtherCpuSampler
+from slopewise.model import CpuAllocation, Job, JobState, Node
 
-NODES = {"node-1": 1.0, "node-2": 3.0}
-JOBS = [LocalJob(name, "run", START, node=node) for name, node in (("a", "node-1"), ("b", "node-1"), ("c", "node-2"))]
-
-
-def test_weights_are_shares_of_the_node_that_a_job_is_on() -> None:
-    held = {name: CpuAllocation(None, weight) for name, weight in (("a", 1500), ("b", 500), ("c", 20))}
-    assert allotted_cores(JOBS, held, NODES, "requests") == {"a": 0.75, "b": 0.25, "c": 3.0}
+NODES = [LocalNode(Node(name, cores, 2**30), frozenset({0})) for name, cores in (("node-1", 1.0), ("node-2", 3.0))]
+PLACED = (("a", "node-1"), ("b", "node-1"), ("c", "node-2"))
+JOBS = [Job(name, name, "run", node, JobState.STARTING, START, UNLIMITED) for name, node in PLACED]
 
 
-def test_limits_are_cores_and_no_limit_is_the_whole_node() -> None:
-    held = {name: CpuAllocation(limit, 1000) for name, limit in (("a", 250), ("b", None), ("c", None))}
-    assert allotted_cores(JOBS, held, NODES, "limits") == {"a": 0.25, "b": 1.0, "c": 3.0}
+@pytest.mark.parametrize(
+    ("control", "held", "allotted"),
+    [
+        (
+            "requests",
+            {"a": CpuAllocation(None, 1500), "b": CpuAllocation(None, 500), "c": CpuAllocation(None, 20)},
+            0.75,
+        ),
+        (
+            "limits",
+            {"a": CpuAllocation(250, 1000), "b": CpuAllocation(None, 1000), "c": CpuAllocation(None, 1000)},
+            0.25,
+        ),
+    ],
+)
+def test_a_job_is_allotted_its_share_of_its_own_node_or_its_limit(
+    control: str, held: dict[str, CpuAllocation], allotted: float
+) -> None:
+    session: Any = SimpleNamespace(
+        workshop=SimpleNamespace(limiter=FakeLimiter(held)),
+        supervisor=SimpleNamespace(running=lambda: JOBS),
+        nodes=NODES,
+        control=control,
+    )
+    sampler = CpuSampler(session)
+    sampler.sample(1.0)
+    sampler.sample(1.5)
+    assert sampler.allotted["a"] == [(1.0, allotted)]
+    assert sampler.allotted["c"] == [(1.0, 3.0)]
+    sampler.sample(2.0)
+    assert sampler.cpu_cores()["a"] == [(2.0, 0.0)]
 
 
 class FakeMachine(MachineCpu):
@@ -50,7 +79,3 @@ def test_others_are_counted_every_five_seconds_and_at_the_end() -> None:
     assert others.curve == [(pytest.approx(5.1), 0.25), (10.1, pytest.approx(0.265)), (13.1, pytest.approx(1.0))]
     assert others.use is not None
     assert others.use.other_cores == pytest.approx((0.25 * 9.9 + 3.1) / 13.0)
-
-
-def test_without_jobs_nothing_is_allotted() -> None:
-    assert allotted_cores([], {}, NODES, "requests") == {}

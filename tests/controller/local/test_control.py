@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from slopewise.adapters.local.limiters.base import Limiter
+from slopewise.adapters.local.limiters.choose import Limiter
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.local.plan import own_scrape_seconds
 from slopewise.local.workshop import Workshop

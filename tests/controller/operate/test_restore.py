@@ -188,7 +188,7 @@ def test_what_the_last_try_said_of_a_pod_counts() -> None:
     result = Restoration()
     result.add(RestoreReport(waiting={"u:0": "no room"}), lambda uid: "ns/a")
     result.add(RestoreReport(restored={"u:0": ""}), lambda uid: "ns/a")
-    assert (result.restored, result.pending) == ({"ns/a": ""}, {})
+    assert (result.restored, result.pending) == ({"pod ns/a": ""}, {})
     assert json.loads(json.dumps(result.as_json()))["complete"] is True
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from support.printing import printed, words
 
-from slopewise.reports.live_table import LiveHeader, LiveRow, live_table, plain_progress_line, sparkline
+from slopewise.reports.live_table import LiveHeader, LiveRow, LiveTable, plain_progress_line, sparkline
 
 HEADER = LiveHeader(
     policy="flowcon", elapsed_seconds=30.4, requeue_seconds=7.6, passes=3, resizes_applied=4, withheld=0
@@ -36,7 +36,7 @@ def test_a_row_shows_state_loss_growth_cpu_and_why_below_a_header_and_its_troubl
         LiveRow("new", "starting", None, None, [], None, None, None, None, ""),
     ]
     lines = printed(
-        live_table(rows, replace(HEADER, note="Prometheus does not answer: holding")), width=160
+        LiveTable(rows, replace(HEADER, note="Prometheus does not answer: holding")), width=160
     ).splitlines()
     text = [words(line) for line in lines]
     assert text[0] == "flowcon 30 s next pass in 8 s 3 passes 4 resizes applied 0 withheld"
@@ -55,7 +55,7 @@ def test_a_row_shows_state_loss_growth_cpu_and_why_below_a_header_and_its_troubl
 def test_a_long_reason_is_cut_and_a_narrow_terminal_gets_none() -> None:
     row = replace(ROW, name="a-very-long-name-of-a-job", reason="because " * 40)
 
-    wide, narrow = printed(live_table([row], HEADER), width=120), printed(live_table([row], HEADER), width=80)
+    wide, narrow = printed(LiveTable([row], HEADER), width=120), printed(LiveTable([row], HEADER), width=80)
 
     assert ("because" in wide, "…" in wide, len(wide.splitlines())) == (True, True, 4)
     assert ("because" in narrow, "2.00 → 0.50" in narrow, len(narrow.splitlines())) == (False, True, 3)
@@ -63,7 +63,7 @@ def test_a_long_reason_is_cut_and_a_narrow_terminal_gets_none() -> None:
 
 def test_where_classes_are_words_a_narrow_terminal_has_the_reason_before_growth_and_curve() -> None:
     row = replace(ROW, job_class="waits", reason="waits for xgb, back in about 20s")
-    narrow = printed(live_table([row], HEADER), width=80)
+    narrow = printed(LiveTable([row], HEADER), width=80)
     assert ("waits for xgb, back in" in narrow, "GROWTH" in narrow, len(narrow.splitlines())) == (True, False, 3)
 
 
@@ -71,7 +71,7 @@ def test_where_classes_are_words_a_narrow_terminal_has_the_reason_before_growth_
 def test_however_narrow_the_terminal_job_names_are_whole_and_rows_are_one_line(width: int) -> None:
     rows = [replace(ROW, name="digits-deep-sigmoid", state="finished"), replace(ROW, name="a")]
 
-    lines = printed(live_table(rows, HEADER), width=width).splitlines()
+    lines = printed(LiveTable(rows, HEADER), width=width).splitlines()
 
     assert [line.split()[0] for line in lines[2:4]] == ["digits-deep-sigmoid", "a"]
     assert "STATE" in lines[1]
@@ -83,7 +83,7 @@ def test_however_narrow_the_terminal_job_names_are_whole_and_rows_are_one_line(w
 def test_a_class_has_its_meaning_beside_it_or_where_there_is_no_room_below_the_table() -> None:
     rows = [ROW, replace(ROW, job_class="CL"), replace(ROW, job_class="urgent")]
 
-    wide, narrow = printed(live_table(rows, HEADER), width=80), printed(live_table(rows, HEADER), width=60)
+    wide, narrow = printed(LiveTable(rows, HEADER), width=80), printed(LiveTable(rows, HEADER), width=60)
 
     assert "NL still learning" in wide
     assert "CL converged" in wide
@@ -96,17 +96,17 @@ def test_a_served_model_shows_its_response_time_and_objective_from_the_start() -
     waiting = LiveRow("bert", "waiting", None, None, [], None, None, None, None, "", None, 0.15)
     serving = replace(waiting, name="gpt", state="training", pace_seconds=0.1123, cpu_allotted_millicores_now=500)
 
-    text = printed(live_table([waiting, serving], HEADER), width=60)
+    text = printed(LiveTable([waiting, serving], HEADER), width=60)
 
     assert "TIME / GOAL" in text
     assert "bert waiting – – of 150 ms" in words(text)
     assert "gpt training – 112 of 150 ms" in words(text)
     assert "LOSS" not in text
-    assert "LOSS" in printed(live_table([waiting, ROW], HEADER), width=100)
+    assert "LOSS" in printed(LiveTable([waiting, ROW], HEADER), width=100)
 
 
 def test_a_hostile_reason_does_not_reach_the_terminal() -> None:
-    text = printed(live_table([replace(ROW, reason="[b]x[/b]\x1b]0;owned\x07\nnext")], HEADER), force_terminal=True)
+    text = printed(LiveTable([replace(ROW, reason="[b]x[/b]\x1b]0;owned\x07\nnext")], HEADER), force_terminal=True)
 
     assert "[b]x[/b]�]0;owned� next" in text
 
@@ -153,6 +153,6 @@ def test_the_line_for_a_log_has_counts_and_trouble(states: list[str], header: Li
 
 def test_moves_are_counted_and_a_job_on_its_way_between_nodes_is_shown() -> None:
     moving = replace(ROW, state="moving", job_class=None, growth=None)
-    text = words(printed(live_table([moving], replace(HEADER, moves_applied=2)), width=160))
+    text = words(printed(LiveTable([moving], replace(HEADER, moves_applied=2)), width=160))
     assert "4 resizes applied 2 placed or moved 0 withheld" in text
     assert "digits moving – " in text

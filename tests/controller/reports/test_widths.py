@@ -15,8 +15,8 @@ from slopewise.demo.report.sections import report_of
 from slopewise.operate import restore, sweep
 from slopewise.reports.cells import Cell, Row
 from slopewise.reports.columns import fitting, named, remarks, sized, table_of
-from slopewise.reports.live_table import LiveRow, jobs_table
-from slopewise.reports.report import ComparisonTable, terminal
+from slopewise.reports.live_table import LiveRow, LiveTable
+from slopewise.reports.report import Comparison, terminal
 
 WIDTHS = [60, 80, 140]
 NAMES = ["digits-conv", "team-of-the-long-name/experiment-0042-resnet-152-imagenet-worker-7"]
@@ -32,11 +32,11 @@ def of_measures(policies: int) -> RenderableType:
     better = Cell("65.2 s", "×0.94 better", verdict="better")
     names = ["fair", *(f"policy-{number}" for number in range(1, policies))]
     rows = [Row("Mean completion time", (Cell("69.3 s"), *[better] * (policies - 1))) for _ in range(2)]
-    return ComparisonTable("scenario", names, [("", rows)])
+    return Comparison("scenario", names, [("", rows)])
 
 
 def of_jobs() -> RenderableType:
-    return jobs_table([LiveRow(name, "training", "NL", 0.1, [1.0], 0.1, 1.0, 1000, 500, "") for name in NAMES])
+    return LiveTable([LiveRow(name, "training", "NL", 0.1, [1.0], 0.1, 1.0, 1000, 500, "") for name in NAMES])
 
 
 def of_names(width: int) -> RenderableType:

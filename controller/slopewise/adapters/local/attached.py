@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from slopewise.adapters.local.launcher import ManagedProcess, Members
+from slopewise.adapters.local.launcher import ForeignProcess, Members
 from slopewise.adapters.local.limiters.identity import ProcessIdentity, identify
 from slopewise.adapters.local.limiters.process_group import process_tree, running
 from slopewise.errors import UsageError
@@ -98,20 +98,14 @@ def _metrics(port: int) -> bytes:
         connection.close()
 
 
-class AttachedProcess(ManagedProcess):
-    """The process of an attached job. Nothing here signals it."""
+class AttachedProcess(ForeignProcess):
+    """The process of an attached job. Nothing here signals it: what is left of it at its end runs on."""
 
     def __init__(self, name: str, identity: ProcessIdentity, members: Members) -> None:
         """`members`: its processes in the limiter."""
-        self.name = name
-        self.log_path = Path(os.devnull)
-        self.members = members
+        super().__init__(name, identity.pid, Path(os.devnull), members)
         self._identity = identity
-
-    @property
-    def pid(self) -> int:
-        """The pid that was attached."""
-        return self._identity.pid
+        self._collected = True
 
     @property
     def created_at_seconds(self) -> float:
@@ -121,31 +115,9 @@ class AttachedProcess(ManagedProcess):
         except psutil.NoSuchProcess:
             return time.time()
 
-    @property
-    def status_is_known(self) -> bool:
-        """False: only a parent can read the exit status."""
-        return False
-
     def has_ended(self) -> bool:
         """True once the process itself has ended, whatever has become of what it started."""
         return not self._identity.exists or not running([self.pid])
-
-    def poll(self) -> int | None:
-        """None: the exit status is unknown."""
-        return None
-
-    def terminate(self, grace_seconds: float = 5.0) -> int | None:
-        """Nothing: what is left of it runs on."""
-        return None
-
-    def kill(self) -> int | None:
-        """Nothing, as above."""
-        return None
-
-    @property
-    def is_collected(self) -> bool:
-        """True, so that no signal is sent."""
-        return True
 
     def tail(self, lines: int = 10) -> str:
         """What takes the place of its output, which goes where it was started."""

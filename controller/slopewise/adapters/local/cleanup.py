@@ -114,7 +114,15 @@ class StartedProcess(BaseModel):
         return bool(members)
 
 
-class EndedJob(BaseModel):
+class _Fact(BaseModel):
+    """What the next run is told; nothing is left to clean up."""
+
+    def clean_up(self, run_id: str) -> str | None:
+        """Nothing."""
+        return None
+
+
+class EndedJob(_Fact):
     """A user's job whose end was observed; no controller starts it again by itself."""
 
     kind: Literal["ended"] = "ended"
@@ -128,12 +136,8 @@ class EndedJob(BaseModel):
     stopped_at_target: str = ""
     """Why it was stopped at its target; empty: it was not."""
 
-    def clean_up(self, run_id: str) -> str | None:
-        """Nothing is left of it."""
-        return None
 
-
-class RunOf(BaseModel):
+class RunOf(_Fact):
     """The identity of a run's jobs, by which the same command finds them after a crash."""
 
     kind: Literal["run"] = "run"
@@ -142,10 +146,6 @@ class RunOf(BaseModel):
     started_at_seconds: float
     memory: Path | None = None
     """The file of the run's Memory."""
-
-    def clean_up(self, run_id: str) -> str | None:
-        """Nothing is left of it."""
-        return None
 
 
 class MadeCgroup(BaseModel):

@@ -19,7 +19,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,12 +29,8 @@ from pydantic import ValidationError
 from slopewise.adapters.local.cleanup import (
     JOURNAL_ENTRY,
     ORDER,
-    EndedJob,
     JournalEntry,
-    MadeCgroup,
-    MadeFile,
     MadeFolder,
-    MovedProcesses,
     RunOf,
     StartedCommand,
     StartedProcess,
@@ -64,20 +60,17 @@ def default_state_dir() -> Path:
 
     A folder of another user is never used, because a journal lists processes to end and files to remove.
     """
-    folders = dict.fromkeys(_state_folders())
+    folders: dict[Path, None] = {}
+    with suppress(RuntimeError):  # no home folder is known
+        folders[user_state_path("slopewise")] = None
+        folders[Path.home() / ".local" / "state" / "slopewise"] = None
+    folders[Path(tempfile.gettempdir()) / f"{RUN_PREFIX}{os.getuid()}"] = None
     for folder in folders:
         if _is_private(folder):
             return folder
     raise SlopewiseError(
         f"No journal can be kept in {' or '.join(map(str, folders))}; set XDG_STATE_HOME to a folder of your own."
     )
-
-
-def _state_folders() -> Iterator[Path]:
-    with suppress(RuntimeError):  # no home folder is known
-        yield user_state_path("slopewise")
-        yield Path.home() / ".local" / "state" / "slopewise"
-    yield Path(tempfile.gettempdir()) / f"{RUN_PREFIX}{os.getuid()}"
 
 
 def _is_private(folder: Path) -> bool:
@@ -116,32 +109,37 @@ class Journal:
             ) from error
         return cls(path, descriptor)
 
-    def record_cgroup(self, path: Path, enabled: Iterable[str] = ()) -> None:
-        """Record a cgroup before it is made. `enabled`: controllers about to be switched on above it (v2)."""
-        self._append(MadeCgroup(path=path, enabled=tuple(enabled)))
-
     def record_process(self, name: str, pid: int, *, ours: bool, command: StartedCommand | None = None) -> None:
         """Record the leader of group `pid` before it does any work. `ours`: it ends with the run."""
         ticks = identify(pid).started_ticks
         boot_id = current_boot_id()
-        self._append(
+        self.record(
             StartedProcess(name=name, pid=pid, started_ticks=ticks, boot_id=boot_id, ours=ours, command=command)
         )
 
-    def record(self, entry: StartedProcess | MovedProcesses | EndedJob | RunOf) -> None:
-        """Record what the next start needs after a crash."""
-        self._append(entry)
+    def record(self, entry: JournalEntry) -> None:
+        """Append what is about to be made, or what the next start needs after a crash, in one write.
+
+        So a kill leaves a complete line or none. On a full disk a partial line is removed, because the next one would
+        be appended to it. No fsync: after a power cut no process and no cgroup is left either.
+        """
+        line = entry.model_dump_json().encode() + b"\n"
+        try:
+            size = os.fstat(self._descriptor).st_size
+            written = os.write(self._descriptor, line)
+            if written < len(line):
+                os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise SlopewiseError(f"{self._path}: cannot be written ({error.strerror}); make room there.") from error
+        if written < len(line):
+            raise SlopewiseError(f"{self._path}: the disk is full; make room there.")
 
     def make_folder(self, purpose: str) -> Path:
         """A new temporary folder, `slopewise-PURPOSE-RUN-…`, that is removed with the run."""
         name = f"{RUN_PREFIX}{purpose}-{self.run_id}-{secrets.token_hex(4)}"
         path = Path(tempfile.gettempdir()) / name
-        self._append(MadeFolder(path=path))
+        self.record(MadeFolder(path=path))
         return made_folder(path, 0o700, exist_ok=False)
-
-    def record_file(self, path: Path) -> None:
-        """Record a file that names this run before it is written outside the run's folders."""
-        self._append(MadeFile(path=path.absolute()))
 
     def close(self, *, keeps_jobs: bool = False) -> list[str]:
         """Clean up what is still there, and end the journal; returns a message for each thing that was left.
@@ -155,23 +153,6 @@ class Journal:
         self._descriptor = -1
         return messages
 
-    def _append(self, entry: JournalEntry) -> None:
-        """Append an entry in one write, so that a kill leaves a complete line or none.
-
-        On a full disk a partial line is removed, because the next one would be appended to it.
-        No fsync: after a power cut no process and no cgroup is left either.
-        """
-        line = entry.model_dump_json().encode() + b"\n"
-        try:
-            size = os.fstat(self._descriptor).st_size
-            written = os.write(self._descriptor, line)
-            if written < len(line):
-                os.ftruncate(self._descriptor, size)
-        except OSError as error:
-            raise SlopewiseError(f"{self._path}: cannot be written ({error.strerror}); make room there.") from error
-        if written < len(line):
-            raise SlopewiseError(f"{self._path}: the disk is full; make room there.")
-
 
 def clean_up_after_killed(state_dir: Path) -> list[str]:
     """Clean up after killed runs, never after a running one; returns a message for each thing done."""
@@ -182,7 +163,9 @@ def clean_up_after_killed(state_dir: Path) -> list[str]:
             messages += _clean_up(path, run_id_of(path), crash=True)
             os.close(descriptor)
     for path in state_dir.glob(f"*@{machine_mark()}{_UNSEEN_SUFFIX}"):
-        _remove_never_seen(path)
+        with suppress(OSError):  # of a run that was killed while it began it, and had made nothing yet
+            if time.time() - path.stat().st_mtime > _UNSEEN_SECONDS:
+                path.unlink()
     return messages
 
 
@@ -210,13 +193,6 @@ def machine_mark() -> str:
     return hashlib.sha256(f"{machine_id} {socket.gethostname()}".encode()).hexdigest()[:12]
 
 
-def _remove_never_seen(path: Path) -> None:
-    """Remove the unfinished journal of a run that was killed while it began it; the run had made nothing yet."""
-    with suppress(OSError):
-        if time.time() - path.stat().st_mtime > _UNSEEN_SECONDS:
-            path.unlink()
-
-
 def lock_of_dead(path: Path) -> int | None:
     """The lock on a dead run's journal; None while the run is alive or another process cleans up after it."""
     try:
@@ -239,8 +215,10 @@ def _clean_up(path: Path, run_id: str, *, crash: bool) -> list[str]:
     entries, unreadable = read_journal(path)
     messages, failed = [], False
     crashed = crash and is_worth_keeping(entries)
-    if crashed:
-        _keep_memory(entries, path)
+    for each in entries if crashed else ():
+        if isinstance(each, RunOf) and each.memory is not None:
+            with suppress(OSError):  # it goes with the run's folder; what cannot be kept is measured again
+                shutil.move(each.memory, path.with_suffix(MEMORY_SUFFIX))
     for entry in sorted(entries, key=lambda item: ORDER.index(type(item))):
         try:
             done = entry.clean_up(run_id)
@@ -264,14 +242,6 @@ def is_worth_keeping(entries: Iterable[JournalEntry]) -> bool:
     found, boot = list(entries), current_boot_id()
     started = any(isinstance(each, StartedProcess) and each.command and each.boot_id == boot for each in found)
     return started and any(isinstance(each, RunOf) for each in found)
-
-
-def _keep_memory(entries: Iterable[JournalEntry], path: Path) -> None:
-    """Copy the run's Memory beside the journal, because the cleanup removes the run's folder."""
-    for each in entries:
-        if isinstance(each, RunOf) and each.memory is not None:
-            with suppress(OSError):  # measured again
-                shutil.move(each.memory, path.with_suffix(MEMORY_SUFFIX))
 
 
 def read_journal(path: Path) -> tuple[list[JournalEntry], int]:

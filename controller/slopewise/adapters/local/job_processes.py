@@ -13,9 +13,9 @@ import random
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +32,8 @@ from slopewise.adapters.local.launcher import (
     single_thread_environment,
     terminate_all,
 )
-from slopewise.adapters.local.limiters.base import UNLIMITED, Limiter
+from slopewise.adapters.local.limiters.base import UNLIMITED
+from slopewise.adapters.local.limiters.choose import Limiter
 from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.limiters.process_group import ProcessMeter
 from slopewise.adapters.local.move import MAX_STARTS, Ending, LocalMove
@@ -76,23 +77,21 @@ _RUN = (sys.executable, "-I", "-m", "slopewise_exporter", "run")
 """Isolated: PYTHONPATH and PYTHONHOME are those of the job's own Python."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class JobProcesses:
-    """Starts and ends the processes. `ours`: they are the built-in trainings, and end with a killed controller.
-
-    `lock` guards what passes read of a record from their own thread.
-    """
+    """Starts and ends the processes. `ours`: they are the built-in trainings, and end with a killed controller."""
 
     launcher: Launcher
     limiter: Limiter
     folder: Path
     clock: Clock
-    nodes: tuple[LocalNode, ...]
+    nodes: Sequence[LocalNode]
     ours: bool
-    lock: threading.Lock
     linger_seconds: float = LINGER_SECONDS
     on_end: Callable[[JobRecord], None] = lambda _: None
     """Called with the record of every job that has ended, once its exit status and CPU time are recorded."""
+    lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    """Guards what passes read of a record from their own thread."""
 
     @property
     def grace_seconds(self) -> float:
@@ -106,9 +105,16 @@ class JobProcesses:
     def begin(self, record: JobRecord) -> None:
         """Start a job on its node; one that cannot be started has failed, and the others go on."""
         name = record.spec.name
+
+        def admit(pid: int) -> None:
+            """Pin the gated process to its node's cores, where there are several nodes, and admit it."""
+            if len(self.nodes) > 1:
+                next(node for node in self.nodes if node.name == record.node).hold(pid)
+            self.limiter.admit(name, pid)
+
         try:
             (command := self._command(record)).log_path.with_suffix(LAST_LOSSES).unlink(missing_ok=True)
-            process = self.launcher.start(command, partial(self._admit, record), partial(self.limiter.members, name))
+            process = self.launcher.start(command, admit, partial(self.limiter.members, name))
         except (SlopewiseError, OSError, ValueError) as error:  # too long, a zero byte, a closed folder, no memory
             with self.lock:
                 record.last_output_lines = str(error)
@@ -271,44 +277,36 @@ class JobProcesses:
             "job ended", name=record.spec.name, status=record.exit_status, last_output_lines=record.last_output_lines
         )
 
-    def _admit(self, record: JobRecord, pid: int) -> None:
-        """Pin the gated process to its node's cores, where there are several nodes, and admit it to the limiter."""
-        if len(self.nodes) > 1:
-            next(node for node in self.nodes if node.name == record.node).hold(pid)
-        self.limiter.admit(record.spec.name, pid)
-
     def _command(self, record: JobRecord) -> Command:
-        name, log_path = record.spec.name, (self.folder / record.spec.log_name).absolute()
-        return Command(
-            name,
-            record.spec.command,
-            log_path,
-            environment={
-                **waiting({**os.environ, **record.spec.environment}),
-                **(self._built_in_environment(record) if self.ours else {}),
-                "SLOPEWISE_EXPORTER_LINGER_SECONDS": str(self.linger_seconds),
-                **record.spec.environment,
-                "SLOPEWISE_EXPORTER_PORT": str(record.port),
-                "SLOPEWISE_EXPORTER_ADDRESS": LOOPBACK,
-                "SLOPEWISE_EXPORTER_END_FILE": str(log_path.with_suffix(LAST_LOSSES)),
-            },
-            working_directory=record.spec.working_directory,
-            ours=self.ours,
-            started_by=() if self.ours else _reporting(record.spec),
-            remembered=None if self.ours else self._remembered(record),
-        )
-
-    def _remembered(self, record: JobRecord) -> StartedCommand:
-        now = self.clock.now()
-        return StartedCommand(
-            arguments=tuple(record.spec.command),
-            working_directory=record.spec.working_directory,
-            log_path=(self.folder / record.spec.log_name).absolute(),
+        spec, now = record.spec, self.clock.now()
+        log = self.folder / spec.log_name
+        remembered = StartedCommand(
+            arguments=tuple(spec.command),
+            working_directory=spec.working_directory,
+            log_path=log.absolute(),
             port=record.port,
             arrived_at_seconds=now if record.arrived_at_seconds is None else record.arrived_at_seconds,
             started_at_seconds=now,
-            submission=record.spec.queueing.submission,
-            attempt=record.spec.queueing.attempt,
+            submission=spec.queueing.submission,
+            attempt=spec.queueing.attempt,
+        )
+        return Command(
+            spec.name,
+            spec.command,
+            log,
+            environment={
+                **waiting({**os.environ, **spec.environment}),
+                **(self._built_in_environment(record) if self.ours else {}),
+                "SLOPEWISE_EXPORTER_LINGER_SECONDS": str(self.linger_seconds),
+                **spec.environment,
+                "SLOPEWISE_EXPORTER_PORT": str(record.port),
+                "SLOPEWISE_EXPORTER_ADDRESS": LOOPBACK,
+                "SLOPEWISE_EXPORTER_END_FILE": str(log.absolute().with_suffix(LAST_LOSSES)),
+            },
+            working_directory=spec.working_directory,
+            ours=self.ours,
+            started_by=() if self.ours else _reporting(spec),
+            remembered=None if self.ours else remembered,
         )
 
     def _built_in_environment(self, record: JobRecord) -> dict[str, str]:

@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from slopewise.adapters.local.attached import NO_METRICS, AttachedProcess
 from slopewise.adapters.local.cleanup import EndedJob
 from slopewise.adapters.local.launcher import ManagedProcess
+from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.move import RESTART_SECONDS, RESUME_SECONDS, Ending, LocalMove, MoveMade
-from slopewise.adapters.local.ports import LocalJob
 from slopewise.config.jobs_file import JobSpec
-from slopewise.model import Arrival, JobState, Movability
+from slopewise.model import Arrival, Job, JobState, MissingEvaluation, Movability
 
 SHOWN_SECONDS = 90.0
 """How long a job that ended during a move stays in observations: `feedback/move_tracking.py` waits 60 s for a
@@ -151,13 +151,13 @@ class JobRecord:
         elif self.noticed_end_seconds is not None and self.process is not None and self.process.poll() != 0:
             self.stopped_at_target = self.stopped_at_target or CANCELLED
 
-    def running(self, namespace: str, grace_seconds: float) -> LocalJob | None:
+    def running(self, namespace: str, grace_seconds: float) -> Job | None:
         """The job for the observer; None while it waits, moves or is being stopped, and after its end."""
         if self.noticed_end_seconds is not None or self.move is not None or self.stopping is not None:
             return None
-        return self._as_local(namespace, grace_seconds)
+        return self._as_job(namespace, grace_seconds, JobState.STARTING)
 
-    def just_ended(self, namespace: str, grace_seconds: float, now_seconds: float) -> LocalJob | None:
+    def just_ended(self, namespace: str, grace_seconds: float, now_seconds: float) -> Job | None:
         """The same for `SHOWN_SECONDS` after a job ended during its move or just before it.
 
         Passes wait for such a job.
@@ -168,31 +168,35 @@ class JobRecord:
             return None
         if now_seconds - self.noticed_end_seconds > SHOWN_SECONDS:
             return None
-        job = self._as_local(namespace, grace_seconds)
-        return job and replace(job, ended=JobState.FINISHED if self.exit_status == 0 else JobState.FAILED)
+        state = JobState.FINISHED if self.exit_status == 0 else JobState.FAILED
+        return self._as_job(namespace, grace_seconds, state)
 
-    def _as_local(self, namespace: str, grace_seconds: float) -> LocalJob | None:
+    def _as_job(self, namespace: str, grace_seconds: float, state: JobState) -> Job | None:
+        """Without what is measured in each pass."""
         if self.arrived_at_seconds is None or self.started_at_seconds is None:
             return None
-        blocked_reason = self.not_moved_reason()
-        return LocalJob(
-            self.spec.name,
+        spec, blocked_reason = self.spec, self.not_moved_reason()
+        return Job(
+            spec.name,
+            spec.name,
             namespace,
-            self.started_at_seconds,
-            _useful_cores(self.spec),
             self.node,
-            self.spec.objectives_at(self.arrived_at_seconds),
-            self.spec.migratable,
-            Movability(
+            state,
+            self.started_at_seconds,
+            UNLIMITED,
+            steps_planned=spec.planned_steps,
+            useful_parallelism_cores=_useful_cores(spec),
+            objectives=spec.objectives_at(self.arrived_at_seconds),
+            migratable=spec.migratable,
+            movability=Movability(
                 None if blocked_reason else "restart",
                 blocked_reason,
                 grace_seconds=grace_seconds,
                 restart_seconds=RESTART_SECONDS,
-                members=(self.spec.name,),
+                members=(spec.name,),
             ),
-            planned_steps=self.spec.planned_steps,
-            workload_class=self.spec.workload_class,
-            unheard=NO_METRICS if self.port == NO_PORT else "",
+            workload_class=spec.workload_class,
+            missing_evaluation=MissingEvaluation("NoTarget", NO_METRICS) if self.port == NO_PORT else None,
         )
 
     def waiting(self, namespace: str) -> Arrival | None:

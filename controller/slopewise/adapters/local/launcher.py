@@ -94,7 +94,10 @@ class Launcher:
         The processes that `members` returns end with the command. UsageError when there is no such command or
         folder. If `admit` raises, the command never runs.
         """
-        process, gate = self._start_gate(command, members)
+        before = ["/bin/sh", "-c", _GATE, "slopewise-gate", *command.started_by]
+        popen = _popen(command, before, subprocess.PIPE, {RUN_VARIABLE: self._journal.run_id})
+        process, gate = ManagedProcess(command.name, popen, command.log_path, members), popen.stdin
+        assert gate is not None  # noqa: S101  it is a pipe
         try:
             self._journal.record_process(command.name, process.pid, ours=command.ours, command=command.remembered)
             if admit is not None:
@@ -110,12 +113,6 @@ class Launcher:
                 gate.close()
         return process
 
-    def _start_gate(self, command: Command, members: Members) -> tuple[ManagedProcess, IO[bytes]]:
-        gate = ["/bin/sh", "-c", _GATE, "slopewise-gate", *command.started_by]
-        popen = _popen(command, gate, subprocess.PIPE, {RUN_VARIABLE: self._journal.run_id})
-        assert popen.stdin is not None  # noqa: S101  it is a pipe
-        return ManagedProcess(command.name, popen, command.log_path, members), popen.stdin
-
 
 def start_unrecorded(command: Command) -> ManagedProcess:
     """Start a command without a journal entry; it outlives a killed caller. UsageError as from `Launcher.start`."""
@@ -129,22 +126,17 @@ class ManagedProcess:
     so no signal to its group reaches another program, and its last CPU time can be read.
     """
 
+    status_is_known = True
+    """Whether `poll` returns the exit status."""
+
     def __init__(self, name: str, popen: subprocess.Popen[bytes], log_path: Path, members: Members = tuple) -> None:
         """Use `Launcher.start`. `popen`: the leader of a session of its own."""
         self.name = name
         self.log_path = log_path
         self.members = members
         self._popen = popen
-
-    @property
-    def pid(self) -> int:
-        """The command's pid, which is the number of its process group too."""
-        return self._popen.pid
-
-    @property
-    def status_is_known(self) -> bool:
-        """Whether `poll` returns the exit status."""
-        return True
+        self.pid = popen.pid
+        """The command's, which is the number of its process group too."""
 
     def has_ended(self) -> bool:
         """True once the command itself has ended, whatever has become of what it started."""
@@ -168,22 +160,21 @@ class ManagedProcess:
         A stopped group is continued, because it could not handle SIGTERM. Lift the limit of a job first.
         """
         terminate_all([self], grace_seconds)
-        return self._popen.returncode
+        return self.poll()
 
     def kill(self) -> int | None:
         """Send SIGKILL to all of them; returns the command's exit status."""
         _kill_all([self])
-        return self._popen.returncode
+        return self.poll()
 
     def ask_to_end(self) -> None:
         """Send SIGTERM to the command only, which may need its helpers (e.g. data loaders) to save; returns at once.
 
         A stopped group is continued, because it could not handle SIGTERM.
         """
-        if self.is_collected:
-            return
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGTERM)
+        if not self.is_collected and not self.has_ended():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
         self.signal(signal.SIGCONT)
 
     def is_over(self) -> bool:
@@ -232,61 +223,51 @@ class ManagedProcess:
         return "\n".join(text.splitlines()[-lines:])
 
 
-class AdoptedProcess(ManagedProcess):
-    """A command that a killed controller had started.
+class ForeignProcess(ManagedProcess):
+    """One that is not a child of this process, so that its exit status is unknown."""
 
-    It is not a child of this process, so its exit status is unknown.
-    Its pid can be reused once it has ended, so every signal first checks the mark of the processes.
-    """
+    status_is_known = False
 
-    def __init__(self, started: StartedProcess, mark: str, log_path: Path, members: Members = tuple) -> None:
-        """`mark`: the run whose mark its processes carry; `members`: its processes in the limiter."""
-        self.name = started.name
+    def __init__(self, name: str, pid: int, log_path: Path, members: Members = tuple) -> None:
+        self.name = name
+        self.pid = pid
         self.log_path = log_path
-        self._started = started
-        self._mark = mark
-        self._of_limiter = members
+        self.members = members
         self._collected = False
-
-    @property
-    def pid(self) -> int:
-        """The pid of its leader."""
-        return self._started.pid
-
-    @property
-    def status_is_known(self) -> bool:
-        """False: only a parent can read the exit status."""
-        return False
-
-    def has_ended(self) -> bool:
-        """True once the command itself has ended, also as a zombie where orphans are not collected."""
-        return not self._started.leader_runs
 
     def poll(self) -> int | None:
         """None: the exit status is unknown."""
         return None
 
-    def terminate(self, grace_seconds: float = 5.0) -> int | None:
-        """End all its processes with SIGTERM, then SIGKILL."""
-        terminate_all([self], grace_seconds)
-        return None
-
-    def kill(self) -> int | None:
-        """Send SIGKILL to all its processes."""
-        _kill_all([self])
-        return None
-
-    def ask_to_end(self) -> None:
-        """Send SIGTERM to the command only."""
-        if self._started.leader_runs:
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGTERM)
-        self.signal(signal.SIGCONT)
-
     @property
     def is_collected(self) -> bool:
-        """True once it was terminated."""
+        """True once it was terminated; no signal is sent any more."""
         return self._collected
+
+    def collect(self) -> None:
+        """The parent does."""
+        self._collected = True
+
+
+class AdoptedProcess(ForeignProcess):
+    """A command that a killed controller had started.
+
+    Its pid can be reused once it has ended, so every signal first checks the mark of the processes.
+    """
+
+    def __init__(self, started: StartedProcess, mark: str, log_path: Path, members: Members = tuple) -> None:
+        """`mark`: the run whose mark its processes carry; `members`: its processes in the limiter.
+
+        Besides those, the processes with the marks of its group belong to it.
+        """
+        pid = started.pid
+        super().__init__(started.name, pid, log_path, lambda: [*members(), *started_in_group(mark, pid)])
+        self._started = started
+        self._mark = mark
+
+    def has_ended(self) -> bool:
+        """True once the command itself has ended, also as a zombie where orphans are not collected."""
+        return not self._started.leader_runs
 
     def signal(self, number: int) -> None:
         """Signal the processes that provably belong to it."""
@@ -294,17 +275,9 @@ class AdoptedProcess(ManagedProcess):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
 
-    def members(self) -> list[int]:
-        """Its processes in the limiter, and those with the marks of its group."""
-        return [*self._of_limiter(), *started_in_group(self._mark, self.pid)]
-
     def running_members(self, groups: Mapping[int, Sequence[int]]) -> list[int]:
         """The running processes of its group; none of another program whose group has the same number."""
         return self._started.members(self._mark)
-
-    def collect(self) -> None:
-        """Nothing: the parent collects it."""
-        self._collected = True
 
 
 def terminate_all(processes: Iterable[ManagedProcess], grace_seconds: float = 5.0) -> None:

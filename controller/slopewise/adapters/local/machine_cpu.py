@@ -11,13 +11,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
-
-from slopewise.adapters.local.limiters.process_group import ProcessMeter
+from slopewise.adapters.local.limiters.process_group import ProcessMeter, process_tree
 from slopewise.model import Node
 
 _STAT = Path("/proc/stat")
@@ -67,49 +65,38 @@ class OtherUse:
         return self.other_cores + self.stolen_cores
 
 
-def descendants() -> list[int]:
-    """Pids of this process and of all that it has started, directly or not."""
-    ours = psutil.Process()
-    return [ours.pid, *(child.pid for child in ours.children(recursive=True))]
-
-
+@dataclass(slots=True)
 class MachineCpu:
-    """Reads the CPU time of a set of cores. `ours` returns the pids of the run's processes."""
+    """Reads the CPU time of a set of cores."""
 
-    def __init__(
-        self,
-        cpus: Collection[int],
-        ours: Callable[[], Iterable[int]] = descendants,
-        stat: Path = _STAT,
-        monotonic_seconds: Callable[[], float] = time.monotonic,
-        sessions: Callable[[], Iterable[int]] = tuple,
-    ) -> None:
-        """`sessions` returns the processes of the jobs of other sessions."""
-        self._sessions = sessions
-        self._sessions_meter = ProcessMeter()
-        self._names = {f"cpu{number}" for number in cpus}
-        self._ours = ours
-        self._meter = ProcessMeter()
-        self._stat = stat
-        self._monotonic_seconds = monotonic_seconds
+    cpus: Collection[int]
+    ours: Callable[[], Iterable[int]] = lambda: process_tree(os.getpid())
+    """The pids of the run's processes."""
+    stat: Path = _STAT
+    monotonic_seconds: Callable[[], float] = time.monotonic
+    sessions: Callable[[], Iterable[int]] = tuple
+    """The processes of the jobs of other sessions."""
+    _meter: ProcessMeter = field(init=False, default_factory=ProcessMeter)
+    _sessions_meter: ProcessMeter = field(init=False, default_factory=ProcessMeter)
 
     @property
     def cores(self) -> int:
         """How many they are."""
-        return len(self._names)
+        return len(self.cpus)
 
     def count(self) -> CpuCount | None:
         """The counters now; None where the kernel does not show them."""
         with suppress(OSError, ValueError, IndexError):
-            lines = [line.split() for line in self._stat.read_text().splitlines()]
-            ticks = [[int(field) for field in fields[1:]] for fields in lines if fields and fields[0] in self._names]
+            names = {f"cpu{number}" for number in self.cpus}
+            lines = [line.split() for line in self.stat.read_text().splitlines()]
+            ticks = [[int(each) for each in fields[1:]] for fields in lines if fields and fields[0] in names]
             return CpuCount(
-                self._monotonic_seconds(),
+                self.monotonic_seconds(),
                 sum(sum(of_cpu[place] for place in _BUSY) for of_cpu in ticks) / _TICKS_PER_SECOND,
                 sum(of_cpu[_STEAL] for of_cpu in ticks) / _TICKS_PER_SECOND,
                 sum(sum(of_cpu[: _STEAL + 1]) for of_cpu in ticks) / _TICKS_PER_SECOND,
-                self._meter.read(self._ours()).cpu_seconds,
-                self._sessions_meter.read(self._sessions()).cpu_seconds,
+                self._meter.read(self.ours()).cpu_seconds,
+                self._sessions_meter.read(self.sessions()).cpu_seconds,
             )
         return None
 

@@ -10,7 +10,6 @@ with weights 1500 and 500, and 100, 900 and 1000, used 75 and 25 % of the first 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -59,20 +58,11 @@ def split_machine(count: int = 1) -> tuple[LocalNode, ...]:
         raise UsageError(f"--nodes {count}: this machine has {len(cpus)} cores for us; use 1 to {len(cpus)} nodes.")
     quota_ratio = min(1.0, own_quota_cores() / len(cpus))
     memory_bytes = psutil.virtual_memory().total
+    least, more = divmod(len(cpus), count)  # contiguous parts, the first ones one core larger where any are left
+    ends = [least * place + min(place, more) for place in range(count + 1)]
+    parts = [frozenset(cpus[start:end]) for start, end in pairwise(ends)]
     names = [ONLY_NODE] if count == 1 else [f"node-{number}" for number in range(1, count + 1)]
     return tuple(
         LocalNode(Node(name, len(part) * quota_ratio, memory_bytes // count), part)
-        for name, part in zip(names, _parts(cpus, count), strict=True)
+        for name, part in zip(names, parts, strict=True)
     )
-
-
-def fewest_jobs(jobs_by_node: Mapping[str, int]) -> str:
-    """Where the default scheduler starts a job: the node with the fewest, and of those the first by name."""
-    return min(jobs_by_node, key=lambda name: (jobs_by_node[name], name))
-
-
-def _parts(cpus: list[int], count: int) -> list[frozenset[int]]:
-    """Contiguous parts, the first ones one core larger when the division leaves a remainder."""
-    least, more = divmod(len(cpus), count)
-    ends = [least * place + min(place, more) for place in range(count + 1)]
-    return [frozenset(cpus[start:end]) for start, end in pairwise(ends)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from slopewise.adapters.local.cleanup import JournalEntry, MovedProcesses, StartedProcess
@@ -18,16 +19,15 @@ from slopewise.adapters.local.prometheus_server import PROCESS_NAME
 from slopewise.errors import UsageError
 
 
+@dataclass(slots=True)
 class OtherSessions:
-    """Reads the journals of the other sessions, each again only once it has grown."""
+    """Reads the journals of the other sessions, each again only once it has grown. `run_id`: of this session."""
 
-    def __init__(self, state_dir: Path, run_id: str) -> None:
-        """`run_id`: of this session."""
-        self._state_dir = state_dir
-        self._run_id = run_id
-        self._read: dict[Path, tuple[int, list[JournalEntry]]] = {}
-        self.jobs: list[list[int]] = []
-        """The processes of each of their jobs, as they were last read."""
+    state_dir: Path
+    run_id: str
+    jobs: list[list[int]] = field(init=False, default_factory=list)
+    """The processes of each of their jobs, as they were last read."""
+    _read: dict[Path, tuple[int, list[JournalEntry]]] = field(init=False, default_factory=dict)
 
     def processes(self) -> list[int]:
         """Read which of their jobs run now; the processes of all."""
@@ -45,7 +45,7 @@ class OtherSessions:
             raise UsageError(f"process {each} is managed already, by another session; end that, or leave it to it.")
 
     def _running(self) -> Iterator[StartedProcess | MovedProcesses]:
-        listed = [path for path in journals(self._state_dir) if run_id_of(path) != self._run_id]
+        listed = [path for path in journals(self.state_dir) if run_id_of(path) != self.run_id]
         read = {path: self._entries(path) for path in listed}
         self._read = {path: entries for path, entries in read.items() if entries is not None}
         for _, entries in self._read.values():

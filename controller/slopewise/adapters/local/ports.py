@@ -14,8 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from slopewise.adapters.local.limiters.base import UNLIMITED, Limiter
-from slopewise.adapters.local.nodes import ONLY_NODE
+from slopewise.adapters.local.limiters.choose import Limiter
 from slopewise.adapters.local.stored_files import replace_file
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations, unreachable, with_missing
@@ -23,7 +22,6 @@ from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReader, Pr
 from slopewise.errors import ActuationError, SlopewiseError
 from slopewise.model import (
     MEMORY_JSON,
-    NO_OBJECTIVES,
     Arrival,
     Backoff,
     ClusterSnapshot,
@@ -31,16 +29,13 @@ from slopewise.model import (
     Decision,
     Job,
     JobMemory,
-    JobState,
     MemoryAllocation,
     MemoryState,
     Migrate,
     MissingEvaluation,
-    Movability,
     Move,
     MoveUnderWay,
     Node,
-    Objectives,
     Observation,
     Outcome,
     Place,
@@ -56,175 +51,115 @@ from slopewise.ports import Clock, Memory
 _NO_SERIES = JobSeries()
 
 
-@dataclass(frozen=True, slots=True)
-class LocalJob:
-    """A job whose process runs on this machine."""
-
-    name: str
-    namespace: str
-    started_at_seconds: float
-    useful_parallelism_cores: float | None = None
-    node: str = ONLY_NODE
-    objectives: Objectives = NO_OBJECTIVES
-    migratable: bool = False
-    movability: Movability | None = None
-    ended: JobState | None = None
-    """The state in which it ended during a move; no process is left, so the observation must carry it."""
-    planned_steps: int | None = None
-    """As its owner states them; what it reports itself comes first."""
-    workload_class: str = ""
-    unheard: str = ""
-    """Why it never reports a loss; empty: it may."""
-
-
+@dataclass(slots=True)
 class LocalObserver:
     """Joins the jobs' series in Prometheus with the measurements of the limiter."""
 
-    def __init__(
-        self,
-        reader: PrometheusReader,
-        limiter: Limiter,
-        running: Callable[[], Sequence[LocalJob]],
-        clock: Clock,
-        nodes: Callable[[], Sequence[Node]],
-        waiting: Callable[[], Sequence[Arrival]] = tuple,
-        moving: Callable[[], Sequence[MoveUnderWay]] = tuple,
-        missing: MissingEvaluations | None = None,
-    ) -> None:
-        """`running` returns the jobs that run and those that just ended during a move.
-
-        `waiting` returns those without a node, `moving` the moves under way.
-        `missing` finds out why jobs report no evaluation. `nodes`: with the CPU that other programs leave now.
-        """
-        self._reader = reader
-        self._limiter = limiter
-        self._running = running
-        self._clock = clock
-        self._nodes = nodes
-        self._waiting = waiting
-        self._moving = moving
-        self._missing = missing
-        self.policy = ""
-        """Its name, for warnings about what it does not do."""
+    reader: PrometheusReader
+    limiter: Limiter
+    running: Callable[[], Sequence[Job]]
+    """The jobs that run, and those that just ended during a move, of which no process is left."""
+    clock: Clock
+    nodes: Callable[[], Sequence[Node]]
+    """With the CPU that other programs leave now."""
+    waiting: Callable[[], Sequence[Arrival]] = tuple
+    moving: Callable[[], Sequence[MoveUnderWay]] = tuple
+    missing: MissingEvaluations | None = None
+    """Finds out why jobs report no evaluation."""
+    policy: str = ""
+    """Its name, for warnings about what it does not do."""
 
     def observe(self) -> Observation:
         """All jobs that run, wait or move now; ObservationError when Prometheus cannot be read.
 
         The notes are the reading, also of jobs that have ended since.
         """
-        now = self._clock.now()
-        reading = self._reader.read(now)
-        moving = tuple(self._moving())  # before `running`: a job arriving in between is observed twice, not missed
-        running = self._running()
+        now = self.clock.now()
+        reading = self.reader.read(now)
+        moving = tuple(self.moving())  # before `running`: a job arriving in between is observed twice, not missed
+        running = {JobKey(job.namespace, job.name): job for job in self.running()}
         causes = self._causes(running, reading, now)
-        jobs = []
-        for local in running:
-            key = JobKey(local.namespace, local.name)
-            job = self._job(local, reading.jobs.get(key, _NO_SERIES), causes.get(key))
-            if job is not None:
-                jobs.append(job)
-        waiting = tuple(self._waiting())
-        interval = self._reader.scrape_interval_seconds
-        snapshot = ClusterSnapshot(now, tuple(self._nodes()), tuple(jobs), interval, waiting, moving=moving)
+        seen = (self._seen(job, reading.jobs.get(key, _NO_SERIES), causes.get(key)) for key, job in running.items())
+        jobs, interval = tuple(job for job in seen if job is not None), self.reader.scrape_interval_seconds
+        snapshot = ClusterSnapshot(now, tuple(self.nodes()), jobs, interval, tuple(self.waiting()), moving=moving)
         return Observation(snapshot, reading)
 
     def _causes(
-        self, running: Sequence[LocalJob], reading: PrometheusReading, now_seconds: float
+        self, running: Mapping[JobKey, Job], reading: PrometheusReading, now_seconds: float
     ) -> Mapping[JobKey, MissingEvaluation]:
         """Why jobs that should report an evaluation by now do not."""
-        if self._missing is None:
+        if self.missing is None:
             return {}
-        keys = {JobKey(local.namespace, local.name): local for local in running if local.ended is None}
-        unheard = {key: MissingEvaluation("NoTarget", local.unheard) for key, local in keys.items() if local.unheard}
+        unheard = {key: job.missing_evaluation for key, job in running.items() if job.missing_evaluation is not None}
         silent = (
-            unreachable(key, reading.jobs.get(key, _NO_SERIES), now_seconds - local.started_at_seconds)
-            for key, local in keys.items()
-            if key not in unheard
+            unreachable(key, reading.jobs.get(key, _NO_SERIES), now_seconds - job.started_at_seconds)
+            for key, job in running.items()
+            if key not in unheard and not job.state.ended
         )
-        return {**unheard, **self._missing.of((job for job in silent if job is not None), now_seconds)}
+        return {**unheard, **self.missing.of((job for job in silent if job is not None), now_seconds)}
 
-    def _job(self, local: LocalJob, series: JobSeries, missing: MissingEvaluation | None) -> Job | None:
+    def _seen(self, job: Job, series: JobSeries, missing: MissingEvaluation | None) -> Job | None:
         """The job of the snapshot; None when its process ended during the observation."""
-        if local.ended is not None:
-            allocation, usage = UNLIMITED, None
-        else:
+        if not job.state.ended:
             try:
-                allocation = self._limiter.read(local.name)
-                usage = self._limiter.usage(local.name)
+                allocation, usage = self.limiter.read(job.name), self.limiter.usage(job.name)
             except ActuationError:
                 return None
-        objectives = local.objectives.in_study(series.study)
+            job = replace(job, state=series.reported_state, allocation=allocation, usage=usage)
+        objectives = job.objectives.in_study(series.study)
         useless = () if series.evaluation is None else favour_warnings(objectives, self.policy)
-        return Job(
-            uid=local.name,
-            name=local.name,
-            namespace=local.namespace,
-            node=local.node,
-            state=local.ended or series.reported_state,
-            started_at_seconds=local.started_at_seconds,
-            allocation=allocation,
+        return replace(
+            job,
+            objectives=objectives,
             evaluation=series.evaluation,
-            usage=usage,
             steps_total=series.steps_total,
-            steps_planned=local.planned_steps if series.steps_planned is None else series.steps_planned,
+            steps_planned=job.steps_planned if series.steps_planned is None else series.steps_planned,
             wait_ratio=series.wait_ratio,
             waited_seconds_total=series.waited_seconds_total,
             threads=series.threads,
-            useful_parallelism_cores=local.useful_parallelism_cores,
             restarted=series.restarted,
             process_started_at_seconds=series.process_started_at_seconds,
             first_step_at_seconds=series.first_step_at_seconds,
             warnings=(*with_missing(series.warnings, missing), *useless),
             responses=series.responses,
-            objectives=objectives,
-            migratable=local.migratable,
             checkpoint=series.checkpoint,
-            movability=local.movability,
             missing_evaluation=missing,
             points=series.points,
-            workload_class=local.workload_class,
         )
 
 
+@dataclass(frozen=True, slots=True)
 class LocalActuator:
     """Writes limits or weights of process groups, places jobs and moves them."""
 
-    def __init__(
-        self,
-        limiter: Limiter,
-        place: Callable[[str, str], None],
-        migrate: Callable[[Migrate], Outcome[Move]],
-        stop: Callable[[Stop], Outcome[Stop]],
-    ) -> None:
-        """`place`: starts a waiting job, by uid, on a node, by name; ActuationError when that cannot be.
-
-        `migrate` begins the move of a running job and returns the outcome; `stop` has one save and end.
-        """
-        self._limiter = limiter
-        self._place = place
-        self._migrate = migrate
-        self._stop = stop
+    limiter: Limiter
+    place: Callable[[str, str], None]
+    """Starts a waiting job, by uid, on a node, by name; ActuationError when that cannot be."""
+    migrate: Callable[[Migrate], Outcome[Move]]
+    """Begins the move of a running job and returns the outcome."""
+    stop: Callable[[Stop], Outcome[Stop]]
+    """Has one save and end."""
 
     def carry_out(self, decision: Decision) -> Outcome[Decision]:
         """Applied, or `ActuationError`; this machine defers nothing. A move or a stop begins within 0.1 s."""
         match decision:
             case Resize(control="requests"):
-                self._limiter.set_request(decision.job_uid, decision.to_millicores)
+                self.limiter.set_request(decision.job_uid, decision.to_millicores)
             case Resize():
-                self._limiter.set_limit(decision.job_uid, decision.to_millicores)
+                self.limiter.set_limit(decision.job_uid, decision.to_millicores)
             case ResizeMemory():
                 return Outcome(decision, "infeasible", "memory is not changed on one machine")
             case Place():
-                self._place(decision.job_uid, decision.node)
+                self.place(decision.job_uid, decision.node)
             case Migrate():
-                return self._migrate(decision)
+                return self.migrate(decision)
             case Stop():
-                return self._stop(decision)
+                return self.stop(decision)
         return Outcome(decision, "applied")
 
     def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
         """Restore the job's original allocation; a job that has ended needs nothing."""
-        self._limiter.restore(job_uid, original)
+        self.limiter.restore(job_uid, original)
         return Restored("applied")
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from slopewise.adapters.local.prometheus_server import TargetGroup
 from slopewise.adapters.local.stored_files import made_folder, replace_file
@@ -25,64 +26,51 @@ _KNOWN_WITHIN_SECONDS = 15.0
 
 _POLL_SECONDS = 0.5
 
-Announce = Callable[[str], None]
 
-
+@dataclass(slots=True)
 class GivenPrometheus:
     """A context manager: its entry writes the file and its exit removes it. Prometheus itself is not changed."""
 
-    needs_restart = False
-    """False: the user runs it."""
-
-    def __init__(
-        self,
-        url: str,
-        run_id: str,
-        file: Path,
-        groups: Sequence[TargetGroup],
-        ask_targets: Callable[[], Sequence[Target]],
-        announce: Announce,
-    ) -> None:
-        """`ask_targets` returns the targets that Prometheus scrapes now, or raises ObservationError.
-
-        `groups` are those to scrape.
-        """
-        self.url = url
-        self._run_id = run_id
-        self._file = file
-        self.targets = groups
-        self._ask_targets = ask_targets
-        self._announce = announce
+    url: str
+    run_id: str
+    file: Path
+    targets: Sequence[TargetGroup]
+    """Those to scrape."""
+    ask_targets: Callable[[], Sequence[Target]]
+    """Returns the targets that Prometheus scrapes now, or raises ObservationError."""
+    announce: Callable[[str], None]
+    needs_restart: ClassVar[bool] = False
+    """The user runs it."""
 
     def __enter__(self) -> Self:
         """UsageError for a file that no run has written."""
-        check_owner(self._file)
+        check_owner(self.file)
         self.set_targets(self.targets)
         return self
 
     def set_targets(self, groups: Sequence[TargetGroup]) -> None:
         """Replace what is scraped."""
         labelled = [
-            TargetGroup(targets=group["targets"], labels={**group["labels"], RUN_LABEL: self._run_id})
+            TargetGroup(targets=group["targets"], labels={**group["labels"], RUN_LABEL: self.run_id})
             for group in groups
         ]
         try:
-            made_folder(self._file.parent)
-            replace_file(self._file, json.dumps(labelled, indent=1).encode(), 0o644)  # Prometheus is another user
+            made_folder(self.file.parent)
+            replace_file(self.file, json.dumps(labelled, indent=1).encode(), 0o644)  # Prometheus is another user
         except SlopewiseError as error:
             raise UsageError(f"--targets-file {error}") from error
         self.targets = groups
 
     def __exit__(self, *_: object) -> None:
-        self._file.unlink(missing_ok=True)
+        self.file.unlink(missing_ok=True)
 
     def wait_for_targets(self, timeout_seconds: float = _KNOWN_WITHIN_SECONDS) -> None:
         """Wait until it scrapes the jobs; when it does not, announce what it needs, and continue without losses."""
         deadline = time.monotonic() + timeout_seconds
         while not self._is_known():
             if time.monotonic() >= deadline:
-                wanted = f"`file_sd_configs: [{{files: ['{self._file.absolute()}']}}]`"
-                self._announce(
+                wanted = f"`file_sd_configs: [{{files: ['{self.file.absolute()}']}}]`"
+                self.announce(
                     f"Prometheus at {self.url} does not scrape the jobs, as far as it says; "
                     f"let one of its scrape_configs have {wanted}."
                 )
@@ -95,10 +83,10 @@ class GivenPrometheus:
     def _is_known(self) -> bool:
         expected = sum(len(group["targets"]) for group in self.targets)
         try:
-            targets = self._ask_targets()
+            targets = self.ask_targets()
         except ObservationError:  # one that only stores what others scrape has no such API
             return False
-        return sum(target.labels.get(RUN_LABEL) == self._run_id for target in targets) >= expected
+        return sum(target.labels.get(RUN_LABEL) == self.run_id for target in targets) >= expected
 
 
 def check_owner(file: Path) -> None:

@@ -87,7 +87,8 @@ def find_prometheus(
 
 def installed_prometheus(cache_dir: Path | None = None, *, search_path: str | None = None) -> PrometheusBinaries | None:
     """The one on the PATH or in the cache; None: there is none yet. MissingToolError for a cache of another user's."""
-    if found := _on_path(search_path):
+    on_path = shutil.which("prometheus", path=search_path)
+    if on_path and (found := _accept(Path(on_path), shutil.which("promtool", path=search_path))):
         return found
     cache = cache_dir or default_cache_dir()
     _refuse_others_folder(cache)
@@ -123,22 +124,14 @@ def _refuse_others_folder(cache: Path) -> None:
         )
 
 
-def _on_path(search_path: str | None) -> PrometheusBinaries | None:
-    found = shutil.which("prometheus", path=search_path)
-    return _accept(Path(found), shutil.which("promtool", path=search_path)) if found else None
-
-
 def _in_cache(cache: Path) -> PrometheusBinaries | None:
-    versions = {entry: list(map(int, re.findall(r"\d+", entry.name))) for entry in cache.glob("prometheus-*")}
-    newest_first = sorted(versions, key=versions.__getitem__, reverse=True)  # 2.100.0 before 2.42.0
-    ours = (entry for entry in newest_first if _are_ours(entry))
+    """The newest; root ignores what another user put there, e.g. by `chown` or in a cache that all may write to."""
+    found = cache.glob("prometheus-*")
+    newest_first = sorted(found, key=lambda entry: [*map(int, re.findall(r"\d+", entry.name))], reverse=True)
+    names, user = ("prometheus", "promtool"), os.geteuid()
+    ours = (each for each in newest_first if all(may_run_from((each / name).absolute(), user) for name in names))
     accepted = (_accept(entry / "prometheus") for entry in ours)
     return next((binaries for binaries in accepted if binaries), None)
-
-
-def _are_ours(entry: Path) -> bool:
-    """Root ignores what another user put there, e.g. by `chown` or in a cache that all may write to."""
-    return all(may_run_from((entry / name).absolute(), os.geteuid()) for name in ("prometheus", "promtool"))
 
 
 def _accept(prometheus: Path, promtool: str | None = None) -> PrometheusBinaries | None:

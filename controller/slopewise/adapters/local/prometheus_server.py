@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Self, TypedDict
 
@@ -48,39 +49,26 @@ def free_loopback_port() -> int:
         return port
 
 
+@dataclass(slots=True)
 class PrometheusServer:
     """One Prometheus process. A context manager: started on entry; process and data gone on exit."""
 
-    def __init__(
-        self,
-        binaries: PrometheusBinaries,
-        data_dir: Path,
-        *,
-        scrape_interval_seconds: float = 1.0,
-        targets: Sequence[TargetGroup] = (),
-        start_process: Callable[[Command], ManagedProcess] = start_unrecorded,
-        ready_timeout_seconds: float = 30.0,
-        free_port: Callable[[], int] = free_loopback_port,
-        honor_labels: bool = False,
-    ) -> None:
-        """`data_dir` must be missing or empty, and is removed by `stop`.
-
-        `targets` are scraped from the start on; `set_targets` replaces them later, with a delay. `honor_labels` lets a
-        target choose its own labels, namespace and pod included; use it only for a target that represents many.
-
-        `start_process`: with `Launcher.start` the process is in the journal before it runs, so it is cleaned up
-        after a killed caller. The process leads a group of its own.
-        """
-        self._binaries = binaries
-        self._data_dir = data_dir
-        self._scrape_interval_seconds = scrape_interval_seconds
-        self.targets = targets
-        self._start_process = start_process
-        self._ready_timeout_seconds = ready_timeout_seconds
-        self._free_port = free_port
-        self._honor_labels = honor_labels
-        self._process: ManagedProcess | None = None
-        self._port = 0
+    binaries: PrometheusBinaries
+    data_dir: Path
+    """Must be missing or empty, and is removed by `stop`."""
+    _: KW_ONLY
+    scrape_interval_seconds: float = 1.0
+    targets: Sequence[TargetGroup] = ()
+    """Scraped from the start on; `set_targets` replaces them later, with a delay."""
+    start_process: Callable[[Command], ManagedProcess] = start_unrecorded
+    """With `Launcher.start` the process, which leads a group of its own, is in the journal before it runs, and so is
+    cleaned up after a killed caller."""
+    ready_timeout_seconds: float = 30.0
+    free_port: Callable[[], int] = free_loopback_port
+    honor_labels: bool = False
+    """Lets a target choose its own labels, namespace and pod included: only for a target that represents many."""
+    _process: ManagedProcess | None = field(init=False, default=None)
+    _port: int = field(init=False, default=0)
 
     @property
     def url(self) -> str:
@@ -98,26 +86,21 @@ class PrometheusServer:
         return self.pid is None
 
     @property
-    def version(self) -> str:
-        """Its version, e.g. `2.42.0`."""
-        return self._binaries.version
-
-    @property
     def log_path(self) -> Path:
         """Its log; removed with the data."""
-        return self._data_dir / "prometheus.log"
+        return self.data_dir / "prometheus.log"
 
     def start(self) -> None:
         """Start and wait until it answers queries; DataSourceError with the last line of its log when it does not."""
-        if self._data_dir.exists() and any(self._data_dir.iterdir()):
-            raise UsageError(f"{self._data_dir}: is not empty, and would be removed; give Prometheus an empty folder.")
+        if self.data_dir.exists() and any(self.data_dir.iterdir()):
+            raise UsageError(f"{self.data_dir}: is not empty, and would be removed; give Prometheus an empty folder.")
         try:
             self._write_configuration()
             self._launch_on_a_free_port()
         except OSError as error:
             self.stop()
             raise DataSourceError(
-                f"{self._data_dir}: Prometheus cannot be started there ({error.strerror}); "
+                f"{self.data_dir}: Prometheus cannot be started there ({error.strerror}); "
                 "make room or choose another folder."
             ) from error
         except BaseException:  # also Ctrl-C: nothing else ends this process yet
@@ -131,7 +114,7 @@ class PrometheusServer:
                 self._process.terminate(_STOP_SECONDS)
         finally:  # also when a second Ctrl-C interrupts the wait
             self.kill()
-            shutil.rmtree(self._data_dir, ignore_errors=True)
+            shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def kill(self) -> None:
         """Kill the process. Its data remain for `restart`."""
@@ -150,7 +133,7 @@ class PrometheusServer:
         New targets are scraped within about 6 s: Prometheus takes over changed targets every 5 s, and its hidden
         flag for that cannot lower it. Targets that are named before their process starts lose no time.
         """
-        replace_file(self._data_dir / "targets.json", json.dumps(list(groups)).encode())
+        replace_file(self.data_dir / "targets.json", json.dumps(list(groups)).encode())
         self.targets = groups
 
     def wait_for_targets(self, timeout_seconds: float = 15.0) -> None:
@@ -160,15 +143,13 @@ class PrometheusServer:
         """
         expected = sum(len(group["targets"]) for group in self.targets)
         deadline = time.monotonic() + timeout_seconds
-        while self._active_targets() < expected:
+        while True:
+            with suppress(requests.RequestException, ValueError, KeyError):
+                if len(self._get("/api/v1/targets?state=active").json()["data"]["activeTargets"]) >= expected:
+                    return
             if time.monotonic() >= deadline:
                 raise self._failure(f"knows fewer than {expected} targets after {timeout_seconds:g} s", "try again")
             time.sleep(_POLL_SECONDS)
-
-    def _active_targets(self) -> int:
-        with suppress(requests.RequestException, ValueError, KeyError):
-            return len(self._get("/api/v1/targets?state=active").json()["data"]["activeTargets"])
-        return 0
 
     def __enter__(self) -> Self:
         self.start()
@@ -178,15 +159,15 @@ class PrometheusServer:
         self.stop()
 
     def _write_configuration(self) -> None:
-        self._data_dir.mkdir(parents=True, exist_ok=True)
+        self.data_dir.mkdir(parents=True, exist_ok=True)
         self.set_targets(self.targets)
-        config = self._data_dir / "prometheus.yml"
-        settings = _configuration(self._scrape_interval_seconds, honor_labels=self._honor_labels)
+        config = self.data_dir / "prometheus.yml"
+        settings = _configuration(self.scrape_interval_seconds, honor_labels=self.honor_labels)
         config.write_text(yaml.safe_dump(settings), encoding="utf-8")
 
     def _launch_on_a_free_port(self) -> None:
         for _ in range(_PORT_ATTEMPTS):
-            self._port = self._free_port()
+            self._port = self.free_port()
             if self._launch():
                 return
         raise self._failure(f"found its port taken {_PORT_ATTEMPTS} times", "try again")
@@ -195,8 +176,8 @@ class PrometheusServer:
         """Start a process and wait until it is ready. False: another process has the port."""
         self.log_path.touch()
         log_start = self.log_path.stat().st_size
-        self._process = process = self._start_process(self._command())
-        deadline = time.monotonic() + self._ready_timeout_seconds
+        self._process = process = self.start_process(self._command())
+        deadline = time.monotonic() + self.ready_timeout_seconds
         while process.poll() is None and time.monotonic() < deadline:
             if self._is_ready():
                 return True
@@ -206,26 +187,26 @@ class PrometheusServer:
         output = self.log_path.read_bytes()[log_start:].decode(errors="replace").strip()
         if _PORT_TAKEN in output:
             return False
-        what = f"was not ready within {self._ready_timeout_seconds:g} s" if ended is None else f"ended with {ended}"
+        what = f"was not ready within {self.ready_timeout_seconds:g} s" if ended is None else f"ended with {ended}"
         raise self._failure(what, f"its log ends with: {output.splitlines()[-1] if output else 'nothing'}")
 
     def _command(self) -> Command:
         """One thread is enough for some dozens of targets and leaves the other cores to the trainings."""
         return Command(
             PROCESS_NAME,
-            [str(self._binaries.prometheus.absolute()), *self._flags()],
+            [str(self.binaries.prometheus.absolute()), *self._flags()],
             self.log_path.absolute(),
             environment={"GOMAXPROCS": "1"},
-            working_directory=self._data_dir.absolute(),
+            working_directory=self.data_dir.absolute(),
         )
 
     @property
     def _tsdb_dir(self) -> Path:
-        return self._data_dir.absolute() / "tsdb"
+        return self.data_dir.absolute() / "tsdb"
 
     def _flags(self) -> list[str]:
         return [
-            f"--config.file={self._data_dir.absolute() / 'prometheus.yml'}",
+            f"--config.file={self.data_dir.absolute() / 'prometheus.yml'}",
             f"--web.listen-address=127.0.0.1:{self._port}",
             f"--storage.tsdb.path={self._tsdb_dir}",
             "--storage.tsdb.retention.time=1h",
@@ -246,7 +227,7 @@ class PrometheusServer:
             return session.get(f"{self.url}{path}", timeout=1)
 
     def _failure(self, what: str, remedy: str) -> DataSourceError:
-        return DataSourceError(f"Prometheus {self.version} ({self._binaries.prometheus}) {what}; {remedy}.")
+        return DataSourceError(f"Prometheus {self.binaries.version} ({self.binaries.prometheus}) {what}; {remedy}.")
 
 
 def _configuration(scrape_interval_seconds: float, *, honor_labels: bool) -> dict[str, object]:

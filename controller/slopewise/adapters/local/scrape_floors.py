@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from slopewise.adapters.local.limiters.base import NEUTRAL_REQUEST_MILLICORES
 from slopewise.adapters.prometheus.client import Target
@@ -24,25 +24,24 @@ SETTLED_SCRAPES = 2.0
 """Scrapes for which a job must have had the same CPU: the last scrape was then begun with it."""
 
 
+@dataclass(slots=True)
 class ScrapeFloors:
-    """An observer whose jobs accept no less CPU than their scrapes need. `observer`: sees the jobs."""
+    """An observer whose jobs accept no less CPU than their scrapes need."""
 
-    def __init__(
-        self, observer: Observer, targets: Callable[[], Sequence[Target]], timeout_seconds: float, control: CpuControl
-    ) -> None:
-        """`targets` returns those of Prometheus, which scrapes once in each `timeout_seconds`."""
-        self._observer = observer
-        self._targets = targets
-        self._timeout_seconds = timeout_seconds
-        self._control = control
-        self._runs: dict[str, float] = {}
-        """When the process of each job was started: another one of the same name needs other scrapes."""
-        self._had: dict[str, tuple[int, float]] = {}
-        self._floors: dict[str, AcceptedRange] = {}
+    observer: Observer
+    """Sees the jobs."""
+    targets: Callable[[], Sequence[Target]]
+    """Those of Prometheus, which scrapes once in each `timeout_seconds`."""
+    timeout_seconds: float
+    control: CpuControl
+    _runs: dict[str, float] = field(init=False, default_factory=dict)
+    """When the process of each job was started: another one of the same name needs other scrapes."""
+    _had: dict[str, tuple[int, float]] = field(init=False, default_factory=dict)
+    _floors: dict[str, AcceptedRange] = field(init=False, default_factory=dict)
 
     def observe(self) -> Observation:
         """As the observer has it, with the floors; ObservationError from it alone."""
-        seen = self._observer.observe()
+        seen = self.observer.observe()
         snapshot = seen.snapshot
         former, self._runs = self._runs, {job.name: job.started_at_seconds for job in snapshot.jobs}
         same = {name for name, started in self._runs.items() if former.get(name) == started}
@@ -60,12 +59,12 @@ class ScrapeFloors:
             name: former[name] if name in former and former[name][0] == now else (now, now_seconds)
             for name, now in has.items()
         }
-        settled = SETTLED_SCRAPES * self._timeout_seconds
+        settled = SETTLED_SCRAPES * self.timeout_seconds
         return {name: has for name, (has, since) in self._had.items() if now_seconds - since >= settled}
 
     def _squeezed(self, job: Job) -> int | None:
         allocation = job.allocation
-        has = allocation.request_millicores if self._control == "requests" else allocation.limit_millicores
+        has = allocation.request_millicores if self.control == "requests" else allocation.limit_millicores
         return has if has is not None and has < NEUTRAL_REQUEST_MILLICORES else None
 
     def _learn(self, settled: dict[str, int]) -> None:
@@ -73,15 +72,15 @@ class ScrapeFloors:
         if not settled:
             return
         try:
-            targets = self._targets()
+            targets = self.targets()
         except ObservationError:  # the next pass
             return
-        late = LATE_RATIO * self._timeout_seconds
+        late = LATE_RATIO * self.timeout_seconds
         for target in targets:
             name, seconds = target.labels.get("pod", ""), target.last_scrape_seconds
             if name in settled and seconds > late:
                 least = min(NEUTRAL_REQUEST_MILLICORES, math.ceil(settled[name] * seconds / late))
-                reason = f"its scrape took {seconds:.1f} s of {self._timeout_seconds:g} s"
+                reason = f"its scrape took {seconds:.1f} s of {self.timeout_seconds:g} s"
                 known = self._floors.get(name, AcceptedRange(0)).min_millicores or 0
                 if least > known:
                     self._floors[name] = AcceptedRange(least, None, reason)

@@ -11,30 +11,35 @@ with `migratable: true` can move to another node (`migrate`). `job_processes.py`
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 import structlog
 
 from slopewise.adapters.local.crashed_runs import NOTHING_EARLIER, EarlierJob, EarlierRun
-from slopewise.adapters.local.job_processes import LINGER_SECONDS, LOOPBACK, JobProcesses, free_ports
+from slopewise.adapters.local.job_processes import LOOPBACK, JobProcesses, free_ports
 from slopewise.adapters.local.job_queue import JobQueue, again
 from slopewise.adapters.local.job_record import CANCELLED, NO_PORT, JobRecord
-from slopewise.adapters.local.launcher import AdoptedProcess, Launcher
-from slopewise.adapters.local.limiters.base import Limiter
+from slopewise.adapters.local.launcher import AdoptedProcess
 from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.move import Ending, LocalMove
-from slopewise.adapters.local.nodes import LocalNode, fewest_jobs
-from slopewise.adapters.local.ports import LocalJob
 from slopewise.adapters.local.prometheus_server import TargetGroup
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import ActuationError
-from slopewise.model import Arrival, JobState, Migrate, Move, MoveUnderWay, Outcome, OutcomeResult, PassReport, Stop
-from slopewise.ports import Clock
+from slopewise.model import (
+    Arrival,
+    Job,
+    JobState,
+    Migrate,
+    Move,
+    MoveUnderWay,
+    Outcome,
+    OutcomeResult,
+    PassReport,
+    Stop,
+)
 from slopewise.text import bounded, printable
 
 _log = structlog.get_logger("slopewise")
@@ -49,21 +54,14 @@ _MAX_LAST_LINE = 80
 
 @dataclass(slots=True)
 class Supervisor:
-    """The jobs of one run. `ours`: they are the built-in trainings, and end with a killed controller."""
+    """The jobs of one run."""
 
     specs: Sequence[JobSpec]
     namespace: str
-    launcher: Launcher
-    limiter: Limiter
-    folder: Path
-    clock: Clock
-    nodes: Sequence[LocalNode]
-    ours: bool
+    processes: JobProcesses
     on_event: Callable[[], None]
-    linger_seconds: float = LINGER_SECONDS
     earlier: EarlierRun = NOTHING_EARLIER
     """The jobs that killed controllers left running: they are taken over and never started a second time."""
-    on_end: Callable[[JobRecord], None] = lambda _: None
     max_running: int | None = None
     """Jobs that run at the same time; None: all that have arrived."""
     reported: Callable[[str], JobState | None] = lambda _: None
@@ -71,23 +69,10 @@ class Supervisor:
     queue: JobQueue = field(init=False)
     records: Mapping[str, JobRecord] = field(init=False)
     started_at_seconds: float = field(init=False, default=0.0)
-    _processes: JobProcesses = field(init=False)
-    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         """UsageError when one of the commands cannot be started, before any of them is."""
-        self._processes = JobProcesses(
-            self.launcher,
-            self.limiter,
-            self.folder,
-            self.clock,
-            tuple(self.nodes),
-            self.ours,
-            self._lock,
-            self.linger_seconds,
-            self.on_end,
-        )
-        self.queue = JobQueue(self.limiter.usage, self.max_running, self.reported)
+        self.queue = JobQueue(self.processes.limiter.usage, self.max_running, self.reported)
         self.records = {}
         self.add(self.specs)
 
@@ -100,29 +85,29 @@ class Supervisor:
         made = {s.name: JobRecord(s, s.port or (known[s.name] if s.name in had else next(ports))) for s in specs}
         for name, record in made.items():
             if name not in had:
-                self._processes.check(record)
-        with self._lock:
+                self.processes.check(record)
+        with self.processes.lock:
             self.records = {name: each for name, each in self.records.items() if name not in made} | made
 
     def attach(self, spec: JobSpec, identity: ProcessIdentity) -> None:
         """Take in a process that runs already; UsageError when it cannot be managed here."""
-        record = self._processes.attach(spec, identity)
-        with self._lock:
+        record = self.processes.attach(spec, identity)
+        with self.processes.lock:
             self.records = {**self.records, spec.name: record}
 
     def recall(self, records: Mapping[str, JobRecord]) -> None:
         """Take in jobs that have ended in an earlier session, before all others."""
-        with self._lock:
+        with self.processes.lock:
             self.records = {**records, **self.records}
 
     def forget(self, names: Collection[str]) -> None:
         """Drop jobs that have ended."""
-        with self._lock:
+        with self.processes.lock:
             self.records = {name: record for name, record in self.records.items() if name not in names}
 
     def join(self, studies: Mapping[str, str]) -> None:
         """Make jobs trials of the studies that they name themselves; the jobs file's word comes first."""
-        with self._lock:
+        with self.processes.lock:
             for record in self.records.values():
                 spec, study = record.spec, studies.get(record.spec.name, "")
                 if study and not spec.queueing.study:
@@ -134,7 +119,7 @@ class Supervisor:
 
         The node is a label where there is only one; among several it is unknown before a job arrives.
         """
-        node = {"node": self.nodes[0].name} if len(self.nodes) == 1 else {}
+        node = {"node": self.processes.nodes[0].name} if len(self.processes.nodes) == 1 else {}
         return [
             {"targets": [f"{LOOPBACK}:{record.port}"], "labels": {"namespace": self.namespace, "pod": name, **node}}
             for name, record in self.records.items()
@@ -144,7 +129,7 @@ class Supervisor:
     def start(self) -> None:
         """Begin or continue the run; the first jobs arrive with the next `poll`."""
         begun = self.earlier.started_at_seconds
-        self.started_at_seconds = self.clock.now() if begun is None else begun
+        self.started_at_seconds = self.processes.clock.now() if begun is None else begun
         for name, job in self.earlier.jobs.items():
             if name in self.records:
                 self._go_on(self.records[name], job)
@@ -152,19 +137,19 @@ class Supervisor:
     def poll(self) -> None:
         """Start arrivals, advance moves, record ends; one `on_event` call for all of it."""
         happened = [self._admit(), *[self._attend(record) for record in self.records.values()]]
-        since_start = self.clock.now() - self.started_at_seconds
+        since_start = self.processes.clock.now() - self.started_at_seconds
         failed = {name: following for name, each in self.records.items() if (following := again(each, since_start))}
         if failed:
-            with self._lock:
+            with self.processes.lock:
                 self.records = {name: failed.get(name, each) for name, each in self.records.items()}
         if any(happened):
             self.on_event()
 
     def _admit(self) -> bool:
         """Let the jobs arrive whose turn it is; True when one does, or can never."""
-        now = self.clock.now()
+        now = self.processes.clock.now()
         turn = self.queue.turn(self.records, now, self.started_at_seconds)
-        with self._lock:
+        with self.processes.lock:
             for name in turn.start:
                 self.records[name].arrived_at_seconds = now
             for name, reason in turn.never.items():
@@ -175,23 +160,23 @@ class Supervisor:
             _log.warning("job never starts", name=name, reason=reason)
         return bool(turn.start or turn.never)
 
-    def running(self) -> list[LocalJob]:
+    def running(self) -> list[Job]:
         """The jobs that run now and are not about to leave their node; thread-safe."""
-        with self._lock:
-            found = [record.running(self.namespace, self._processes.grace_seconds) for record in self.records.values()]
+        with self.processes.lock:
+            found = [record.running(self.namespace, self.processes.grace_seconds) for record in self.records.values()]
         return [job for job in found if job is not None]
 
-    def observed(self) -> list[LocalJob]:
+    def observed(self) -> list[Job]:
         """The jobs that passes observe: those that run, and those that just ended during a move; thread-safe."""
-        grace, now = self._processes.grace_seconds, self.clock.now()
-        with self._lock:
+        grace, now = self.processes.grace_seconds, self.processes.clock.now()
+        with self.processes.lock:
             ended = [record.just_ended(self.namespace, grace, now) for record in self.records.values()]
         return [*self.running(), *(job for job in ended if job is not None)]
 
     def output_of(self, name: str) -> str:
         """What was read of a job's output in search of a loss, and what to do; empty: it is not read."""
         record = self.records[name]
-        if self.ours or record.process is None or not record.spec.is_read:
+        if self.processes.ours or record.process is None or not record.spec.is_read:
             return ""
         if not (lines := record.process.lines_written()):
             return "it wrote no line yet: `stdbuf -oL` before it if it buffers, or the two lines of slopewise_exporter"
@@ -201,21 +186,21 @@ class Supervisor:
 
     def waiting(self) -> list[Arrival]:
         """The jobs that have arrived and have no node yet, in the order of their arrival; thread-safe."""
-        with self._lock:
+        with self.processes.lock:
             found = [record.waiting(self.namespace) for record in self.records.values()]
         arrived = [arrival for arrival in found if arrival is not None]
         return sorted(arrived, key=lambda arrival: arrival.arrived_at_seconds)
 
     def moving(self) -> list[MoveUnderWay]:
         """The moves under way; thread-safe."""
-        with self._lock:
+        with self.processes.lock:
             return [record.move.under_way(uid) for uid, record in self.records.items() if record.move is not None]
 
     def place(self, job_uid: str, node: str) -> None:
         """Let a waiting job start on a node, with the next `poll`; ActuationError when it does not wait any more."""
         if not self._is_node(node):
             raise ActuationError(f"{job_uid}: there is no node {node!r} on this machine.")
-        with self._lock:
+        with self.processes.lock:
             record = self.records.get(job_uid)
             if record is None or not record.waits_for_node:
                 raise ActuationError(f"{job_uid}: no such job waits for a node; it has one by now.")
@@ -224,21 +209,21 @@ class Supervisor:
 
     def migrate(self, move: Migrate) -> Outcome[Move]:
         """Move a running job to another node; the move begins with the next `poll`. Thread-safe."""
-        with self._lock:
+        with self.processes.lock:
             refused = self._refusal(move)
             if refused is not None:
                 return Outcome(move, *refused)
             record = self.records[move.job_uid]
-            now = self.clock.now()
+            now = self.processes.clock.now()
             record.move = LocalMove(now, move.reason, from_node=record.node, node=move.node)
         _log.info("job moves", name=move.job_uid, node=move.node, reason=move.reason)
-        grace = self._processes.grace_seconds
+        grace = self.processes.grace_seconds
         how = f"saves and ends within {grace:g} s, then starts on {move.node}"
         return Outcome(move, "applied", how, begun_at_seconds=now)
 
     def end_at_target(self, stop: Stop) -> Outcome[Stop]:
         """Have a running job save and end; that begins with the next `poll`. Thread-safe."""
-        with self._lock:
+        with self.processes.lock:
             record = self.records.get(stop.job_uid)
             if record is None or record.started_at_seconds is None or record.noticed_end_seconds is not None:
                 return Outcome(
@@ -247,18 +232,18 @@ class Supervisor:
             if record.move is not None:
                 return Outcome(stop, "deferred", f"it is on its way from {record.move.from_node} to {record.move.node}")
             if record.stopping is None:
-                record.stopping = Ending(self.clock.now(), stop.reason)
+                record.stopping = Ending(self.processes.clock.now(), stop.reason)
         _log.info("job stops at its target", name=stop.job_uid, reason=stop.reason)
-        within = f"it saves and ends within {self._processes.grace_seconds:g} s"
+        within = f"it saves and ends within {self.processes.grace_seconds:g} s"
         return Outcome(stop, "applied", f"{stop.reason}; {within}")
 
     def cancel(self, name: str) -> None:
         """Have a job save and end, with the next `poll`, take one that waits out, or let an attached one go."""
-        record, now = self.records[name], self.clock.now()
+        record, now = self.records[name], self.processes.clock.now()
         if record.is_attached and record.finished_at_seconds is None:
             record.stopped_at_target = CANCELLED
-            self._processes.end(record)
-        with self._lock:
+            self.processes.end(record)
+        with self.processes.lock:
             record.cancel(now)
         _log.info("job cancelled", name=name)
 
@@ -274,27 +259,27 @@ class Supervisor:
     def stop(self) -> None:
         """End every job that still runs, all at once, and abandon those that wait or move."""
         alive = ("running", "moving", "stopping")
-        self._processes.end_all([record for record in self.records.values() if record.state in alive])
+        self.processes.end_all([record for record in self.records.values() if record.state in alive])
 
     def _go_on(self, record: JobRecord, job: EarlierJob) -> None:
         """Take over a job that runs; record the end of one that does not."""
         command, queueing = job.started.command, record.spec.queueing
         if command is None or not self.earlier.has(record.spec):
             return
-        with self._lock:
+        with self.processes.lock:
             record.spec = replace(record.spec, queueing=replace(queueing, attempt=command.attempt))
             record.arrived_at_seconds = command.arrived_at_seconds
             record.started_at_seconds = command.started_at_seconds
-            record.node = self.nodes[0].name
+            record.node = self.processes.nodes[0].name
         if job.runs:
-            members = partial(self.limiter.members, record.spec.name)
-            self._processes.take_over(record, AdoptedProcess(job.started, job.mark, command.log_path, members))
+            members = partial(self.processes.limiter.members, record.spec.name)
+            self.processes.take_over(record, AdoptedProcess(job.started, job.mark, command.log_path, members))
             return
-        with self._lock:
-            record.end_earlier(job.ended, self.clock.now())
+        with self.processes.lock:
+            record.end_earlier(job.ended, self.processes.clock.now())
 
     def _is_node(self, name: str) -> bool:
-        return any(name == node.name for node in self.nodes)
+        return any(name == node.name for node in self.processes.nodes)
 
     def _refusal(self, move: Migrate) -> tuple[OutcomeResult, str] | None:
         """Why a job cannot go to a node, now or at all; None: it can."""
@@ -315,34 +300,36 @@ class Supervisor:
     def _attend(self, record: JobRecord) -> bool:
         """Advance one job; True when a pass should react to the change."""
         if record.process is not None and record.move is not None:
-            return self._processes.move_on(record, record.move, record.process)
+            return self.processes.move_on(record, record.move, record.process)
         if record.process is not None and record.stopping is not None and record.finished_at_seconds is None:
-            return self._processes.stop_on(record, record.stopping, record.process)
+            return self.processes.stop_on(record, record.stopping, record.process)
         if record.process is not None and record.state == "running":
             ended = record.process.has_ended()
             if ended:
-                self._processes.end_or_resume(record, record.process)
+                self.processes.end_or_resume(record, record.process)
             return ended
         return record.state == "waiting" and self._attend_waiting(record)
 
     def _attend_waiting(self, record: JobRecord) -> bool:
-        if (arrived := record.arrived_at_seconds) is not None and (
-            len(self.nodes) == 1 or self.clock.now() - arrived >= PLACEMENT_WAIT_SECONDS
-        ):
+        since = record.arrived_at_seconds
+        if since is not None and (
+            len(self.processes.nodes) == 1 or self.processes.clock.now() - since >= PLACEMENT_WAIT_SECONDS
+        ):  # there is only one node, or no pass came in time
             self._place_by_default([record.spec.name])
         if record.node:
-            self._processes.begin(record)
+            self.processes.begin(record)
             return True
         return False
 
     def _place_by_default(self, uids: Iterable[str]) -> None:
         """Give each of these that still waits the node with the fewest jobs, one after the other."""
-        with self._lock:
+        with self.processes.lock:
             placed = [(uid, self._assign(self.records[uid])) for uid in uids if self.records[uid].waits_for_node]
-        for uid, node in placed if len(self.nodes) > 1 else []:
+        for uid, node in placed if len(self.processes.nodes) > 1 else []:
             _log.info("job placed", name=uid, node=node, by="the default scheduler")
 
     def _assign(self, record: JobRecord) -> str:
+        """As the default scheduler does: the node with the fewest jobs, and of those the first by name."""
         jobs = Counter(each.bound_for for each in self.records.values() if each.finished_at_seconds is None)
-        record.node = fewest_jobs({node.name: jobs[node.name] for node in self.nodes})
+        record.node = min((jobs[each.name], each.name) for each in self.processes.nodes)[1]
         return record.node

@@ -25,6 +25,8 @@ ARRIVALS_RATIO = 0.1
 
 CATALOGUE_CORES = 2.0
 _ONE_THREAD_MILLICORES = 1000
+_START = (sys.executable, "-P", "-m", __package__)
+"""-P: a folder named `slopewise` in the working directory must not be imported instead."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def serving_jobs(cores: float, seconds: float = SERVING_SECONDS, scale: float = 
         jobs += [
             JobSpec(
                 name=model.name if copy == 1 else f"{model.name}-{copy}",
-                command=_command(model.name, whole_seconds - arrive_seconds),
+                command=[*_START, model.name, "--seconds", f"{whole_seconds - arrive_seconds:g}"],
                 arrive_seconds=arrive_seconds,
                 max_useful_cpu_millicores=_ONE_THREAD_MILLICORES,
                 objectives=Objectives(qoe_seconds=model.objective_seconds / tightness),
@@ -81,8 +83,3 @@ def serving_jobs(cores: float, seconds: float = SERVING_SECONDS, scale: float = 
             for copy in range(1, copies + 1)
         ]
     return jobs
-
-
-def _command(name: str, seconds: float) -> list[str]:
-    # -P: a folder named `slopewise` in the working directory must not be imported instead
-    return [sys.executable, "-P", "-m", __package__, name, "--seconds", f"{seconds:g}"]

@@ -68,19 +68,19 @@ def demo_jobs(
     42 s, so that there are never eight newcomers at once and never a quiet moment. `lengths`, taken in turn, are what
     the usual numbers of steps are multiplied by.
     """
+
+    def steps(name: str, place: int) -> str:
+        return str(max(1, round(TRAININGS[name].steps * scale * lengths[place % len(lengths)])))
+
     order = random.Random(ORDER_SEED).sample(sorted(TRAININGS), len(TRAININGS))  # noqa: S311 - not a secret
     return [
         JobSpec(
             name=name,
-            command=_command(name, max(1, round(TRAININGS[name].steps * scale * lengths[place % len(lengths)]))),
+            # -P: a folder named `slopewise` in the working directory must not be imported instead
+            command=[sys.executable, "-P", "-m", __package__, name, "--steps", steps(name, place)],
             arrive_seconds=place * arrival_interval_seconds * scale,
             max_useful_cpu_millicores=_ONE_THREAD_MILLICORES,
             migratable=True,
         )
         for place, name in enumerate(order)
     ]
-
-
-def _command(name: str, steps: int) -> list[str]:
-    # -P: a folder named `slopewise` in the working directory must not be imported instead
-    return [sys.executable, "-P", "-m", __package__, name, "--steps", str(steps)]

@@ -28,22 +28,34 @@ _EVALUATED_POSITIONS = 1024
 
 
 class _NetworkLearner:
-    """A network, its optimiser, and one step of them."""
+    """A network, its optimiser, and one step of them: of a classifier, or of a regression."""
 
     samples_per_step: int
     learnt: tuple[str, ...] = ("_rng", "_batches", "_network", "_optimiser")
     _network: Network
     _optimiser: Sgd | Adam
 
-    def __init__(self, seed: int, table: Table) -> None:
+    def __init__(self, seed: int, table: Table, *, classifies: bool = True) -> None:
         self._rng = np.random.default_rng(seed)
         self._table = table
+        self._loss_of: Callable[[Floats, Any], tuple[float, Floats]] = cross_entropy if classifies else squared_error
+        self._targets: Any = table.labels if classifies else table.targets
+        self._held_out: Any = table.held_out_labels if classifies else table.held_out_targets
         self.steps_per_epoch = len(table.inputs) // self.samples_per_step
         self._batches = Minibatches(self._rng, len(table.inputs), self.samples_per_step)
 
-    def _learn(self, loss_of: Callable[[Floats, Any], tuple[float, Floats]], inputs: Floats, targets: Any) -> float:
+    def step(self) -> float:
+        """One minibatch."""
+        rows = next(self._batches)
+        return self._learn(self._table.inputs[rows], self._targets[rows])
+
+    def evaluate(self) -> float:
+        """Cross entropy of what is held out, or its mean squared error, of which 1 is that of predicting the mean."""
+        return self._loss_of(self._network.predict(self._table.held_out_inputs), self._held_out)[0]
+
+    def _learn(self, inputs: Floats, targets: Any) -> float:
         layers = self._network.forward(inputs)
-        loss, slope = loss_of(layers[-1], targets)
+        loss, slope = self._loss_of(layers[-1], targets)
         self._optimiser.apply(self._network.backward(layers, slope)[0])
         return loss
 
@@ -62,15 +74,6 @@ class DigitsDeepSigmoid(_NetworkLearner):
         super().__init__(seed, digits())
         self._network = Network(self._rng, (64, 256, 256, 256, 256, 10), activation="sigmoid")
         self._optimiser = Sgd(self._network.parameters, learning_rate=0.03)
-
-    def step(self) -> float:
-        """One minibatch."""
-        rows = next(self._batches)
-        return self._learn(cross_entropy, self._table.inputs[rows], self._table.labels[rows])
-
-    def evaluate(self) -> float:
-        """Cross entropy of the held-out digits."""
-        return cross_entropy(self._network.predict(self._table.held_out_inputs), self._table.held_out_labels)[0]
 
 
 class DigitsLrDrop(_NetworkLearner):
@@ -98,12 +101,12 @@ class DigitsLrDrop(_NetworkLearner):
         self._steps_done += 1
         rows = next(self._batches)
         inputs = _shifted(self._table.inputs[rows], self._rng)
-        return self._learn(cross_entropy, inputs, self._table.labels[rows])
+        return self._learn(inputs, self._targets[rows])
 
     def evaluate(self) -> float:
         """Cross entropy of the held-out digits, each moved in the same way at every evaluation."""
         inputs = _shifted(self._table.held_out_inputs, np.random.default_rng(0))
-        return cross_entropy(self._network.predict(inputs), self._table.held_out_labels)[0]
+        return cross_entropy(self._network.predict(inputs), self._held_out)[0]
 
 
 def _shifted(images: Floats, rng: np.random.Generator) -> Floats:
@@ -126,18 +129,9 @@ class DiabetesOverfit(_NetworkLearner):
     samples_per_step = 128
 
     def __init__(self, seed: int, _steps: int) -> None:
-        super().__init__(seed, diabetes())
+        super().__init__(seed, diabetes(), classifies=False)
         self._network = Network(self._rng, (10, 512, 512, 1))
         self._optimiser = Adam(self._network.parameters, learning_rate=2e-5)
-
-    def step(self) -> float:
-        """One minibatch."""
-        rows = next(self._batches)
-        return self._learn(squared_error, self._table.inputs[rows], self._table.targets[rows])
-
-    def evaluate(self) -> float:
-        """Mean squared error of the held-out patients; 1 is that of always predicting the mean."""
-        return squared_error(self._network.predict(self._table.held_out_inputs), self._table.held_out_targets)[0]
 
 
 class DigitsField(_NetworkLearner):
@@ -151,7 +145,7 @@ class DigitsField(_NetworkLearner):
 
     def __init__(self, seed: int, _steps: int) -> None:
         brightness = _sheet()
-        super().__init__(seed, Table(_positions(), brightness, _positions(), brightness))
+        super().__init__(seed, Table(_positions(), brightness, _positions(), brightness), classifies=False)
         frequencies = _FREQUENCY_SCALE * self._rng.standard_normal((2, _FREQUENCIES), dtype=np.float32)
         angles = self._table.inputs @ frequencies
         self._features = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
@@ -161,12 +155,12 @@ class DigitsField(_NetworkLearner):
     def step(self) -> float:
         """One minibatch of pixels, drawn with replacement."""
         pixels = self._rng.integers(0, len(self._features), self.samples_per_step)
-        return self._learn(squared_error, self._features[pixels], self._table.targets[pixels])
+        return self._learn(self._features[pixels], self._targets[pixels])
 
     def evaluate(self) -> float:
         """Mean squared error over every thirteenth pixel of the sheet: how well it knows the picture."""
         predictions = self._network.predict(self._features[::_EVERY_NTH_PIXEL])
-        return squared_error(predictions, self._table.targets[::_EVERY_NTH_PIXEL])[0]
+        return squared_error(predictions, self._targets[::_EVERY_NTH_PIXEL])[0]
 
 
 def _sheet() -> Floats:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -101,26 +102,24 @@ def _logistic_loss(scores: Doubles, labels: Integers) -> float:
     return float(np.mean(np.logaddexp(0, scores) - labels * scores))
 
 
+@dataclass(slots=True)
 class Stream:
     """Batches that arrive one every `period_seconds`, whether anybody is ready for them or not."""
 
-    def __init__(
-        self,
-        period_seconds: float,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._period_seconds = period_seconds
-        self._clock = clock
-        self._sleep = sleep
-        self._next_at_seconds = clock() + period_seconds
+    period_seconds: float
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    _next_at_seconds: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._next_at_seconds = self.clock() + self.period_seconds
 
     def wait(self) -> None:
         """Return when the next batch has arrived: at once when it was there already."""
-        remaining_seconds = self._next_at_seconds - self._clock()
+        remaining_seconds = self._next_at_seconds - self.clock()
         if remaining_seconds > 0:
-            self._sleep(remaining_seconds)
-        self._next_at_seconds += self._period_seconds
+            self.sleep(remaining_seconds)
+        self._next_at_seconds += self.period_seconds
 
 
 class StdlibStream:

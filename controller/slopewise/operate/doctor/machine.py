@@ -6,7 +6,6 @@ import platform
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from slopewise.adapters.http.config import Endpoint
@@ -20,17 +19,9 @@ from slopewise.operate.doctor.prometheus import check_prometheus
 from slopewise.reports.wording import counted
 
 
-@dataclass(frozen=True, slots=True)
-class LocalCheckOptions:
-    """The options of the command line."""
-
-    jobs_file: Path | None
-    actuator: str
-    prometheus: Endpoint | None
-    scrape_interval_seconds: float
-
-
-def check_machine(options: LocalCheckOptions) -> Iterator[Finding]:
+def check_machine(
+    jobs_file: Path | None, actuator: str, prometheus: Endpoint | None, scrape_interval_seconds: float
+) -> Iterator[Finding]:
     """All findings."""
     system = platform.system()
     if system == "Linux":
@@ -41,13 +32,13 @@ def check_machine(options: LocalCheckOptions) -> Iterator[Finding]:
         yield Finding("state", "ok", f"{default_state_dir()} can be written")
     except SlopewiseError as error:
         yield Finding("state", "failed", str(error))
-    yield _limiter(options.actuator)
-    if options.prometheus is None:
+    yield _limiter(actuator)
+    if prometheus is None:
         yield _prometheus_program()
     else:
-        yield from check_prometheus(options.prometheus, options.scrape_interval_seconds, time.time())
-    if options.jobs_file is not None:
-        yield _jobs_file(options.jobs_file)
+        yield from check_prometheus(prometheus, scrape_interval_seconds, time.time())
+    if jobs_file is not None:
+        yield _jobs_file(jobs_file)
 
 
 def _limiter(choice: str) -> Finding:

@@ -29,6 +29,7 @@ from slopewise.adapters.local.attached import (
     metrics_port,
 )
 from slopewise.adapters.local.cleanup import current_boot_id
+from slopewise.adapters.local.job_processes import JobProcesses
 from slopewise.adapters.local.job_record import CANCELLED
 from slopewise.adapters.local.limiters.duty_cycle import DutyCycleLimiter
 from slopewise.adapters.local.limiters.identity import ProcessIdentity, identify
@@ -37,7 +38,7 @@ from slopewise.adapters.local.queue_file import StoredProcess
 from slopewise.adapters.local.supervisor import Supervisor
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import UsageError
-from slopewise.model import Node
+from slopewise.model import MissingEvaluation, Node
 
 SLEEPS = ["-S", "-c", "import time; time.sleep(600)"]
 DAEMON = f"import os, subprocess, sys; print(subprocess.Popen([sys.executable, *{SLEEPS}], stdout=2).pid)"
@@ -140,7 +141,8 @@ class TestStored:
 def a_supervisor(folder: Path, limiter: FakeLimiter) -> Supervisor:
     nodes = [LocalNode(Node("local", 2.0, 2**30), frozenset({0}))]
     none: Any = None
-    made = Supervisor([], "run", none, limiter, folder, FakeClock(), nodes, ours=False, on_event=lambda: None)
+    processes = JobProcesses(none, limiter, folder, FakeClock(), nodes, ours=False)
+    made = Supervisor([], "run", processes, on_event=lambda: None)
     made.start()
     return made
 
@@ -151,7 +153,8 @@ class TestAttachedJob:
         supervisor.attach(JobSpec("train", ["python"], 0.0), identify(training.pid))
         supervisor.attach(JobSpec("seen", ["python"], 0.0, port=9464), identify(training.pid))
         assert [group["labels"]["pod"] for group in supervisor.targets()] == ["seen"]
-        assert {job.name: job.unheard for job in supervisor.running()} == {"train": NO_METRICS, "seen": ""}
+        causes = {job.name: job.missing_evaluation for job in supervisor.running()}
+        assert causes == {"train": MissingEvaluation("NoTarget", NO_METRICS), "seen": None}
 
     def test_it_is_let_go_when_it_is_cancelled_and_runs_on(self, tmp_path: Path, training: psutil.Process) -> None:
         limiter = FakeLimiter()

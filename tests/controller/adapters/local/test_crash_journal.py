@@ -18,7 +18,7 @@ import pytest
 from support.pipes import piped
 from support.waiting import eventually, runs
 
-from slopewise.adapters.local.cleanup import RUN_VARIABLE, StartedProcess, current_boot_id
+from slopewise.adapters.local.cleanup import RUN_VARIABLE, MadeCgroup, StartedProcess, current_boot_id
 from slopewise.adapters.local.crash_journal import (
     Journal,
     clean_up_after_killed,
@@ -234,7 +234,7 @@ def test_a_line_cut_by_a_full_disk_is_taken_back_before_the_next(state_dir: Path
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 10, limits[1]))  # ten bytes more, then it is full
     try:
         with pytest.raises(SlopewiseError, match="the disk is full"):
-            journal.record_cgroup(tmp_path / "slopewise-none")
+            journal.record(MadeCgroup(path=tmp_path / "slopewise-none"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert journal_path(state_dir, run_id).read_text() == before

@@ -269,7 +269,7 @@ def test_an_adopted_process_that_has_ended_is_never_mistaken_for_a_stranger_with
 
 @pytest.mark.parametrize("again", [False, True])
 def test_again_starts_every_job_and_forgets_old(tmp_path: Path, sleeper: subprocess.Popen[bytes], again: bool) -> None:
-    options = LocalRunOptions(Path("/home/me/jobs.yaml"), None, False, "auto", 0, False, again=again)
+    options = LocalRunOptions(Path("/home/me/jobs.yaml"), None, "auto", 0, False, again=again)
     path = killed(tmp_path, "run-1", started("a", sleeper.pid))
     reported: list[str] = []
     identity = identity_of(options.jobs_file, [a_job("a")])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from slopewise.adapters.local.nodes import LocalNode, fewest_jobs, split_machine
+from slopewise.adapters.local.nodes import LocalNode, split_machine
 from slopewise.errors import ActuationError, UsageError
 from slopewise.model import Node
 
@@ -46,10 +46,6 @@ def test_more_nodes_than_cores_are_refused_in_one_sentence(machine_of: Callable[
     machine_of(2)
     with pytest.raises(UsageError, match=f"--nodes {count}: this machine has 2 cores for us; use 1 to 2 nodes"):
         split_machine(count)
-
-
-def test_the_default_scheduler_takes_the_node_with_the_fewest_jobs_then_the_first_by_name() -> None:
-    assert fewest_jobs({"node-1": 2, "node-2": 1, "node-3": 1}) == "node-2"
 
 
 def test_what_a_held_process_starts_stays_on_the_nodes_cores() -> None:

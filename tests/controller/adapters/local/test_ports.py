@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.limiting import FakeLimiter
@@ -12,7 +13,7 @@ from support.worlds import START, FakeClock
 
 from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.limiters.choose import own_quota_cores
-from slopewise.adapters.local.ports import DryRunActuator, LocalActuator, LocalJob, LocalObserver
+from slopewise.adapters.local.ports import DryRunActuator, LocalActuator, LocalObserver
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.missing_evaluations import Unreachable
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
@@ -24,6 +25,7 @@ from slopewise.model import (
     CpuAllocation,
     CpuControl,
     Evaluation,
+    Job,
     JobState,
     Migrate,
     MissingEvaluation,
@@ -52,10 +54,14 @@ class FakeReader:
         return PrometheusReading(self.jobs, queries=3)
 
 
+def a_running_job(name: str, **more: Any) -> Job:
+    return replace(Job(name, name, "run", "local", JobState.STARTING, START - 10, UNLIMITED), **more)
+
+
 def observe(series: dict[str, JobSeries], *names: str, limiter: FakeLimiter | None = None) -> ClusterSnapshot:
     limiter = limiter or FakeLimiter(dict.fromkeys(names, UNLIMITED))
     reader = FakeReader({JobKey("run", name): each for name, each in series.items()})
-    jobs = [LocalJob(name, "run", START - 10, useful_parallelism_cores=1.0) for name in names]
+    jobs = [a_running_job(name, useful_parallelism_cores=1.0) for name in names]
     observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), lambda: [NODE])  # type: ignore[arg-type]
     return observer.observe().snapshot
 
@@ -75,7 +81,7 @@ def test_a_job_without_a_loss_has_the_cause_and_a_warning() -> None:
     missing = FakeMissing()
     reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION)})
     limiter = FakeLimiter({"a": UNLIMITED, "b": UNLIMITED})
-    jobs = [LocalJob(name, "run", START - 10) for name in "ab"]
+    jobs = [a_running_job(name) for name in "ab"]
     observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), lambda: [NODE], missing=missing)  # type: ignore[arg-type]
     a, b = observer.observe().snapshot.jobs
     assert [(each.key.pod, each.running_seconds) for each in missing.asked] == [("b", 10.0)]
@@ -97,7 +103,7 @@ def test_a_study_that_a_job_names_itself_counts_and_one_whose_best_cannot_be_fav
     study: str, policy: str, why: str | None
 ) -> None:
     reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, study=study)})
-    job = LocalJob("a", "run", START - 10, objectives=Objectives(favours_best=True))
+    job = a_running_job("a", objectives=Objectives(favours_best=True))
     observer = LocalObserver(reader, FakeLimiter({"a": UNLIMITED}), lambda: [job], FakeClock(), lambda: [NODE])  # type: ignore[arg-type]
     observer.policy = policy
     (seen,) = observer.observe().snapshot.jobs
@@ -159,7 +165,7 @@ def test_a_snapshot_has_every_node_who_waits_and_what_each_job_was_promised() ->
     nodes = [Node("node-1", 1.0, 2**30), Node("node-2", 1.0, 2**30)]
     objectives = Objectives(qoe_seconds=0.5, deadline_at_seconds=START + 60)
     waits = Arrival("late", "late", "run", START)
-    runs = LocalJob("a", "run", START - 10, node="node-2", objectives=objectives)
+    runs = a_running_job("a", node="node-2", objectives=objectives)
     goes = MoveUnderWay("b", "node-1", "node-2", START - 1, "saving and ending")
     observer = LocalObserver(
         FakeReader({}),  # type: ignore[arg-type]
@@ -176,7 +182,7 @@ def test_a_snapshot_has_every_node_who_waits_and_what_each_job_was_promised() ->
 
 
 def test_a_job_that_a_move_has_ended_is_seen_with_its_end_although_nothing_of_it_is_left() -> None:
-    gone = LocalJob("a", "run", START - 10, ended=JobState.FINISHED)
+    gone = a_running_job("a", state=JobState.FINISHED)
     reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, steps_total=120, state=JobState.TRAINING)})
     observer = LocalObserver(reader, FakeLimiter(), lambda: [gone], FakeClock(), lambda: [NODE])  # type: ignore[arg-type]
     (job,) = observer.observe().snapshot.jobs
@@ -186,7 +192,7 @@ def test_a_job_that_a_move_has_ended_is_seen_with_its_end_although_nothing_of_it
 def test_what_is_known_of_a_job_for_a_move_is_whether_how_and_what_it_has_saved() -> None:
     movability = Movability("restart", grace_seconds=30.0, members=("a",))
     saved = Checkpoint(START - 5, 0.2, on_sigterm=True)
-    runs = LocalJob("a", "run", START - 10, migratable=True, movability=movability)
+    runs = a_running_job("a", migratable=True, movability=movability)
     reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, checkpoint=saved)})
     observer = LocalObserver(reader, FakeLimiter({"a": UNLIMITED}), lambda: [runs], FakeClock(), lambda: [NODE])  # type: ignore[arg-type]
     (job,) = observer.observe().snapshot.jobs

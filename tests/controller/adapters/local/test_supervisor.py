@@ -16,9 +16,9 @@ from support.worlds import START, FakeClock, a_snapshot
 
 from slopewise.adapters.local.cleanup import StartedCommand, StartedProcess
 from slopewise.adapters.local.crashed_runs import EarlierJob, EarlierRun
-from slopewise.adapters.local.job_processes import GRACE_SECONDS, KILL_SECONDS, last_losses
+from slopewise.adapters.local.job_processes import GRACE_SECONDS, KILL_SECONDS, JobProcesses, last_losses
 from slopewise.adapters.local.job_record import SHOWN_SECONDS, JobRecord
-from slopewise.adapters.local.launcher import Command, ManagedProcess, single_thread_environment
+from slopewise.adapters.local.launcher import Command, ForeignProcess, single_thread_environment
 from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.move import RESUME_SECONDS
 from slopewise.adapters.local.nodes import LocalNode
@@ -133,12 +133,7 @@ def a_world(tmp_path: Path, nodes: Sequence[LocalNode], *specs: JobSpec) -> Worl
     supervisor = Supervisor(
         specs,
         "run",
-        launcher,  # type: ignore[arg-type]
-        limiter,
-        tmp_path,
-        clock,
-        nodes,
-        ours=True,
+        JobProcesses(launcher, limiter, tmp_path, clock, nodes, ours=True),  # type: ignore[arg-type]
         on_event=lambda: events.append("!"),
     )
     supervisor.start()
@@ -372,8 +367,8 @@ def test_a_job_ended_by_a_move_is_shown_to_the_next_passes_and_then_no_more(tmp_
     for _ in range(3):
         world.supervisor.poll()
         world.launcher.started["a"].status = 0 if state is JobState.FINISHED else 1
-    shown = {job.name: job.ended for job in world.supervisor.observed()}
-    assert shown == {"b": None, "a": state}
+    shown = {job.name: job.state for job in world.supervisor.observed()}
+    assert shown == {"b": JobState.STARTING, "a": state}
     world.clock.seconds += SHOWN_SECONDS + 1
     assert [job.name for job in world.supervisor.observed()] == ["b"]
 
@@ -416,7 +411,8 @@ def test_a_job_that_cannot_be_started_on_its_new_node_has_failed_and_says_why(tm
         "failed", "a: there is no room for its log.", [],
     )  # fmt: skip
     assert record.ended_by_move == "could not be started again after a move"
-    assert {job.name: job.ended for job in world.supervisor.observed()} == {"b": None, "a": JobState.FAILED}
+    shown = {job.name: job.state for job in world.supervisor.observed()}
+    assert shown == {"b": JobState.STARTING, "a": JobState.FAILED}
 
 
 def test_a_job_that_could_never_be_started_was_not_ended_by_a_move(tmp_path: Path) -> None:
@@ -469,8 +465,8 @@ def test_a_job_that_had_ended_before_its_signal_is_not_moved(tmp_path: Path, sta
     record = world.supervisor.records["a"]
     assert (process.received, record.state, record.ended_by_move) == ([], str(state), "")
     assert (len(world.launcher.commands), world.supervisor.moving()) == (2, [])
-    assert {job.name: (job.node, job.ended) for job in world.supervisor.observed()} == {
-        "b": ("node-2", None), "a": ("node-1", state),
+    assert {job.name: (job.node, job.state) for job in world.supervisor.observed()} == {
+        "b": ("node-2", JobState.STARTING), "a": ("node-1", state),
     }  # fmt: skip
 
 
@@ -719,7 +715,7 @@ def test_what_was_read_of_a_users_output(tmp_path: Path, written: str, more: dic
     world = a_world(tmp_path, ONE, job("a", **more))
     log = tmp_path / "a.log"
     log.write_text(written)
-    world.supervisor.ours = False
+    world.supervisor.processes.ours = False
     assert world.supervisor.output_of("a") == ""
-    world.supervisor.records["a"].process = ManagedProcess("a", None, log)  # type: ignore[arg-type]
+    world.supervisor.records["a"].process = ForeignProcess("a", 0, log)
     assert world.supervisor.output_of("a") == shown

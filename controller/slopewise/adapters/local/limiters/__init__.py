@@ -1,4 +1,4 @@
-"""Limiters of CPU on this machine: `base.py` defines the protocol, `choose.py` selects one.
+"""Limiters of CPU on this machine: `choose.py` says what one does, and selects it.
 
 Kept free of imports: the duty cycle's helper process loads this package, and should start in milliseconds.
 """

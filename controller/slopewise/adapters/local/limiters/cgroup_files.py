@@ -57,7 +57,11 @@ class CgroupFiles:
 
     def is_delegated(self, directory: Path) -> bool:
         """True when systemd or a container's runtime handed the cgroup over to the account that runs in it."""
-        return any(_attribute(directory, name) == b"1" for name in ("user.delegate", "trusted.delegate"))
+        for name in ("user.delegate", "trusted.delegate"):
+            with suppress(OSError):  # not there, or `trusted` and we are not root
+                if os.getxattr(directory, name) == b"1":
+                    return True
+        return False
 
     def of_process(self, pid: int) -> dict[str, Path]:
         """The cgroups of a process, by controller, as far as they are seen from here."""
@@ -95,17 +99,13 @@ class CgroupFiles:
                 return
 
 
-def _attribute(path: Path, name: str) -> bytes | None:
-    try:
-        return os.getxattr(path, name)
-    except OSError:  # not there, or `trusted` and we are not root
-        return None
-
-
 def manages(directory: Path) -> bool:
-    """True for the cgroup of a job of some run, and those below it; units of systemd have a dot in their names."""
-    parts = pairwise(directory.parts)
-    return any(over.startswith(RUN_PREFIX) and "." not in over and name != ASIDE for over, name in parts)
+    """True for the cgroup of a job of some run, and those below it.
+
+    No unit of systemd, such as `slopewise-up.service`, is a run: only their names have a dot.
+    """
+    pairs = pairwise(directory.parts)
+    return any(over.startswith(RUN_PREFIX) and "." not in over and name != ASIDE for over, name in pairs)
 
 
 def is_run(directory: Path) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from slopewise.adapters.local.cleanup import MovedProcess, MovedProcesses
+from slopewise.adapters.local.cleanup import MadeCgroup, MovedProcess, MovedProcesses
 from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.base import NEUTRAL_REQUEST_MILLICORES, unknown_job
 from slopewise.adapters.local.limiters.cgroup_files import RUN_PREFIX, CgroupFiles, is_run, manages, remove_run
@@ -236,7 +236,7 @@ class CgroupLimiter(ABC):
 
     def _make_run(self) -> None:
         for run in self._runs:
-            self._journal.record_cgroup(run)
+            self._journal.record(MadeCgroup(path=run))
             self._files.make(run)
 
     def _prove(self) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import psutil
 
+from slopewise.adapters.local.cleanup import MadeCgroup
 from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.base import CPU_PERIOD_SECONDS
 from slopewise.adapters.local.limiters.cgroup_files import ASIDE, UNIFIED, CgroupFiles
@@ -67,7 +68,7 @@ class CgroupV2Limiter(CgroupLimiter):
         if missing and not self._is_root:
             self._refuse_strangers()
         self._enabled = tuple(missing)
-        self._journal.record_cgroup(self._run, self._enabled)
+        self._journal.record(MadeCgroup(path=self._run, enabled=self._enabled))
         self._files.make(self._run)
         if missing and not self._is_root:
             self._files.make(self._aside)
@@ -89,17 +90,13 @@ class CgroupV2Limiter(CgroupLimiter):
         """
         pids = self._files.pids(self._own)
         strangers = [_HIDDEN_PID] if _HIDDEN_PID in pids else []
-        if not self._is_delegated:
-            us = psutil.Process()  # with those that wait for us (a shell, make, PID 1), and those that we started
-            strangers = sorted(set(pids) - {each.pid for each in (us, *us.parents(), *us.children(recursive=True))})
+        # Delegated, or the top of what a container sees: no process here could use what is above it.
+        is_top = not (self._own.parent / "cgroup.procs").exists()
+        if not (is_top or self._files.is_delegated(self._own)):
+            us = psutil.Process()  # with those that wait for us, and those that we started
+            strangers = sorted({*pids} - {each.pid for each in (us, *us.parents(), *us.children(recursive=True))})
         if strangers:
             raise MissingToolError(f"{self._own} holds other processes too ({len(strangers)}); {_REMEDY}")
-
-    @property
-    def _is_delegated(self) -> bool:
-        """Delegated, or the top of what a container sees: no process here could use what is above it."""
-        is_top = not (self._own.parent / "cgroup.procs").exists()
-        return is_top or self._files.is_delegated(self._own)
 
     def _refusal(self, error: OSError) -> str:
         """A login shell's cgroup belongs to systemd; one that a user may divide is to be had for the asking."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from slopewise.adapters.local.crash_journal import Journal
-from slopewise.adapters.local.limiters.base import Limiter
 from slopewise.adapters.local.limiters.cgroup_files import PROC_SELF, UNIFIED, CgroupFiles, own_cgroups
 from slopewise.adapters.local.limiters.cgroup_jobs import CgroupLimiter
 from slopewise.adapters.local.limiters.cgroup_v1 import CgroupV1Limiter
@@ -42,6 +41,15 @@ def _quota_cores(folder: Path, files: Sequence[str]) -> float:
     except (OSError, ValueError):  # the root cgroup of v2 has no such file
         return math.inf
 
+
+Limiter = CgroupLimiter | DutyCycleLimiter
+"""Admits, limits, weighs, measures and releases jobs.
+
+A job is admitted once, as the leader of a process group of its own, and released once; between the two it is known by
+its `job_uid`. Targets are absolute, and setting one twice does no harm. Unknown jobs and failed writes raise
+`ActuationError`; use of a job that is gone has nothing but the time of reading, and network is never observable,
+because jobs share the machine's. To release and to restore one that has ended are no errors.
+"""
 
 ActuatorChoice = Literal["auto", "cgroup", "duty-cycle"]
 

@@ -86,11 +86,11 @@ class Cycler:
         received = os.read(self._commands, 65_536)
         *lines, self._unread = (self._unread + received).split(b"\n")
         for command in map(json.loads, lines):
-            group, fraction = ProcessIdentity(command["pid"], command["started_ticks"]), command["fraction"]
+            group = ProcessIdentity(command["pid"], command["started_ticks"])
             group.signal_group(signal.SIGCONT)
             self._fractions.pop(group, None)
-            if fraction < 1.0:
-                self._fractions[group] = fraction
+            if command["fraction"] < 1.0:
+                self._fractions[group] = command["fraction"]
         return bool(received)
 
 

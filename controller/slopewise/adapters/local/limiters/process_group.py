@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import psutil
 
@@ -22,9 +22,8 @@ def process_groups() -> dict[int, list[int]]:
     """The pids of every process group's processes, zombies included: one look at the whole of /proc."""
     groups: dict[int, list[int]] = {}
     for pid in psutil.pids():
-        group = _group_of(pid)
-        if group is not None:
-            groups.setdefault(group, []).append(pid)
+        with suppress(OSError):  # it has just ended
+            groups.setdefault(os.getpgid(pid), []).append(pid)
     return groups
 
 
@@ -43,43 +42,30 @@ def process_tree(pid: int) -> list[int]:
 
 def running(pids: Iterable[int]) -> list[int]:
     """Those of `pids` that still run: neither gone nor zombies that wait to be collected."""
-    return [pid for pid in pids if _status(pid) not in (None, psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)]
+    found = []
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            if psutil.Process(pid).status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD):
+                found.append(pid)
+    return found
 
 
-def _group_of(pid: int) -> int | None:
-    try:
-        return os.getpgid(pid)
-    except OSError:
-        return None
-
-
-def _status(pid: int) -> str | None:
-    try:
-        return str(psutil.Process(pid).status())
-    except psutil.NoSuchProcess:
-        return None
-
-
+@dataclass(slots=True)
 class GroupScan:
     """Who is in which group, from a look that serves for 0.2 s: a pass over 100 jobs looks once, not 100 times."""
 
-    def __init__(
-        self,
-        list_groups: Callable[[], dict[int, list[int]]] = process_groups,
-        monotonic_seconds: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._list_groups = list_groups
-        self._monotonic_seconds = monotonic_seconds
-        self._lock = threading.Lock()
-        self._groups: dict[int, list[int]] = {}
-        self._stale_at_seconds = -math.inf
+    list_groups: Callable[[], dict[int, list[int]]] = process_groups
+    monotonic_seconds: Callable[[], float] = time.monotonic
+    _lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _groups: dict[int, list[int]] = field(init=False, default_factory=dict)
+    _stale_at_seconds: float = field(init=False, default=-math.inf)
 
     def members(self, group: int) -> list[int]:
         """The pids of the group's processes, zombies included, as they were at most 0.2 s ago."""
         with self._lock:
-            now = self._monotonic_seconds()
+            now = self.monotonic_seconds()
             if now >= self._stale_at_seconds:
-                self._groups = self._list_groups()
+                self._groups = self.list_groups()
                 self._stale_at_seconds = now + _SCAN_SERVES_SECONDS
             return self._groups.get(group, [])
 
