@@ -28,7 +28,7 @@ class OtlpPrometheus(PrometheusServer):
     def _write_configuration(self) -> None:
         super()._write_configuration()
         if self._settings is not None:
-            path = self._data_dir / "prometheus.yml"
+            path = self.data_dir / "prometheus.yml"
             path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "otlp": dict(self._settings)}))
 
     def _flags(self) -> list[str]:

@@ -38,7 +38,7 @@ class Replica(PrometheusServer):
 
     def _write_configuration(self) -> None:
         super()._write_configuration()
-        path = self._data_dir / "prometheus.yml"
+        path = self.data_dir / "prometheus.yml"
         document = yaml.safe_load(path.read_text())
         document["global"]["external_labels"] = {"cluster": "test", REPLICA_LABEL: self._name}
         path.write_text(yaml.safe_dump(document))

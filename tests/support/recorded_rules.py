@@ -70,8 +70,8 @@ class RulesPrometheus(PrometheusServer):
 
     def _write_configuration(self) -> None:
         super()._write_configuration()
-        (self._data_dir / "rules.yml").write_text(yaml.safe_dump(faster_rules()))
-        path = self._data_dir / "prometheus.yml"
+        (self.data_dir / "rules.yml").write_text(yaml.safe_dump(faster_rules()))
+        path = self.data_dir / "prometheus.yml"
         path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "rule_files": ["rules.yml"]}))
 
     def values(self, record: str, at_seconds: float) -> dict[str, float]:
@@ -85,7 +85,7 @@ class RulesPrometheus(PrometheusServer):
         return {rule["name"]: rule.get("lastError") or rule["health"] for rule in rules}
 
     def _ask(self, what: str, **parameters: str) -> dict[str, Any]:
-        found: dict[str, Any] = ask(f"{self.url}/api/v1/{what}", **parameters).json()["data"]
+        found: dict[str, Any] = ask(f"{self.url}/api/v1/{what}", 10.0, **parameters).json()["data"]
         return found
 
     def stop(self) -> None:
