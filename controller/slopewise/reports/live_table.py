@@ -167,7 +167,7 @@ def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]
     yield Column(
         _USED, 5, lambda row: Text(UNKNOWN if row.cpu_cores_used is None else f"{row.cpu_cores_used:.2f}"), "right"
     )
-    reason = Column(
+    reason: Column[LiveRow] = Column(
         "REASON",
         _MIN_REASON_WIDTH if wide else _NARROW_REASON_WIDTH,
         lambda row: one_line("; ".join(filter(None, (row.note, row.reason)))),
