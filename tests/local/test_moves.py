@@ -59,7 +59,7 @@ def record(session: Session, name: str = "a") -> JobRecord:
 
 
 def log(session: Session, name: str = "a") -> Path:
-    return session.supervisor.folder / f"{name}.log"
+    return session.supervisor.processes.folder / f"{name}.log"
 
 
 def steps_done(session: Session, name: str = "a") -> list[int]:
@@ -151,6 +151,24 @@ def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_show_what_it_has_c
         print(news.message)
         assert [outcome.result for report in reports for outcome in report.results.of(Place, Migrate)] == ["applied"]
         assert steps_done(session) == list(range(len(steps_done(session))))
+
+
+def test_a_trainer_that_ignores_sigterm_is_killed_after_its_grace_and_loses_only_what_it_had_not_saved(
+    workshop: Workshop,
+) -> None:
+    with running(workshop, a_policy("fair"), movable("a", 8, "deaf"), nodes=2) as session:
+        is_at_work(session, 60)
+        assert move(session).result == "applied"
+        assert eventually(lambda: record(session).state == "finished")
+        steps = steps_done(session)
+        assert len(record(session).moves) == 1
+    again = [place for place in range(1, len(steps)) if steps[place] <= steps[place - 1]]
+    assert len(again) <= 1  # killed in the moment of a save, it does none twice
+    at = again[0] if again else 0
+    if again:
+        assert steps[at] == steps[at - 1] // 25 * 25 or steps[at] == (steps[at - 1] + 1) // 25 * 25
+    assert steps[at:] == list(range(steps[at], 8 * STEPS_A_SECOND))
+    assert steps[0] == 0
 
 
 def test_a_run_that_is_stopped_in_the_middle_of_a_move_ends_at_once_and_leaves_nothing(workshop: Workshop) -> None:

@@ -1,4 +1,4 @@
-"""This machine as two nodes, really: who starts where, on which cores, and that nothing waits for an outage."""
+"""This machine as two nodes, really: who starts where, and on which cores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 import psutil
 import pytest
-from local.conftest import a_policy, own_prometheus, running, tiny
+from local.conftest import a_policy, running, tiny
 from support.waiting import eventually
 
 from slopewise.local.session import Session
@@ -52,20 +52,3 @@ def test_a_policy_places_each_arrival_and_its_processes_stay_on_their_nodes_core
 def newest_snapshot_nodes(session: Session) -> dict[str, str]:
     snapshots = [report.snapshot for report in session.all_reports() if report.snapshot is not None]
     return {job.name: job.node for job in snapshots[-1].jobs} if snapshots else {}
-
-
-def test_under_a_policy_that_does_not_place_the_default_scheduler_does_after_one_pass(workshop: Workshop) -> None:
-    with running(workshop, a_policy("fair"), tiny("a", 60), tiny("b", 60), nodes=2) as session:
-        assert eventually(lambda: len(nodes(session)) == 2)
-        assert nodes(session) == {"a": "node-1", "b": "node-2"}
-        seen_waiting = [len(report.snapshot.waiting) for report in session.all_reports() if report.snapshot]
-        assert max(seen_waiting) == 2
-
-
-def test_an_outage_of_prometheus_does_not_keep_a_job_from_starting(workshop: Workshop) -> None:
-    with running(workshop, a_policy("flowcon2"), tiny("a", 60), tiny("late", 60, arrive=6), nodes=2) as session:
-        assert eventually(lambda: "a" in nodes(session))
-        session.revive_at_seconds = float("inf")
-        own_prometheus(session).kill()
-        assert eventually(lambda: nodes(session) == {"a": "node-1", "late": "node-2"})
-        assert session.all_reports()[-1].held

@@ -50,7 +50,6 @@ def session(shared_workshop: Workshop, tmp_path_factory: pytest.TempPathFactory)
     jobs = [
         tiny("well", LONG_SECONDS),
         tiny("bad", 0.5, "crash"),
-        tiny("busy", 1.0, busy=True),
         tiny("nan", 45, "nan"),
         tiny("again", 16, "restart"),
         tiny("steps", LONG_SECONDS, "step-label"),
@@ -87,11 +86,6 @@ def test_a_job_that_crashes_is_reported_with_its_last_words_and_the_others_go_on
 def test_a_job_that_cannot_be_started_has_failed(session: Session) -> None:
     assert eventually(lambda: states(session)["gone"] == "failed")
     assert "is not an executable file" in last_output(session, "gone")
-
-
-def test_the_cpu_of_a_job_that_has_finished_is_counted(session: Session) -> None:
-    assert eventually(lambda: states(session)["busy"] == "finished")
-    assert (session.supervisor.records["busy"].cpu_seconds or 0.0) >= 0.9
 
 
 def test_a_job_that_diverges_is_named_as_not_finite_and_gets_no_more_cpu(session: Session) -> None:
@@ -166,4 +160,4 @@ def test_a_process_that_a_job_left_in_a_session_of_its_own_ends_with_the_job(ses
 
 def test_a_job_of_ours_has_one_thread_whatever_the_users_environment_says(session: Session) -> None:
     assert eventually(lambda: states(session)["environment"] == "finished")
-    assert (session.supervisor.folder / "environment.log").read_text() == "threads=1\n"
+    assert (session.supervisor.processes.folder / "environment.log").read_text() == "threads=1\n"

@@ -20,7 +20,6 @@ from support.waiting import eventually
 
 from slopewise.adapters.grafana.annotations import GrafanaAccess
 from slopewise.adapters.local.limiters.base import UNLIMITED
-from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import UsageError
 from slopewise.local.plan import SessionPlan
 from slopewise.local.session import Session
@@ -99,13 +98,6 @@ def test_a_killed_prometheus_holds_every_pass_and_after_three_intervals_every_jo
     session.revive_at_seconds = 0.0
     assert eventually(lambda: not is_held(session))
     assert states(session) == {"fast": "running", "slow": "running"}
-
-
-def test_a_command_that_there_is_not_is_one_sentence_before_anything_starts(shared_workshop: Workshop) -> None:
-    jobs = [tiny("a", 60), JobSpec("typo", ["pyton", "x.py"], 0.5)]
-    refused = pytest.raises(UsageError, match="typo: its command 'pyton' is not an executable")
-    with refused, Session(shared_workshop, SessionPlan(a_policy(), jobs, namespace="refused")):
-        pytest.fail("it was started")
 
 
 def test_an_interval_of_less_than_four_scrapes_is_refused(shared_workshop: Workshop) -> None:

@@ -1,13 +1,13 @@
 """A training of a few seconds for tests: a loss that falls as work is done, and ways to go wrong.
 
 Usage: tiny_training.py SECONDS [WAY [busy|light|idle]]
-WAY: crash|nan|restart|step-label|my-metric|my-steps|silent|deaf|exits-0|cannot-resume, or empty
+WAY: crash|nan|restart|step-label|my-metric|my-steps|silent|deaf, or empty
 
 A busy one (as without the word) takes so many seconds of CPU, and a light one a tenth of them, in as long on a quiet
 machine. An idle one sleeps instead, for tests of what becomes of a job: many of those run side by side.
 
 Where SLOPEWISE_CHECKPOINT_FOLDER names a folder it saves every 25 steps and on SIGTERM, and goes on from there; but
-`deaf` ignores SIGTERM, `exits-0` says then that it is done, and `cannot-resume` crashes when it is started again.
+`deaf` ignores SIGTERM.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def burn_a_tenth(seconds: float) -> None:
 def train(total_seconds: float, way: str, work: Callable[[float], None]) -> None:
     steps = max(1, round(total_seconds / STEP_SECONDS))
     with Reporter(planned_steps=steps) as reporter, Checkpoints(reporter=reporter, every_steps=25) as checkpoints:
-        behave_badly(way, resumed=checkpoints.resume() is not None)
+        if way == "deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        checkpoints.resume()
         for step in range(checkpoints.steps, steps):
             work(STEP_SECONDS)
             done = step / steps
@@ -66,16 +68,6 @@ def train(total_seconds: float, way: str, work: Callable[[float], None]) -> None
             reporter.evaluate(math.nan if done > 0.4 and way == "nan" else loss)
             print(step, flush=True)
             checkpoints.step(lambda: "nothing but the number of steps")
-
-
-def behave_badly(way: str, *, resumed: bool) -> None:
-    """What a trainer must not do when it is signalled to end, or is started again."""
-    if way == "deaf":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    if way == "exits-0":
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    if way == "cannot-resume" and resumed:
-        raise RuntimeError("the checkpoint makes no sense to me")
 
 
 def serve_page(way: str) -> None:

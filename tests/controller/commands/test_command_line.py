@@ -137,19 +137,17 @@ def test_a_mistake_on_the_command_line_is_one_sentence_before_anything_starts(
 
 
 def test_a_prometheus_that_refuses_and_quotes_the_credentials_holds_the_pass_and_gives_no_secret_away(
-    tmp_path: Path,
+    server: ApiServer, reach: tuple[str, str], tmp_path: Path
 ) -> None:
     prometheus = FakePrometheus()
     prometheus.respond = lambda asked: send(asked, 401, f"no: {asked.headers['Authorization']}".encode())
     (tmp_path / "http.yaml").write_text("authorization: {credentials_file: token}")
     (tmp_path / "token").write_text("hunter2-and-more")
-    with ApiServer() as server:
-        (tmp_path / "kubeconfig").write_text(server.kubeconfig)
-        (tmp_path / "policy.yaml").write_text("{}")
-        cluster = ("--kubeconfig", "kubeconfig", "--once", "--dry-run", "--json-logs", "--policy-file", "policy.yaml")
-        asked = ("--prometheus-url", prometheus.url, "--prometheus-config", "http.yaml")
-        result = slopewise_process("run", *asked, *cluster, cwd=tmp_path)
-        reported = repr(server.requests)
+    (tmp_path / "policy.yaml").write_text("{}")
+    cluster = (*reach, "--once", "--dry-run", "--json-logs", "--policy-file", "policy.yaml")
+    asked = ("--prometheus-url", prometheus.url, "--prometheus-config", "http.yaml")
+    result = slopewise_process("run", *asked, *cluster, cwd=tmp_path)
+    reported = repr(server.requests)
     prometheus.close()
     assert result.returncode == 4, result.stderr
     messages = [line.get("message", "") for line in json_lines(result.stderr)]
@@ -194,23 +192,19 @@ raise ValueError("not caught")
     assert "not caught" in str(main["exception"])
 
 
-def test_the_controller_of_a_cluster_ends_well_when_it_is_asked_to(tmp_path: Path) -> None:
-    with ApiServer() as server:
-        (tmp_path / "kubeconfig").write_text(server.kubeconfig)
-        command = [sys.executable, "-m", "slopewise", *IN_A_CLUSTER, "--kubeconfig", "kubeconfig", "--port", "0"]
-        process = subprocess.Popen([*command, "--json-logs"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-        assert eventually(lambda: server.asked("POST", "leases$"))
-        process.send_signal(signal.SIGTERM)
-        _, reported = process.communicate(timeout=60)
-        lease = server.get("/apis/coordination.k8s.io/v1/namespaces/slopewise-system/leases/slopewise-controller")
+def test_the_controller_of_a_cluster_ends_well_when_it_is_asked_to(server: ApiServer, reach: tuple[str, str]) -> None:
+    command = [sys.executable, "-m", "slopewise", *IN_A_CLUSTER, *reach, "--port", "0", "--json-logs"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert eventually(lambda: server.asked("POST", "leases$"))
+    process.send_signal(signal.SIGTERM)
+    _, reported = process.communicate(timeout=60)
+    lease = server.get("/apis/coordination.k8s.io/v1/namespaces/slopewise-system/leases/slopewise-controller")
     assert process.returncode == 0, reported
     assert "stopping" in [line["event"] for line in json_lines(reported)]
     assert lease["spec"]["holderIdentity"] == ""
 
 
-def test_restore_prints_what_it_did_as_json_to_stdout_alone(tmp_path: Path) -> None:
-    with ApiServer() as server:
-        (tmp_path / "kubeconfig").write_text(server.kubeconfig)
-        result = slopewise("restore", "--all", "--kubeconfig", "kubeconfig", "-o", "json", cwd=tmp_path)
+def test_restore_prints_what_it_did_as_json_to_stdout_alone(reach: tuple[str, str]) -> None:
+    result = slopewise("restore", "--all", *reach, "-o", "json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["complete"] is True

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import structlog
@@ -27,20 +25,16 @@ ACTS = ("\x1b", "\x9b", "\u202e")
 
 
 @pytest.fixture
-def reach(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """A cluster in which everything that others may write is hostile."""
-    with ApiServer() as server:
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(server.kubeconfig)
-        warned = condition("Warned", "True", "R", HOSTILE)
-        shown = dict.fromkeys(("state", "job_class", "reason", "node", "policy", "eta", "progress", "cpu"), HOSTILE)
-        put_growth(server, "train", conditions=[warned], history=[action(HOSTILE, HOSTILE)], **shown)
-        spec = {"mode": HOSTILE, "policy": {"name": HOSTILE}}
-        server.put(policy_path(), {"metadata": {"name": "p"}, "spec": spec, "status": {"conditions": [warned]}})
-        frozen = {"scope": "all", "reason": HOSTILE, "source": HOSTILE}
-        server.put(freeze_path(), {"metadata": {"name": "f"}, "spec": frozen})
-        server.fault(refusal(403, "Forbidden", HOSTILE), path="/leases", times=99)
-        yield "--kubeconfig", str(kubeconfig)
+def hostile(server: ApiServer) -> None:
+    """Everything that others may write is hostile."""
+    warned = condition("Warned", "True", "R", HOSTILE)
+    shown = dict.fromkeys(("state", "job_class", "reason", "node", "policy", "eta", "progress", "cpu"), HOSTILE)
+    put_growth(server, "train", conditions=[warned], history=[action(HOSTILE, HOSTILE)], **shown)
+    spec = {"mode": HOSTILE, "policy": {"name": HOSTILE}}
+    server.put(policy_path(), {"metadata": {"name": "p"}, "spec": spec, "status": {"conditions": [warned]}})
+    frozen = {"scope": "all", "reason": HOSTILE, "source": HOSTILE}
+    server.put(freeze_path(), {"metadata": {"name": "f"}, "spec": frozen})
+    server.fault(refusal(403, "Forbidden", HOSTILE), path="/leases", times=99)
 
 
 COMMANDS = (
@@ -50,6 +44,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
+@pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_no_output_about_a_cluster_has_a_character_that_acts(command: tuple[str, ...], reach: tuple[str, str]) -> None:
     ended = slopewise(*command, *reach)
@@ -68,12 +63,9 @@ def _strings(data: object) -> str:
     return "\n".join(map(_strings, data)) if isinstance(data, list) else str(data)
 
 
-def test_an_error_message_does_not_act(tmp_path: Path) -> None:
-    with ApiServer() as server:
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(server.kubeconfig)
-        server.fault(refusal(403, "Forbidden", HOSTILE), path="/jobgrowths", times=9)
-        ended = slopewise("history", "--kubeconfig", str(kubeconfig))
+def test_an_error_message_does_not_act(server: ApiServer, reach: tuple[str, str]) -> None:
+    server.fault(refusal(403, "Forbidden", HOSTILE), path="/jobgrowths", times=9)
+    ended = slopewise("history", *reach)
     assert ended.returncode == 4
     assert "<b>[/red]" in ended.stderr
     assert not [each for each in ACTS if each in ended.stderr]

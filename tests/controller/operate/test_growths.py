@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,8 @@ from slopewise.operate.growths import read_history, read_studies
 
 
 @pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        yield running
-
-
-@pytest.fixture
-def connection(server: ApiServer, tmp_path: Path) -> Connection:
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(server.kubeconfig)
-    return Connection(kubeconfig)
+def connection(reach: tuple[str, str]) -> Connection:
+    return Connection(Path(reach[1]))
 
 
 def put_moves(server: ApiServer, namespace: str, name: str, *seconds: int) -> None:

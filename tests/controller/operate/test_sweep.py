@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import structlog
 from rich.console import Console
 from support.api_objects import Address
 from support.api_server import ApiServer, refusal
+from support.command_line import slopewise
 from support.gated_pods import JOBS, Stage, is_gated, pinned_nodes
 from support.managed_pods import NAMESPACE, PODS
-from typer.testing import CliRunner
 
 from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import MOVE
@@ -22,7 +20,6 @@ from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.adapters.kube.moves.scheduling_gate import Aim
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, Step
 from slopewise.adapters.kube.moves.suspend.begin import CONTROLLER_UID
-from slopewise.commands.app import app
 from slopewise.operate.sweep import Sweeper, Swept, listing
 
 CREATED_SECONDS = 1_767_225_600.0
@@ -59,10 +56,8 @@ class Run:
 
 
 @pytest.fixture
-def stage() -> Iterator[Stage]:
-    with ApiServer() as server:
-        yield Stage(server)
-    structlog.reset_defaults()  # the command logs to a stream that is closed after it
+def stage(server: ApiServer) -> Stage:
+    return Stage(server)
 
 
 def put_moved_job(stage: Stage, step: Step, *, to_node: str = "node-b", uid: str = "uid-of-train") -> None:
@@ -306,21 +301,17 @@ class TestTheCommand:
         run.sweep()
         assert run.pauses == [5.0]
 
-    def test_it_prints_what_it_freed(self, stage: Stage, tmp_path: Path) -> None:
+    def test_it_prints_what_it_freed(self, stage: Stage, reach: tuple[str, str]) -> None:
         stage.put_pod("train-x", gated=True)
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(stage.server.kubeconfig)
-        result = CliRunner().invoke(app, ["sweep", "--kubeconfig", str(kubeconfig), "-o", "json"])
-        assert result.exit_code == 0
+        result = slopewise("sweep", *reach, "-o", "json")
+        assert result.returncode == 0
         assert list(json.loads(result.stdout)["freed"]) == ["pod team-a/train-x"]
 
-    def test_it_says_so_when_something_could_not_be_freed(self, stage: Stage, tmp_path: Path) -> None:
+    def test_it_says_so_when_something_could_not_be_freed(self, stage: Stage, reach: tuple[str, str]) -> None:
         stage.put_pod("train-x", gated=True)
         stage.server.fault(refusal(403, "Forbidden", "no patch on pods"), method="PATCH")
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(stage.server.kubeconfig)
-        result = CliRunner().invoke(app, ["sweep", "--kubeconfig", str(kubeconfig)])
-        assert result.exit_code == 1
+        result = slopewise("sweep", *reach)
+        assert result.returncode == 1
         assert "NOT freed" in result.stdout
 
     def test_the_listing_names_each_kind(self) -> None:

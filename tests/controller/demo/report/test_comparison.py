@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.demo_runs import demo, job, run
 
 from slopewise.demo.report.comparison import (
     as_json,
@@ -18,44 +19,8 @@ from slopewise.demo.report.comparison import (
     round_rows,
     summaries,
 )
-from slopewise.demo.report.results import (
-    JCT,
-    TIME_TO_90,
-    DecisionRow,
-    DemoResult,
-    JobResult,
-    Measure,
-    RunResult,
-)
+from slopewise.demo.report.results import JCT, TIME_TO_90, DecisionRow, DemoResult, Measure
 from slopewise.reports.cells import Cell, Row
-
-
-def job(name: str, jct_seconds: float | None, *, state: str = "finished", arrived: float = 0.0) -> JobResult:
-    return JobResult(
-        name=name,
-        arrived_seconds=arrived,
-        finished_seconds=None if jct_seconds is None else arrived + jct_seconds,
-        jct_seconds=jct_seconds,
-        time_to_90_seconds=None if jct_seconds is None else jct_seconds / 2,
-        steps=10,
-        loss_first=1.0,
-        loss_last=0.1,
-        cpu_seconds=5.0,
-        state=state,
-    )
-
-
-def run(policy: str, *jobs: JobResult, **more: Any) -> RunResult:
-    """A run in which something was done, on a machine with nothing else to do."""
-    reported: dict[str, Any] = {
-        "curves": {}, "decisions": [], "passes": 3, "passes_held": 0, "resizes_applied": 1, "withheld": 0,
-        "controller_cpu_ratio": 0.004, "node_cores": 2.0, "other_cpu_cores": 0.0, "stolen_cpu_cores": 0.0,
-    }  # fmt: skip
-    return RunResult(policy=policy, jobs=list(jobs), **{**reported, **more})
-
-
-def demo(*runs: RunResult) -> DemoResult:
-    return DemoResult(list(runs), "3.5.0", "cgroup v1, weights (cpu.shares)", 2.0, 8.0)
 
 
 def ratio_cell(row: Row, run: int) -> Cell:

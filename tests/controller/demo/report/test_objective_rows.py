@@ -7,31 +7,19 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+from support.demo_runs import demo, job, run
 
 from slopewise.demo.report.comparison import job_blocks, measure_rows, report_blocks, summaries
-from slopewise.demo.report.results import DecisionRow, DemoResult, JobResult, RunResult
+from slopewise.demo.report.results import DecisionRow, DemoResult, JobResult
 from slopewise.demo.report.sections import report_of
 from slopewise.reports.cells import Block, Cell
 from slopewise.reports.page import page_of
 from slopewise.reports.report import terminal
 
 
-def job(name: str, jct: float | None = 40.0, state: str = "finished", **more: Any) -> JobResult:
-    return JobResult(name, 0.0, jct, jct, 10.0, 100, 1.0, 0.1, 5.0, state, **more)
-
-
-def run(policy: str, *jobs: JobResult, **more: Any) -> RunResult:
-    """A run in which something was done, on a machine with nothing else to do."""
-    return RunResult(policy, list(jobs), {}, [], 3, 0, 1, 0, 0.004, 2.0, other_cpu_cores=0.0, **more)
-
-
 def cells_of(block: Block, label: str) -> tuple[Cell, ...]:
     (row,) = [row for row in block.rows if row.label == label]
     return row.cells
-
-
-def demo(*runs: RunResult) -> DemoResult:
-    return DemoResult(list(runs), "3.5.0", "cgroup v1, weights (cpu.shares)", 2.0, 5.0)
 
 
 def served(name: str, pace: float | None, objective: float = 0.2) -> JobResult:

@@ -1,4 +1,4 @@
-"""An API server for the commands that read a cluster."""
+"""A small API server, and the options by which a command reaches it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from support.api_server import ApiServer
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
+    """Without objects."""
     with ApiServer() as running:
         yield running
 
 
 @pytest.fixture
 def reach(server: ApiServer, tmp_path: Path) -> tuple[str, str]:
-    """The options by which a command reaches it."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(server.kubeconfig)
     return "--kubeconfig", str(kubeconfig)
