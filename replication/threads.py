@@ -49,8 +49,8 @@ TEXT = """\
 `python -m replication.thread_penalty` ran real trainings on {cores} cores that others used as well: 1, 2 and 4 at once,
 each with as many threads as there are cores. *A core*: threads for each core that a training had, as the exporter reads
 it. CPU-seconds a step are against one thread, the speed is against one thread with as much CPU. The last columns are of
-windows that are not in the table, beside what the simulator gives for their steps. The cost of threads depends on the
-machine, and on who else uses it.
+windows that are not in the table, beside what the simulator gives for their steps, with half of the 95 % interval:
+windows of one row differ, most where threads spin. The cost of threads depends on the machine, and on who else uses it.
 
 """
 HEADING = """

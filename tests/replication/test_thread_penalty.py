@@ -15,6 +15,7 @@ from replication.thread_penalty import (
     Window,
     app,
     load,
+    margin,
     save,
     section,
     simulated_cpu_seconds,
@@ -77,8 +78,31 @@ def test_what_is_kept_is_read_again_and_makes_the_table(tmp_path: Path, monkeypa
     spin, wait = csv_tables.entries("table", ("library", "behaviour"), table(load()))
     assert spin == {"library": "lib", "behaviour": "spin", "threads_per_core": 2, "cpu_ratio": 5, "speed_ratio": 0.2}
     assert wait == {**spin, "behaviour": "wait"}
-    assert "| lib | spin | 2.0 | ×5.00 | ×0.200 | 1 | 2.0 | 2.5 (+25%) |" in section(load())
-    assert section(load()).endswith("\n\nMissed: 0 of 3 are within 15 %.\n")
+    assert "| lib | spin | 2.0 | ×5.00 | ×0.200 | 1 | 2.0 | 2.5 (+25% ± inf%) |" in section(load())
+    assert section(load()).endswith(
+        "\n\nMissed: 0 of 3 are within 15 %. With the whole interval 0 within, 0 beyond; too few windows to say: 3.\n"
+    )
+
+
+def test_how_far_two_sides_are_apart_is_known_as_well_as_windows_of_one_side_are_alike() -> None:
+    one, other = ([Window(0, 1, steps, 1.0, 1.0, 1.0) for steps in sides] for sides in ((98, 102), (49, 51)))
+    assert margin(one, other) == pytest.approx(4.3027 * 0.02 * 2**0.5, rel=1e-4)
+    assert margin(one * 4, other * 4) < margin(one, other) / 2
+    assert margin(one[:1], other[:1]) == margin(one, []) == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("others", "verdict"),
+    [
+        ((5.0, 5.0), "Passed: 1 of 1 are within 15 %. With the whole interval 1 within, 0 beyond"),
+        ((4.0, 4.0), "Missed: 0 of 1 are within 15 %. With the whole interval 0 within, 1 beyond"),
+        ((2.0, 8.0), "Missed: 0 of 1 are within 15 %. With the whole interval 0 within, 0 beyond"),
+    ],
+)
+def test_a_row_passes_with_all_of_its_interval_alone(others: tuple[float, ...], verdict: str) -> None:
+    table_windows = [a_window(number, 1, 5.0, 1.0) for number in range(HELD_OUT)]
+    found = measured(*table_windows, *(a_window(HELD_OUT, 1, cpu_ratio, 1.0) for cpu_ratio in others))
+    assert f"\n{verdict}; too few" in section({"lib": {"spin": found}})
 
 
 def test_a_library_that_is_not_installed_is_left_out_with_a_sentence(

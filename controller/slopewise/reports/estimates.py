@@ -51,7 +51,7 @@ def estimate(values: Sequence[float]) -> Estimate:
     mean, count = fmean(values), len(values)
     if count < 2:
         return Estimate(mean, None, None, count)
-    half = _student_t(count - 1) * stdev(values) / math.sqrt(count)
+    half = student_t(count - 1) * stdev(values) / math.sqrt(count)
     return Estimate(mean, mean - half, mean + half, count)
 
 
@@ -81,7 +81,7 @@ def verdict(
 _STUDENT_T = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706)
 
 
-def _student_t(degrees: int) -> float:
+def student_t(degrees: int) -> float:
     """Half the width of a 95 % interval in standard errors: the Cornish-Fisher expansion of Student's t."""
     if degrees <= len(_STUDENT_T):
         return _STUDENT_T[degrees - 1]
