@@ -10,6 +10,7 @@ FOLLOWED = [2, 1, 1, 2]
 EXPECTED = {
     "torch": FOLLOWED,
     "torch by hand": [2, 2, 2, 2],
+    "torch compiled": FOLLOWED,
     "xgboost": FOLLOWED,
     "xgboost by hand": [1, 1, 1, 1],
     "lightgbm": FOLLOWED,

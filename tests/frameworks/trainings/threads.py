@@ -48,6 +48,29 @@ def torch_by_hand():
             seen.append(torch.get_num_threads())
 
 
+def torch_compiled():
+    """A model is compiled for the number of that time: what runs is what was compiled for the number of now."""
+    import torch
+
+    torch.set_num_threads(2)
+
+    def compile_it(graph, _):
+        number = torch.get_num_threads()
+
+        def run(*arguments):
+            seen.append(number)
+            return graph.forward(*arguments)
+
+        return run
+
+    train = torch.compile(torch.nn.Linear(3, 1), backend=compile_it)
+    with Reporter() as reporter, torch.no_grad():
+        for each in CORES:
+            give(each)
+            reporter.step(loss=0.0)
+            train(torch.ones(3))
+
+
 def xgboost(**given):
     import numpy as np
     import xgboost
@@ -133,6 +156,7 @@ if __name__ == "__main__":
     {
         "torch": torch,
         "torch by hand": torch_by_hand,
+        "torch compiled": torch_compiled,
         "xgboost": xgboost,
         "xgboost by hand": lambda: xgboost(nthread=1),
         "lightgbm": lightgbm,
