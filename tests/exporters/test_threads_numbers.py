@@ -12,6 +12,7 @@ import pytest
 from slopewise_exporter.threads import at_start as starting
 from slopewise_exporter.threads.at_start import GENERAL, NUMBERS, OURS_VARIABLE, at_start, is_by_hand, waiting
 from slopewise_exporter.threads.cpu import CpuReader, Reading, affinity_cores, in_effect_cores, limit_cores
+from slopewise_exporter.threads.following import INTERVAL_SECONDS
 from slopewise_exporter.threads.number import ThreadNumber
 from slopewise_exporter.values import Checker
 
@@ -214,6 +215,14 @@ def test_a_resize_up_is_followed_at_once_whatever_was_tried_before() -> None:
         number.next(Reading(2, 1.0, ENOUGH))
     assert number.next(Reading(2, 1.0, SHORT)) == 1
     assert [number.next(Reading(4, 1.0, ENOUGH)) for _ in range(3)] == [2, 3, 4]
+
+
+def test_the_second_reading_after_a_resize_up_raises_it_and_the_first_one_after_a_resize_down_lowers_it() -> None:
+    """Until the resize it was throttled, which the first reading still shows; 15 s are what a user may have to wait."""
+    number = ThreadNumber(16)
+    resized = [Reading(0.5, 0.5, SHORT), Reading(2, 0.8, 0.3), Reading(2, 1.0, ENOUGH), Reading(0.5, 1.0, SHORT)]
+    assert [number.next(reading) for reading in resized] == [1, 1, 2, 1]
+    assert 2 * INTERVAL_SECONDS < 15
 
 
 FOLLOWS = {"SLOPEWISE_THREADS": "follow"}
