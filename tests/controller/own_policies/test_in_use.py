@@ -114,10 +114,10 @@ class TestScenarios:
         name = path.stem.replace("_", "-")
         half = {"name": f"./{path.name}", "label": "half", "parameters": {"floorRatio": 0.5}}
         runs = policy_runs(load_scenario(a_scenario(tmp_path, f"./{path.name}", half)))
-        assert [(run.label, run.name, run.file) for run in runs] == [
-            ("fair", "fair", None),
-            (name, name, str(path)),
-            ("half", name, str(path)),
+        assert [(run.label, run.name, run.files) for run in runs] == [
+            ("fair", "fair", ()),
+            (name, name, (str(path),)),
+            ("half", name, (str(path),)),
         ]
 
     def test_worker_processes_run_it_as_this_process_does(self, tmp_path: Path) -> None:
