@@ -291,10 +291,9 @@ class JobMemory(Record, frozen=True, omit_defaults=True, gc=False):
         self, job_class: str, wanted_cores: float | None, now_seconds: float, **changes: Any
     ) -> JobMemory:
         """The same job after a policy decided on its class, its limit, and more; `ends` is None unless named."""
-        before = self.decided
-        since = before.class_since_seconds if before.job_class == job_class else now_seconds
-        named = {"job_class": job_class, "class_since_seconds": since, "wanted_cores": wanted_cores, "ends": None}
-        return self.with_decided(**(named | changes))
+        since = self.decided.class_since_seconds if self.decided.job_class == job_class else now_seconds
+        changes.setdefault("ends", None)
+        return self.with_decided(job_class=job_class, class_since_seconds=since, wanted_cores=wanted_cores, **changes)
 
 
 @dataclass(frozen=True, slots=True)
