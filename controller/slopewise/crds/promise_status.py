@@ -36,7 +36,8 @@ _FIGURES = ("objective_seconds", "took_seconds", "deviation_ratio", "deadline", 
 
 def worst(statuses: Iterable[ObjectiveStatus]) -> ObjectiveStatus:
     """The status of a workload: of each promise that of the pod that keeps it least."""
-    several = list(statuses)
+    if not (several := list(statuses)):
+        return NOTHING_ASKED
     return ObjectiveStatus(
         max((each.qoe for each in several if each.qoe), key=_qoe_trouble, default=None),
         max((each.deadline for each in several if each.deadline), key=_deadline_trouble, default=None),

@@ -156,10 +156,10 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> M
         if job.restarted or _is_another_process(job, known.levels.anchor):
             known = known.altered(levels=known.levels.altered(anchor=None), growth=None, previous_growth=None)
         known = memory_use.follow(job, known)
-        usable = not job.restarted and job.evaluation is not None and is_usable(job, snapshot)
+        usable = is_usable(job, snapshot)
         since = None if usable else _silent_since_seconds(job, known, snapshot)
         finite = known.levels.finite if job.evaluation is None else job.evaluation.finite
-        if (since, finite) != (known.levels.silent_since_seconds, known.levels.finite):
+        if since != known.levels.silent_since_seconds or finite != known.levels.finite:
             known = known.altered(levels=known.levels.altered(silent_since_seconds=since, finite=finite))
         if usable and job.evaluation is not None:
             known = _follow(job, job.evaluation, known, snapshot)

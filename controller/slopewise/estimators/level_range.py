@@ -66,7 +66,7 @@ def check_outlier(
     if first is None or best is None or 0 < len(doubts.early) < SETTLED_BY:
         return levels
     if doubts is _SETTLED and (first >= level >= best or first <= level <= best):
-        return levels  # as nearly always
+        return levels
     if doubts.former is not None and not _is_far(level, *doubts.former, None):
         first, best = doubts.former
         return levels.altered(first=first, best=best, doubts=None)
@@ -83,6 +83,8 @@ def check_outlier(
 
 def _is_far(level: float, first: float, best: float, last: float | None) -> bool:
     """Whether a level lies far outside of what is between the first, the best and the last one."""
+    if first >= level >= best or first <= level <= best:
+        return False  # as nearly always
     within = (first, best) if last is None else (first, best, last)
     highest, lowest = max(within), min(within)
     reach = FAR * max(highest - lowest, FLOOR_RATIO * abs(first), SMALLEST_RANGE)

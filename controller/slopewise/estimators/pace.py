@@ -76,7 +76,8 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, interval_seconds: fl
         elif now.at_seconds - before.at_seconds >= EARLY_RATIO * interval_seconds:
             after = _closed(known, before, now)
             answering = _answering(job, known, before, now)
-            after = after.altered(timing=after.timing.altered(answering=answering))
+            if answering is not after.timing.answering:
+                after = after.altered(timing=after.timing.altered(answering=answering))
         else:
             after = known
         after = _without_outdated_paces(after, interval_seconds, now.at_seconds)

@@ -103,7 +103,8 @@ def _followed(job: Job, known: JobMemory, now_seconds: float) -> Points:
     if before is not None and before.workload_class != job.workload_class:
         before = structs.replace(before, workload_class=job.workload_class)
     same_series = before if before is not None and before.series == series else None
-    unit, without_steps = _unit(_newer(job.points, same_series), same_series)
+    fresh = _newer(job.points, same_series)
+    unit, without_steps = _unit(fresh, same_series)
     if before is None or before.series != series or before.unit != unit:
         counted = before or Points(unit, series)
         before = Points(
@@ -112,15 +113,15 @@ def _followed(job: Job, known: JobMemory, now_seconds: float) -> Points:
             cpu_seconds=counted.cpu_seconds,
             counter=counted.counter,
             counted_at_seconds=counted.counted_at_seconds,
-            process_started_at_seconds=counted.process_started_at_seconds,
             workload_class=job.workload_class,
+            process_started_at_seconds=counted.process_started_at_seconds,
         )
+        fresh = _newer(job.points, before)
     after = _with_cpu(before, job)
-    fresh = _newer(job.points, before)
     if not fresh:
         return after
     works = _works(fresh, before, after, now_seconds)
-    return _appended(structs.replace(after, without_steps=without_steps), fresh, works)
+    return _appended(after, fresh, works, without_steps)
 
 
 def _with_cpu(before: Points, job: Job) -> Points:
@@ -173,8 +174,9 @@ def _works(fresh: Sequence[RawPoint], before: Points, after: Points, now_seconds
     ]
 
 
-def _appended(points: Points, fresh: Sequence[RawPoint], works: Sequence[float]) -> Points:
+def _appended(points: Points, fresh: Sequence[RawPoint], works: Sequence[float], without_steps: int) -> Points:
     done, levels = unpacked(points).T.tolist()
+    packed, kept = points.packed, len(done)  # what is packed already is not packed again
     spikes, doubted, dropped, last_work = points.spikes, points.doubted, points.dropped, points.work
     for point, work in zip(fresh, works, strict=True):
         if not (is_level(point.level) and 0 <= work < LARGEST_LEVEL):
@@ -182,6 +184,7 @@ def _appended(points: Points, fresh: Sequence[RawPoint], works: Sequence[float])
         if work < last_work * (1 - MIN_SPACING_RATIO):  # back to its last checkpoint: what follows is repeated
             before = [place for place, each in enumerate(done) if each < work]
             done, levels = [done[place] for place in before], [levels[place] for place in before]
+            packed, kept = b"", 0
         last_work = work
         if done and work < done[-1] + max(MIN_SPACING_RATIO * work, 1e-9):
             continue
@@ -196,9 +199,13 @@ def _appended(points: Points, fresh: Sequence[RawPoint], works: Sequence[float])
         levels.append(point.level)
         if len(done) > KEPT:
             done, levels = _thinned(done), _thinned(levels)
+            packed, kept = b"", 0
+    if kept < len(done):
+        packed += np.array([done[kept:], levels[kept:]], _PAIR).T.tobytes()
     return structs.replace(
         points,
-        packed=np.array([done, levels], _PAIR).T.tobytes(),
+        packed=packed,
+        without_steps=without_steps,
         sampled_at_seconds=fresh[-1].at_seconds,
         work=last_work,
         spikes=spikes,
@@ -213,9 +220,11 @@ def _is_off(levels: Sequence[float], level: float) -> bool:
         return False
     near = sorted(levels[-SPIKE_NEIGHBOURS:])
     middle = near[SPIKE_NEIGHBOURS // 2]
-    deviation = math.fsum(abs(each - middle) for each in near) / SPIKE_NEIGHBOURS
-    bound = max(SPIKE_DEVIATIONS * deviation, SPIKE_RANGE_RATIO * (max(levels) - min(levels)), 1e-9 * abs(middle))
-    return abs(level - middle) > bound
+    off = abs(level - middle)
+    deviation = math.fsum([abs(each - middle) for each in near]) / SPIKE_NEIGHBOURS
+    if off <= max(SPIKE_DEVIATIONS * deviation, 1e-9 * abs(middle)):
+        return False  # as nearly always, and the range takes longest
+    return off > SPIKE_RANGE_RATIO * (max(levels) - min(levels))
 
 
 def shortened(points: Points, most: int) -> Points:

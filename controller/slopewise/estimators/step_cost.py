@@ -68,19 +68,22 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemorySt
         known = memory.jobs.get(job.uid)
         if known is None or not known.paces or job.responses is not None:
             continue
-        before = remembered.jobs.get(job.uid)
-        least = _least(known, None if before is None else before.timing.anchor)
-        timing = known.timing.altered(least_step_cpu_seconds=least)
-        cost = step_cost(known.altered(timing=timing))
-        timing = timing.altered(oversubscribes=cost is not None and cost.oversubscribes)
-        if timing != known.timing:
+        before, costs, timing = remembered.jobs.get(job.uid), _newest(known), known.timing
+        least = _least(known, costs, None if before is None else before.timing.anchor)
+        cost = _cost(known, costs, least)
+        oversubscribes = cost is not None and cost.oversubscribes
+        if least != timing.least_step_cpu_seconds or oversubscribes != timing.oversubscribes:
+            timing = timing.altered(least_step_cpu_seconds=least, oversubscribes=oversubscribes)
             changed[job.uid] = known.altered(timing=timing)
     return memory.with_jobs(changed)
 
 
 def step_cost(known: JobMemory) -> StepCost | None:
     """What a step costs now and at best; None: not known yet, not of this node, or no training."""
-    least, costs = known.timing.least_step_cpu_seconds, _newest(known)
+    return _cost(known, _newest(known), known.timing.least_step_cpu_seconds)
+
+
+def _cost(known: JobMemory, costs: list[float], least: float | None) -> StepCost | None:
     cores = known.paces[-1].cores if costs else None
     return None if least is None or cores is None else StepCost(min(costs), least, cores, known.timing.oversubscribes)
 
@@ -103,8 +106,8 @@ def cpu_seconds(pace: Pace | None) -> float | None:
     return None if pace is None or pace.cores is None else pace.seconds * pace.cores
 
 
-def _least(known: JobMemory, before: PaceAnchor | None) -> float | None:
-    moved_at, costs, kept = known.moved_at_seconds, _newest(known), known.timing.least_step_cpu_seconds
+def _least(known: JobMemory, costs: list[float], before: PaceAnchor | None) -> float | None:
+    moved_at, kept = known.moved_at_seconds, known.timing.least_step_cpu_seconds
     if moved_at is not None and known.paces[-INTERVALS:][0].at_seconds <= moved_at:
         return None
     now = known.timing.anchor

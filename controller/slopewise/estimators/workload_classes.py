@@ -46,15 +46,19 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemorySt
         known = memory.jobs.get(job.uid)
         if job.workload_class and known and any((each.cores or 0.0) >= IDLE_CORES for each in known.paces):
             timed.setdefault(job.workload_class, []).append((job, known))
-    found = {name: _figures_of(jobs, memory.classes.get(name, ())) for name, jobs in timed.items()}
+    ended: dict[str, list[ClassFigures]] = {}
     for uid, known in _finished(snapshot, memory, remembered):
         if known.points is None or known.points.cpu_seconds <= 0:
             continue
         name = known.points.workload_class
         if not _is_over(uid, known.points.sampled_at_seconds, memory.classes.get(name, ())):
-            found.setdefault(name, []).append(_ended(uid, known, known.points, snapshot.taken_at_seconds))
-    changed = {name: _joined(memory.classes.get(name, ()), new) for name, new in found.items()}
-    if all(memory.classes.get(name) == record for name, record in changed.items()):
+            ended.setdefault(name, []).append(_ended(uid, known, known.points, snapshot.taken_at_seconds))
+    changed = {}
+    seen = list(timed | ended)
+    for name in seen[-CLASSES_KEPT:]:  # those before them are not kept, and a sweep has a class for each trial
+        record = memory.classes.get(name, ())
+        changed[name] = _joined(record, [*_figures_of(timed.get(name, ()), record), *ended.get(name, ())])
+    if len(seen) <= CLASSES_KEPT and all(memory.classes.get(name) == record for name, record in changed.items()):
         return memory
     others = {name: record for name, record in memory.classes.items() if name not in changed}
     newest_last = [*others.items(), *changed.items()]
@@ -143,8 +147,7 @@ def _ended(uid: str, known: JobMemory, points: Points, now_seconds: float) -> Cl
     """
     since = now_seconds - points.counted_at_seconds
     uncounted = (known.decided.wanted_cores or 0.0) * since if 0 < since <= MAX_UNCOUNTED_SECONDS else 0.0
-    work = points.cpu_seconds + uncounted
-    return ClassFigures(uid, points.sampled_at_seconds, work=_rounded(work))
+    return ClassFigures(uid, points.sampled_at_seconds, work=_rounded(points.cpu_seconds + uncounted))
 
 
 def _rounded(value: float) -> float:

@@ -230,11 +230,11 @@ class JobView(msgspec.Struct, frozen=True, gc=False):
 
     def outcome(self, *kinds: type[D]) -> Outcome[D] | None:
         """The outcome of a decision of these kinds, the last of several: the others are of earlier passes."""
-        return next(reversed(self.results.of(*kinds)), None)
+        return next(reversed(self.results.of(*kinds)), None) if self.results.outcomes else None
 
     def withheld(self, *kinds: type[D]) -> Withheld[D] | None:
         """The withheld decision of these kinds."""
-        return next(reversed(self.results.withheld_of(*kinds)), None)
+        return next(reversed(self.results.withheld_of(*kinds)), None) if self.results.withheld else None
 
     @property
     def resize(self) -> Resize | None:

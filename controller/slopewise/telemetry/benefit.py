@@ -10,7 +10,7 @@ then on 0.75 core-seconds a second are freed from it, and the other two have 0.3
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter
 
@@ -20,8 +20,7 @@ from slopewise.telemetry.families import Figure
 from slopewise.telemetry.gpu_metrics import GpuSeconds
 
 
-@dataclass(frozen=True, slots=True)
-class _Gain:
+class _Gain(NamedTuple):
     namespace: str
     job_class: str
     cores: float
@@ -56,13 +55,15 @@ class MovedCpu:
         now = report.snapshot.taken_at_seconds
         gains = _gains(report.snapshot, report.decisions.memory.jobs, control)
         before, last = self._last.get(document, (now, {}))
-        for uid, gain in last.items():
-            if uid in gains:
-                counter = self._received if gain.cores > 0 else self._freed
-                counter.labels(gain.namespace, gain.job_class).inc(abs(gain.cores) * max(0.0, now - before))
-        for gain in {(each.namespace, each.job_class): each for each in gains.values()}.values():
-            self._freed.labels(gain.namespace, gain.job_class)
-            self._received.labels(gain.namespace, gain.job_class)
+        freed, received, seconds = self._freed, self._received, max(0.0, now - before)
+        sums: dict[tuple[Counter, str, str], float] = {}
+        for each in gains.values():
+            sums[freed, each.namespace, each.job_class] = sums[received, each.namespace, each.job_class] = 0.0
+        for gain in (each for uid, each in last.items() if uid in gains):
+            key = received if gain.cores > 0 else freed, gain.namespace, gain.job_class
+            sums[key] = sums.get(key, 0.0) + abs(gain.cores) * seconds
+        for (counter, namespace, job_class), core_seconds in sums.items():  # 10,000 jobs have a few labels together
+            counter.labels(namespace, job_class).inc(core_seconds)
         self._last[document] = now, gains
 
     def forget(self, document: str) -> None:

@@ -27,8 +27,7 @@ class ContainerKey(NamedTuple):
     container: str
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerUse:
+class ContainerUse(msgspec.Struct, frozen=True, gc=False):
     """What one container has used so far. None: no scraped kubelet reports it."""
 
     usage: Usage
@@ -129,15 +128,9 @@ def _node_of(row: Row) -> str:
 
 
 def _use(values: Mapping[str, float], of_pod: Mapping[str, float]) -> ContainerUse:
-    usage = Usage(
-        sampled_at_seconds=values["sampled_at"],
-        cpu_seconds_total=values["cpu"],
-        memory_bytes=values.get("container_memory_working_set_bytes"),
-        block_io_bytes_total=values.get("block_io"),
-        network_io_bytes_total=of_pod.get("network_io"),
-    )
+    memory, block_io = values.get("container_memory_working_set_bytes"), values.get("block_io")
     return ContainerUse(
-        usage,
+        Usage(values["sampled_at"], values["cpu"], memory, block_io, of_pod.get("network_io")),
         values.get("container_cpu_cfs_periods_total"),
         values.get("container_cpu_cfs_throttled_periods_total"),
         values.get("container_pressure_cpu_waiting_seconds_total"),

@@ -81,13 +81,18 @@ class Chosen(NamedTuple):
 def job_key(labels: Mapping[str, str], names: PodLabels = SCRAPE_LABELS) -> JobKey | None:
     """The job that a series belongs to; None for a series without a namespace or a pod."""
     namespace, pod = labels.get(names.namespace), labels.get(names.pod)
-    return JobKey(namespace, pod) if namespace and pod else None
+    return tuple.__new__(JobKey, (namespace, pod)) if namespace and pod else None  # its own takes twice as long
 
 
 def series_text(metric: str, labels: Mapping[str, str], target_labels: frozenset[str] = TARGET_LABELS) -> str:
     """The canonical name of a series, e.g. `training_loss{stage="eval"}`: sorted, without the scrape's labels."""
-    own = sorted(labels.keys() - _NOT_ITS_NAME - target_labels)
-    return _series_text(metric, tuple((name, labels[name]) for name in own))
+    return _series_text(metric, tuple([(name, labels[name]) for name in _own_names(tuple(labels), target_labels)]))
+
+
+@lru_cache(maxsize=1024)
+def _own_names(names: tuple[str, ...], target_labels: frozenset[str]) -> tuple[str, ...]:
+    """Nearly all series have the same labels, whatever their values: they are sorted once and not once a series."""
+    return tuple(sorted(set(names) - _NOT_ITS_NAME - target_labels))
 
 
 @lru_cache(maxsize=1024)

@@ -113,9 +113,13 @@ class MovingLabels(Generic[K]):
     def of_jobs(self, metric: str, series: Mapping[K, Sequence[SeriesRows]]) -> dict[K, frozenset[str]]:
         """The labels of each job's series of this metric that grow with its training; jobs without any are left out."""
         before = self._known.get(metric, {})
-        jobs = {key: before.get(key) or _Job() for key in series}
-        for key, of_job in series.items():
-            jobs[key].note(of_job)
+        jobs = {
+            key: before.get(key) or _Job()
+            for key, of_job in series.items()
+            if key in before or any(True for one in of_job for _ in _numbers(one.labels))
+        }
+        for key, job in jobs.items():
+            job.note(series[key])
         self._known[metric] = {key: job for key, job in jobs.items() if job.places}
         return {key: job.growing for key, job in jobs.items() if job.growing}
 

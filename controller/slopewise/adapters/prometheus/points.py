@@ -112,7 +112,9 @@ def points_by_job(
         if metric in step_metrics:
             rank = max((rank for rank, each in enumerate(named) if _is_named(labels, each)), default=-1)
             if rank >= ranked.get((key, instance), 0):
-                steps[key, instance], ranked[key, instance] = dict(row.points), rank
+                # None where a gauge says nothing that can be a count, as NaN before the first step.
+                steps[key, instance] = {at: count for at, count in row.points if is_figure(count)}
+                ranked[key, instance] = rank
         elif series_text(metric, labels, target_labels(key).get(instance, TARGET_LABELS)) == chosen[key]:
             losses[key].append((instance, row))
     nothing: dict[float, float] = {}
@@ -122,16 +124,11 @@ def points_by_job(
         for instance, row in series:
             steps_at = steps.get((key, instance), nothing).get
             newest = row.points[-MAX_POINTS:]
-            points += [RawPoint(at, level, _steps(steps_at(at))) for at, level in newest if is_level(level)]
+            points += [RawPoint(at, level, steps_at(at)) for at, level in newest if is_level(level)]
         if len(series) > 1:  # one alone is in order
             points = sorted(points, key=itemgetter(0, 1))[-MAX_POINTS:]  # steps may be None
         found[key] = tuple(points)
     return found
-
-
-def _steps(reported: float | None) -> float | None:
-    """None where a gauge says nothing that can be a count, as NaN before the first step."""
-    return reported if reported is not None and is_figure(reported) else None
 
 
 def _is_named(labels: Mapping[str, str], series: SeriesName) -> bool:

@@ -58,7 +58,7 @@ class ProcessFacts:
         """None: it serves nothing, or a sum is NaN. A server of which every response failed has answered none."""
         of, failed = self.numbers, self.failed
         count, seconds = of.get(RESPONSES_COUNT), of.get(RESPONSES_SUM)
-        if count is None and seconds is None and failed.keys() >= {RESPONSES_COUNT, RESPONSES_SUM}:
+        if count is None and seconds is None and failed and failed.keys() >= {RESPONSES_COUNT, RESPONSES_SUM}:
             count, seconds = 0.0, 0.0
         if count is None or seconds is None or not (is_figure(count) and is_figure(seconds)):
             return None
@@ -122,7 +122,9 @@ def latest_process(processes: Processes) -> tuple[str | None, ProcessFacts]:
     """The address and the facts of the job's latest process; None and no facts when no start is known."""
     if not processes:
         return None, ProcessFacts()
-    latest = max(processes, key=lambda name: (processes[name].started_at_seconds, name))
+    latest = next(iter(processes))
+    if len(processes) > 1:
+        latest = max(processes, key=lambda name: (processes[name].started_at_seconds, name))
     process = processes[latest]
     return (latest if process.started_at_seconds > -math.inf else None), process
 

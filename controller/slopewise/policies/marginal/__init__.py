@@ -145,13 +145,13 @@ class _Nodes:
 
     def decide(self, node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> NodeDecision:
         """Objectives and deadlines first, then down the order."""
-        total, due = capacity_cores(node), self.due
+        total, due, found = capacity_cores(node), self.due, self.found
         cores = {job.uid: min(total, useful_cores(job, node)) for job in jobs}
-        ordered = order([self.found[uid] for uid in cores if uid in self.found], due, total, self._reserve_seconds)
+        ordered = order([found[uid] for uid in cores if uid in found], due, total, self._reserve_seconds)
         needs = self._needs(jobs, cores, total)
         kept = {job.uid: max(needs.get(job.uid, 0.0), job.least_cores) for job in jobs if job.least_cores is not None}
         floors = self._floors(cores, needs | kept, total)
-        others = [uid for uid in cores if uid not in self.found]
+        others = [uid for uid in cores if uid not in found]
         given = down(self._turns(jobs, ordered, others), floors, cores, total)
         given = self.gpus.with_idle(given, total)
         ends = expected_ends(ordered.jobs, due, self.studies.fair, cores, total, self.snapshot.taken_at_seconds)
@@ -211,8 +211,8 @@ class _Nodes:
         least = self.parameters.floor_ratio * even
         if self.setting.control == "limits":
             least = min(least, LIMITS_FLOOR_CORES)
-        sure_left = {uid: self.found[uid].sure_left / cores[uid] for uid in cores if uid in self.found}
-        last = {uid for uid, seconds in sure_left.items() if seconds > self.due[uid] - self._reserve_seconds}
+        found, due, reserve = self.found, self.due, self._reserve_seconds
+        last = {uid for uid in cores if uid in found and found[uid].sure_left / cores[uid] > due[uid] - reserve}
         floors = {uid: min(even if uid in last else least, most) for uid, most in cores.items()}
         beside = math.fsum(floor for uid, floor in floors.items() if uid not in needs)
         room = max(0.0, total - math.fsum(max(need, floors[uid]) for uid, need in needs.items()))
@@ -222,8 +222,10 @@ class _Nodes:
     def _until_next_evaluation(self, first: Sequence[Forecast], given: Mapping[str, float]) -> float:
         """Until the first in the order reaches its next milestone, but at least once an interval."""
         least, most = max(MIN_EVALUATION_SECONDS, self.snapshot.scrape_interval_seconds), self.setting.interval_seconds
-        ahead = [work / cores for each in first if (cores := given[each.job.uid]) > 0 for work in each.ahead().values()]
-        return min(most, max(least, ahead[0])) if ahead else most
+        for each in first:
+            if (cores := given[each.job.uid]) > 0 and (work := each.next_milestone()[1]) > 0:
+                return min(most, max(least, work / cores))
+        return most
 
 
 def _silence(snapshot: ClusterSnapshot) -> Silence:
@@ -245,7 +247,7 @@ def _claims(job: Job, known: JobMemory, silence: Silence) -> bool:
 
 def _reason(each: Forecast, place: int, ordered: Order, due_seconds: float, cores: float | None) -> tuple[str, str]:
     """Its class and why; `cores`: what it has beyond its floor; None: no more than that."""
-    name, work = next(iter(each.ahead().items()), ("its end", each.left))
+    name, work = each.next_milestone()
     away = f"{name} is {duration(work / cores) if cores else f'{work:.3g} core-s'} away"
     ahead = away if each.planned else f"{away}, without a plan"
     if not cores:

@@ -41,9 +41,10 @@ def fair_share(
     or at its own cores where those are fewer. The level only rises, so each job changes once and ends once.
     """
     served, ends = [0.0] * len(left), [0.0 if each <= 0 else math.inf for each in left]
-    at_level = {i for i, each in enumerate(left) if each > 0}
-    by_left = sorted(at_level, key=lambda i: (-left[i], i))
-    by_cores = sorted(at_level, key=lambda i: (-cores[i], i))
+    unended = [i for i, each in enumerate(left) if each > 0]
+    at_level = set(unended)
+    by_left = sorted(unended, key=left.__getitem__, reverse=True)  # stable: of equal ones the first stays first
+    by_cores = sorted(unended, key=cores.__getitem__, reverse=True)
     full: list[tuple[float, int]] = []  # by when each ends
     since: dict[int, tuple[float, float]] = {}
     now = had = full_cores = 0.0  # `had`: what each job at the level has had so far

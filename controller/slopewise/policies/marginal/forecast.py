@@ -110,10 +110,12 @@ class Forecast:
         whole = 1.0 - math.exp(-self.kappa)
         return max(0.0, -math.log(1.0 - improvement * whole) / self.kappa * self.total - self.done)
 
-    def ahead(self) -> dict[str, float]:
-        """The work to each milestone that is not behind, nearest first."""
-        works = {"90 % of its improvement": self.work_to(0.9), "99 % of its improvement": self.work_to(0.99)}
-        return {name: work for name, work in (works | {"its end": self.left}).items() if work > 0}
+    def next_milestone(self) -> tuple[str, float]:
+        """The nearest one that is not behind, and the work to it; its end where all others are."""
+        for percent in (90, 99):
+            if (work := self.work_to(percent / 100)) > 0:
+                return f"{percent} % of its improvement", work
+        return "its end", self.left
 
 
 def forecasts(

@@ -95,7 +95,7 @@ def moves(snapshot: ClusterSnapshot, memory: MemoryState, found: Mapping[str, Fo
     donors = [load for load in loads.values() if movable[load.node.name]]
     decided = []
     for target in sorted(loads.values(), key=lambda load: (-load.idle, load.node.name)):
-        name, crowded = target.node.name, [load for load in donors if load.idle < 0 < target.idle]
+        name, crowded = target.node.name, [load for load in donors if load.idle < 0] if target.idle > 0 else []
         for donor in sorted(crowded, key=lambda load: (-load.useful / load.node.cpu_cores, load.node.name)):
             here = movable[donor.node.name]
             fitting = [j for j in here if _fits(j, donor, target) and (j.memory_to_move_bytes or 0.0) <= room[name]]

@@ -109,11 +109,8 @@ class DecisionReporter:
 
     def _emit_stops(self, outcomes: Sequence[Outcome[Stop]], withheld: Sequence[Withheld[Stop]], now: float) -> None:
         for outcome in outcomes:
-            uid, reason, done = (
-                outcome.decision.job_uid,
-                event_reason("Stop", outcome.result),
-                outcome.result == "applied",
-            )
+            uid, done = outcome.decision.job_uid, outcome.result == "applied"
+            reason = event_reason("Stop", outcome.result)
             if done or self._stops.is_new(uid, reason):
                 self._act(uid, history.stopped(outcome, now))
                 self._emit_about(uid, reason, outcome.detail or outcome.decision.reason, "Stop", warning=not done)
@@ -154,10 +151,11 @@ class PromiseReporter:
 
     def __call__(self, view: PassView, jobs_of: Mapping[str, Sequence[Job]], known: Collection[str]) -> None:
         """Emit the changes of one pass; `known` are the workloads that there still are, also those without a pod."""
-        now = {uid: workload_objective_status(jobs, view) for uid, jobs in jobs_of.items()}
+        of_all = ((uid, workload_objective_status(jobs, view)) for uid, jobs in jobs_of.items())
+        now = {uid: status for uid, status in of_all if status is not NOTHING_ASKED}
         if self._before is not None:
             for workload_uid, status in now.items():
                 for change in changes(self._before.get(workload_uid, NOTHING_ASKED), status):
                     self._emit(jobs_of[workload_uid][0].uid, change)
         kept = {uid: status for uid, status in (self._before or {}).items() if uid in known}
-        self._before = kept | {uid: status for uid, status in now.items() if status != NOTHING_ASKED}
+        self._before = kept | now

@@ -291,7 +291,7 @@ class StatusReporter:
 
     def _emit_warnings(self, view: PassView) -> None:
         """Emit each other warning of a job once: annotations that cannot be used."""
-        before, self._warned = self._warned, {job.uid: _warnings(job) for job in view.snapshot.jobs}
+        before, self._warned = self._warned, {job.uid: _warnings(job) for job in view.snapshot.jobs if job.warnings}
         for uid, warnings in self._warned.items():
             for warning in sorted(warnings - before.get(uid, frozenset())):
                 self._emit_pod(uid, "JobWarning", warning, warning=True)

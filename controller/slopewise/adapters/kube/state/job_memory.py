@@ -311,7 +311,7 @@ def _is_lasting(before: JobMemory, now: JobMemory) -> bool:
         or before.backoff.until_seconds != now.backoff.until_seconds
         or before.last_resized_at_seconds != now.last_resized_at_seconds
         or before.decided.marks != now.decided.marks
-        or _placed(before) != _placed(now)
+        or (before.placement is not now.placement and _placed(before) != _placed(now))
         or before.moves_total != now.moves_total
         or before.moves != now.moves
         or before.stop != now.stop

@@ -225,13 +225,14 @@ class _Chooser:
         self._nodes = _chosen(selection.nodes, nodes)
         self._any_node = selection.nodes == LabelSelector()
         self._any_namespace = selection.namespaces == LabelSelector()
+        self._any_pod = selection.pods == LabelSelector()
 
     def chooses(self, pod: PodRecord) -> bool:
         """Whether the selector picks a pod. A gated pod has no node, so any policy may pick it."""
         return (
             (self._any_namespace or pod.namespace in self._namespaces)
             and (self._any_node or pod.node in self._nodes or pod.waits_for_us)
-            and self._pods.matches(pod.labels)
+            and (self._any_pod or self._pods.matches(pod.labels))
             and pod.labels.get(MANAGED_LABEL) == "true"
         )
 

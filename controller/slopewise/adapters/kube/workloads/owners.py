@@ -69,10 +69,11 @@ class Identity:
     study: str = ""
     """By the label of its pod, by Katib's, or the OptimizationJob that owns it; empty: none."""
 
-    @property
-    def job_uid(self) -> str:
-        """`<workload uid>:<slot>`."""
-        return str(JobUid(self.workload.uid, self.slot))
+    job_uid: str = field(init=False)
+    """`<workload uid>:<slot>`, which is asked for 10,000 pods in each pass."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "job_uid", str(JobUid(self.workload.uid, self.slot)))
 
 
 @dataclass(frozen=True, slots=True)
