@@ -31,7 +31,7 @@ pytestmark = pytest.mark.processes
 
 @pytest.fixture(scope="module")
 def grafana() -> Iterator[fake_grafana.FakeGrafana]:
-    with fake_grafana.running(fake_grafana.FakeGrafana()) as grafana:
+    with fake_grafana.FakeGrafana() as grafana:
         yield grafana
 
 
