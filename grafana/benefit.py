@@ -24,6 +24,12 @@ def saved_seconds(bound: str) -> str:
     return f"{namespaces('slopewise_namespace_saved_seconds', 'bound', matchers)} or vector(0)"
 
 
+def gpu_hours(kind: str) -> str:
+    """Those of the time shown that jobs of the chosen namespaces held, that waited, or that were won."""
+    of_kind = f'{_OF_NAMESPACE},kind="{kind}"'
+    return f"sum(increase(slopewise_gpu_seconds_total{{{of_kind}}}[$__range])) / 3600"
+
+
 def brought() -> list[Builder[Panel]]:
     """The panels of the row."""
     converged = f'{_OF_NAMESPACE},class=~"{CONVERGED}"'
@@ -34,14 +40,22 @@ def brought() -> list[Builder[Panel]]:
             "shown? Compared with what they came with; 0 in mode Recommend, which changes nothing.",
             _CORE_HOURS,
             f"(sum(increase(slopewise_freed_core_seconds_total{{{converged}}}[$__range])) or vector(0)) / 3600",
-            width=6,
+            width=4,
         ),
         number(
             "CPU that others received",
             "How many core-hours did jobs get above what they came with, over the time shown?",
             _CORE_HOURS,
             f"(sum(increase(slopewise_received_core_seconds_total{{{_OF_NAMESPACE}}}[$__range])) or vector(0)) / 3600",
-            width=6,
+            width=4,
+        ),
+        number(
+            "GPU-hours won",
+            "For how many GPU-hours of the time shown did GPUs not wait that would have waited with the CPU that their "
+            "jobs came with? No data: no job has a GPU.",
+            "suffix: h",
+            gpu_hours("won"),
+            width=4,
         ),
         number(
             "Time saved by jobs that run",

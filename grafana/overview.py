@@ -9,7 +9,7 @@ from __future__ import annotations
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
 
-from grafana.benefit import brought
+from grafana.benefit import brought, gpu_hours
 from grafana.frame import frame
 from grafana.panels import JOB_HEADINGS, Column, Link, Query, lines, number, rows_now
 from grafana.selectors import JOB_LABELS, OF_CLUSTER, namespaces, newest, per_job, per_minute, per_node
@@ -51,11 +51,6 @@ def overview() -> Dashboard:
     )
 
 
-def _gpu_hours(kind: str) -> str:
-    of_kind = f'{OF_CLUSTER},job_namespace=~"$namespace",kind="{kind}"'
-    return f"sum(increase(slopewise_gpu_seconds_total{{{of_kind}}}[$__range])) / 3600"
-
-
 def _wrong() -> list[Builder[Panel]]:
     return [
         number(
@@ -63,14 +58,14 @@ def _wrong() -> list[Builder[Panel]]:
             "For how many GPU-hours of the time shown did GPUs wait for batches? spec.resources.accelerators says "
             "whether CPU of neighbours may end that. No data: no job with a GPU reports its waits.",
             "suffix: h",
-            _gpu_hours("waiting"),
+            gpu_hours("waiting"),
             width=4,
         ),
         number(
             "GPU-hours held",
             "Of how many? Those that managed jobs held over the time shown. No data: no job has a GPU.",
             "suffix: h",
-            _gpu_hours("held"),
+            gpu_hours("held"),
             width=4,
         ),
         number(

@@ -146,7 +146,7 @@ def usage(pods: Collection[str], step_seconds: float) -> str:
             THROTTLED: f"({throttled} / {periods})",
             THREADS: _containers("max_over_time", "container_threads", pattern, rate),
             MEMORY: f"({memory} or {_process('max_over_time', 'process_resident_memory_bytes', pattern, rate)})",
-            GPU_USE: f"({gpu} / 100 or {engine})",
+            GPU_USE: f"({engine} or {gpu} / 100)",
         }
     )
 
