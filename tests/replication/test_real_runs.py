@@ -115,6 +115,8 @@ def test_rounds_of_several_files_count_together_and_those_that_cannot_be_compare
     assert (len(counting(rounds)), len(rounds)) == (LEAST_ROUNDS + 1, LEAST_ROUNDS + 2)
     assert {runs["marginal"]["makespan_seconds"] for runs in counting(rounds)} == {90.0, 91.0}
     assert " 1 more was left out" in table(rounds)
+    failing = printed(2, apart=2)
+    assert len(rounds_of(failing, failing)) == 4, "rounds that do not count may be alike, and forty end the rule"
 
 
 def test_a_demo_with_fewer_jobs_or_without_marginal_is_refused() -> None:

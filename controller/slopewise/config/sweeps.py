@@ -24,8 +24,7 @@ MAX_NAME = 63
 """Letters of a job's name."""
 
 _BAD_LETTERS = re.compile(r"[^a-z0-9]+")
-_WORD = r"[A-Za-z_][\w-]*"
-_BRACES = re.compile(rf"\{{(?P<pair>\{{{_WORD}\}})\}}|(?P<shell>\$?)\{{(?P<name>[^{{}}]+)\}}")
+_BRACES = re.compile(r"\{\{(?P<pair>[^{}]+)\}\}|(?P<shell>\$?)\{(?P<name>[^{}]+)\}")
 
 Trial = Mapping[str, str]
 """The arguments of one trial, by name."""
@@ -172,10 +171,7 @@ def _words(command: str, names: Iterable[str]) -> list[str] | str:
 
 
 def _filled(value: object, trial: Trial, where: str) -> object:
-    """The value with `{key}` replaced in all of its texts; UsageError for another word in braces.
-
-    All that is no single word in them stays: JSON, `${HOME}`, `{a,b}`. `{{word}}` is the text `{word}`.
-    """
+    """The value with `{key}` replaced in all of its texts; UsageError for another word in braces."""
     if isinstance(value, str):
         return _BRACES.sub(lambda found: _text(found, trial, where), value)
     if isinstance(value, list):
@@ -186,9 +182,12 @@ def _filled(value: object, trial: Trial, where: str) -> object:
 
 
 def _text(found: re.Match[str], trial: Trial, where: str) -> str:
-    if found["name"] in trial:
-        return f"{found['shell']}{trial[found['name']]}"
-    if found["pair"] or found["shell"] or not re.fullmatch(_WORD, found["name"]):
-        return found["pair"] or found[0]
-    known = " or ".join(f"{{{name}}}" for name in trial)
+    """What stands for these braces: `{{word}}` is `{word}`; JSON, `${HOME}` and `{a,b}`, no single words, stay."""
+    name, pair = found["pair"] or found["name"], found["pair"] is not None
+    is_word = name in trial or re.fullmatch(r"[A-Za-z_][\w-]*", name)
+    if name in trial and not pair:
+        return f"{found['shell']}{trial[name]}"
+    if pair or found["shell"] or not is_word:
+        return f"{{{name}}}" if pair and is_word else found[0]
+    known = " or ".join(f"{{{key}}}" for key in trial)
     raise UsageError(f"{where}: {found[0]} is no value of a trial; write {known}, or {{{found[0]}}} for these braces.")

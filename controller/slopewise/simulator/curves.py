@@ -142,13 +142,13 @@ class Steps(Document):
     drops to 0.2, and falls smoothly to 0.
     """
 
-    at_ratios: tuple[Inner, ...] = Field(alias="at", min_length=1)
-    to_levels: tuple[Inner, ...] = Field(alias="to", min_length=1)
+    at_ratios: tuple[Inner, ...] = Field(alias="at")
+    to_levels: tuple[Inner, ...] = Field(alias="to")
 
     @model_validator(mode="after")
     def _only_falls(self) -> Steps:
         at, to = self.at_ratios, self.to_levels
-        if len(at) != len(to):
+        if len(at) != len(to) or not at:
             raise ValueError(f"at has {len(at)} values and to has {len(to)}; give one level for each drop")
         if tuple(sorted(set(at))) != at or tuple(sorted(set(to), reverse=True)) != to:
             raise ValueError("at must increase and to must decrease from drop to drop; sort them")

@@ -292,9 +292,9 @@ class TestSweep:
         assert "job 1: command: {l} is no value of a trial; write {lr} or {the tag}, or" in message
         message = _mistake(tmp_path, "[{name: a, command: x, env: {LR: '{l}'}, matrix: {lr: ['1']}}]")
         assert "env: {l} is no value of a trial; write {lr}, or {{l}} for these braces." in message
-        stays = """[sh, -c, '{"o": {"lr": {lr}}} ${HOME} ${lr} {a,b} {} {0} {{lr}} {{print}} {{ a }} {the tag}']"""
+        stays = """[sh, -c, '{"o": {"lr": {lr}}} ${HOME} ${lr} {a,b} {} {0} {{lr}} {{print}} {{ a }} {{the tag}}']"""
         (job,) = load_jobs(_jobs_file(tmp_path, text % stays))
-        assert job.command[2] == '{"o": {"lr": 1}} ${HOME} $1 {a,b} {} {0} {lr} {print} {{ a }} x'
+        assert job.command[2] == '{"o": {"lr": 1}} ${HOME} $1 {a,b} {} {0} {lr} {print} {{ a }} {the tag}'
 
     def test_long_arguments_are_cut_and_names_stay_apart(self, tmp_path: Path) -> None:
         long = json.dumps(["x" * 80, "x" * 81])

@@ -82,6 +82,11 @@ MISTAKES = [
         {"models_mine": curve(steps={"at": [0.5], "to": [0.5, 0.2]})},
         "models.mine.curve.steps: at has 1 values and to has 2; ",
     ),
+    ({"models_mine": curve(steps={"at": [], "to": []})}, "models.mine.curve.steps: at has 0 values and to has 0; "),
+    (
+        {"models_mine": curve(steps={"at": ["x"], "to": [0.5]})},
+        "models.mine.curve.steps.at.0: must be a valid number, unable to parse string as a number, not 'x'.",
+    ),
     (
         {"models_mine": curve(steps={"at": [0.3, 0.6], "to": [0.2, 0.5]})},
         "models.mine.curve.steps: at must increase and to must decrease from drop to drop; sort them.",
