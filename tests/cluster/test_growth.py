@@ -28,7 +28,8 @@ from slopewise.crds.schema.definitions import definitions
 from slopewise.model import Decisions, Job, MemoryState, Outcome, Pace, PassReport, Resize, Results
 
 COLUMNS = ["NAME", "STATE", "PROGRESS", "ETA", "CPU", "PROMISE", "REASON", "AGE"]
-WIDE = ["CLASS", "LOSS", "GROWTH", "MEMORY", "POLICY", "LAST", "ACTION", "NODE"]
+WIDE = ["CLASS", "LOSS", "GROWTH", "STUDY", "CHANCE", "MEMORY", "POLICY", "LAST", "ACTION", "NODE"]
+NAMED = "jobgrowth.slopewise.dev/train"
 NOW = 1_800_000_000.0
 
 
@@ -106,7 +107,9 @@ class Controller:
     def _job(self, at: float) -> Job:
         managed = self.index.managed
         job = a_job(managed.job_uid, node=managed.pod.node or "", at=at, level=0.4321)
-        return replace(job, allocation=managed.container.desired, steps_total=400.0, steps_planned=1000.0)
+        study = job.objectives.in_study("digits")
+        cpu = managed.container.desired
+        return replace(job, allocation=cpu, steps_total=400.0, steps_planned=1000.0, objectives=study)
 
 
 @pytest.fixture
@@ -140,10 +143,13 @@ def test_what_kubectl_get_growth_prints(
         "NL",
         "0.4321",
         "0.0123",
+        "digits",
         node,
     ):
         assert text in row
     assert "limits 500m to 250m deferred" in row
+    assert kubectl.run(*look, "-o", "name", "--field-selector", "status.study=digits").split() == [NAMED]
+    assert kubectl.run(*look, "-o", "name", "--field-selector", "status.study=other").split() == []
     described = wait_for(
         "the event is there",
         lambda: kubectl.run("describe", "pod", train.managed.pod.name, "-n", namespace),
