@@ -22,13 +22,7 @@ from slopewise.adapters.grafana.annotations import DecisionAnnotations
 from slopewise.adapters.health import HealthServer
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.local.cleanup import EndedJob, MadeFile, RunOf, current_boot_id
-from slopewise.adapters.local.job_processes import (
-    LINGER_SCRAPES,
-    LINGER_SECONDS,
-    LOOPBACK,
-    JobProcesses,
-    last_losses,
-)
+from slopewise.adapters.local.job_processes import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK, JobProcesses, last_losses
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.limiters.process_group import process_tree
