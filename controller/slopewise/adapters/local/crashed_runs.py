@@ -25,6 +25,7 @@ from slopewise.adapters.local.crash_journal import (
     read_journal,
     run_id_of,
 )
+from slopewise.adapters.local.job_processes import LAST_LOSSES
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import SlopewiseError
 
@@ -123,6 +124,7 @@ def prune_logs(state_dir: Path, run_id: str, used: Collection[Path]) -> None:
             if any(os.fsencode(path) in other.read_bytes() for other in others):
                 continue  # another session has taken its job over
             path.unlink()
+            path.with_suffix(LAST_LOSSES).unlink(missing_ok=True)
             if path.parts[-3] != run_id:
                 path.parent.rmdir()  # of a run that has no log left
                 path.parent.parent.rmdir()

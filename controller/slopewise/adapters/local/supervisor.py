@@ -311,10 +311,8 @@ class Supervisor:
         return record.state == "waiting" and self._attend_waiting(record)
 
     def _attend_waiting(self, record: JobRecord) -> bool:
-        since = record.arrived_at_seconds
-        if since is not None and (
-            len(self.processes.nodes) == 1 or self.processes.clock.now() - since >= PLACEMENT_WAIT_SECONDS
-        ):  # there is only one node, or no pass came in time
+        since, is_only_node = record.arrived_at_seconds, len(self.processes.nodes) == 1
+        if since is not None and (is_only_node or self.processes.clock.now() - since >= PLACEMENT_WAIT_SECONDS):
             self._place_by_default([record.spec.name])
         if record.node:
             self.processes.begin(record)
