@@ -282,7 +282,7 @@ class Session(ClosesStack):
             self.restore_originals()
         if isinstance(report.notes, PrometheusReading):
             self.tally.see(report.notes)
-            self.supervisor.join({key.pod: series.study for key, series in report.notes.jobs.items() if series.study})
+            self.supervisor.join({key.pod: series for key, series in report.notes.jobs.items()})
         return replace(report, notes=None)  # the reports of a run are kept
 
     def _change(self) -> None:

@@ -32,7 +32,6 @@ from slopewise.errors import SlopewiseError
 RETENTION_SECONDS = 7 * 86_400.0
 """How long a killed run whose jobs have all ended is remembered when they are not run again."""
 
-
 MAX_LOGS = 200
 """Logs of jobs that have ended, the newest: as many as `up` remembers jobs."""
 
