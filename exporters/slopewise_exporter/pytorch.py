@@ -44,8 +44,8 @@ class ReportedLoader(TimedBatches[Any]):
 
     In all else it is the loader: its length, its sampler, its batch size are there. Wrap it last, after
     `accelerator.prepare` and the like, which want a DataLoader itself. `batches_a_step`: more than 1 where gradients of
-    several batches are accumulated. `max_workers`: steps that wait for batches may bring it so many workers, also where
-    it has none (`threads/loader_workers.py`).
+    several batches are accumulated. `max_workers`: the most workers that steps which wait for batches may bring
+    it, also where it has none (`threads/loader_workers.py`).
     """
 
     def __init__(

@@ -80,7 +80,7 @@ class Snapshot(NamedTuple):
 
     @property
     def losses(self) -> dict[str, float]:
-        """By the stage of `training_loss`, as far as there are any."""
+        """The last of each stage of `training_loss`; a stage that has none is left out."""
         stages = {"train": self.train_loss, "train_ema": self.train_loss_ema, "eval": self.eval_loss}
         return {stage: value for stage, value in stages.items() if value is not None}
 

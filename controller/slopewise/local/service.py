@@ -307,8 +307,9 @@ def _followed(job: StoredJob, record: JobRecord, tally: JobTally) -> StoredJob:
             end=end,
             log=job.log if record.process is None or record.is_attached else str(record.process.log_path),
             environment=job.environment if end is None else {},
-            document={**job.document, "study": study} if (study := record.spec.queueing.study) else job.document,
         )
+    if study := record.spec.queueing.study:  # the job may name it itself
+        job = altered(job, document={**job.document, "study": study})
     first, last = tally.first_level, tally.last_level
     if job.end is None or first is None or last is None:
         return job

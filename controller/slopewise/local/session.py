@@ -22,13 +22,7 @@ from slopewise.adapters.grafana.annotations import DecisionAnnotations
 from slopewise.adapters.health import HealthServer
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.local.cleanup import EndedJob, MadeFile, RunOf, current_boot_id
-from slopewise.adapters.local.job_processes import (
-    LINGER_SCRAPES,
-    LINGER_SECONDS,
-    LOOPBACK,
-    JobProcesses,
-    last_losses,
-)
+from slopewise.adapters.local.job_processes import LINGER_SCRAPES, LINGER_SECONDS, LOOPBACK, JobProcesses, last_losses
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.limiters.process_group import process_tree
@@ -288,7 +282,7 @@ class Session(ClosesStack):
             self.restore_originals()
         if isinstance(report.notes, PrometheusReading):
             self.tally.see(report.notes)
-            self.supervisor.join({key.pod: series.study for key, series in report.notes.jobs.items() if series.study})
+            self.supervisor.join({key.pod: series for key, series in report.notes.jobs.items()})
         return replace(report, notes=None)  # the reports of a run are kept
 
     def _change(self) -> None:

@@ -66,10 +66,14 @@ class JobTally:
         self.steps_total = series.steps_total if series.steps_total is not None else self.steps_total
         self.steps_planned = series.steps_planned if series.steps_planned is not None else self.steps_planned
         self.reported_state = series.state or self.reported_state
-        if series.evaluation is None or series.evaluation.sampled_at_seconds <= self.ended_at_seconds:
+        if (seen := series.evaluation) is None:
             return
-        level, self.metric = series.evaluation.level, metric_of(series.evaluation)
-        self.objective, self.finite = series.evaluation.objective, series.evaluation.finite
+        self.objective, self.finite = seen.objective, seen.finite
+        if seen.sampled_at_seconds <= self.ended_at_seconds and seen.series.startswith("training_loss{"):
+            # What was handed over is newer, and says no direction.
+            self.metric = f"{self.metric.rpartition(' (')[0]} ({seen.objective})"
+            return
+        level, self.metric = seen.level, metric_of(seen)
         self._remember(level)
         if math.isfinite(level):
             self.first_level = level if self.first_level is None else self.first_level

@@ -28,7 +28,7 @@ class LoaderWorkers:
     """Sets the workers of one loader. `begin` is called before each epoch, `came` after each of its batches."""
 
     def __init__(self, loader: Any, max_workers: int | None = None) -> None:
-        """`max_workers`: the training allows so many; the user's variable comes before it."""
+        """`max_workers`: the most that the training allows; the user's variable comes before it."""
         self._loader = getattr(loader, "base_dataloader", loader)  # of Accelerate, which iterates over that
         self._check = Checker()
         self._made_with: int = getattr(self._loader, "num_workers", 0)

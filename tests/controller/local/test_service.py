@@ -308,6 +308,17 @@ class TestStored:
         assert (known.objective, known.first_level, known.last_level, known.finite) == ("max", 0.25, 0.5, False)
         assert known.rungs == {0: 0.25}
 
+    @pytest.mark.parametrize("ended", [False, True], ids=["while it runs", "in the last reading"])
+    def test_the_study_that_a_job_names_itself_is_known_to_the_next_session(self, world: World, ended: bool) -> None:
+        world.submit(entry())
+        record = world.session.records["a"]
+        if ended:
+            end(record, exit_status=0)
+            world.service.tick()
+        record.spec = replace(record.spec, queueing=replace(record.spec.queueing, study="own"))
+        world.service.tick()
+        assert world.again().session.records["a"].spec.queueing.study == "own"
+
     def test_a_full_disk_is_tried_again_and_ends_nothing(self, world: World) -> None:
         world.submit(entry())
         world.session.records["a"].started_at_seconds = START

@@ -92,6 +92,18 @@ def test_the_last_loss_is_the_one_that_a_job_hands_over_at_its_end() -> None:
     assert tally.of("a").last_level == 0.8
 
 
+def test_a_reading_after_the_end_says_the_direction_and_whether_it_diverged_and_of_another_metric_all() -> None:
+    tally = RunTally()
+    tally.of("a").end({"eval": 0.9}, START + 4)
+    late = Evaluation(0.7, 4, START + 3, 'training_loss{stage="train"}', objective="max", finite=False)
+    tally.see(PrometheusReading({JobKey("local", "a"): JobSeries(late)}, 3))
+    job = tally.of("a")
+    assert (job.last_level, job.objective, job.finite) == (0.9, "max", False)
+    assert job.metric == 'training_loss{stage="eval"} (max)'
+    tally.see(PrometheusReading({JobKey("local", "a"): JobSeries(replace(late, series="val_accuracy"))}, 3))
+    assert (job.last_level, job.metric) == (0.7, "val_accuracy (max)")
+
+
 def test_of_a_job_that_was_never_scraped_the_best_stage_counts_and_no_other_metric_is_replaced() -> None:
     tally = RunTally()
     tally.of("short").end({"train": 9.0, "train_ema": 0.3}, START)

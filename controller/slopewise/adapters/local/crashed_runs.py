@@ -25,12 +25,12 @@ from slopewise.adapters.local.crash_journal import (
     read_journal,
     run_id_of,
 )
+from slopewise.adapters.local.job_processes import LAST_LOSSES
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import SlopewiseError
 
 RETENTION_SECONDS = 7 * 86_400.0
 """How long a killed run whose jobs have all ended is remembered when they are not run again."""
-
 
 MAX_LOGS = 200
 """Logs of jobs that have ended, the newest: as many as `up` remembers jobs."""
@@ -123,6 +123,7 @@ def prune_logs(state_dir: Path, run_id: str, used: Collection[Path]) -> None:
             if any(os.fsencode(path) in other.read_bytes() for other in others):
                 continue  # another session has taken its job over
             path.unlink()
+            path.with_suffix(LAST_LOSSES).unlink(missing_ok=True)
             if path.parts[-3] != run_id:
                 path.parent.rmdir()  # of a run that has no log left
                 path.parent.parent.rmdir()

@@ -26,6 +26,7 @@ from slopewise.adapters.local.launcher import AdoptedProcess
 from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.move import Ending, LocalMove
 from slopewise.adapters.local.prometheus_server import TargetGroup
+from slopewise.adapters.prometheus.reader import JobSeries
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import ActuationError
 from slopewise.model import (
@@ -51,6 +52,9 @@ job."""
 _MAX_LAST_LINE = 80
 """Characters; a line of the log has 300."""
 
+_CLOCK_SECONDS = 2.0
+"""The start of a process is known from that of the machine, which the system has in whole seconds."""
+
 
 @dataclass(slots=True)
 class Supervisor:
@@ -67,13 +71,12 @@ class Supervisor:
     reported: Callable[[str], JobState | None] = lambda _: None
     """The last state that a job has reported itself."""
     queue: JobQueue = field(init=False)
-    records: Mapping[str, JobRecord] = field(init=False)
+    records: Mapping[str, JobRecord] = field(init=False, default_factory=dict)
     started_at_seconds: float = field(init=False, default=0.0)
 
     def __post_init__(self) -> None:
         """UsageError when one of the commands cannot be started, before any of them is."""
         self.queue = JobQueue(self.processes.limiter.usage, self.max_running, self.reported)
-        self.records = {}
         self.add(self.specs)
 
     def add(self, specs: Sequence[JobSpec]) -> None:
@@ -105,14 +108,17 @@ class Supervisor:
         with self.processes.lock:
             self.records = {name: record for name, record in self.records.items() if name not in names}
 
-    def join(self, studies: Mapping[str, str]) -> None:
+    def join(self, reported: Mapping[str, JobSeries]) -> None:
         """Make jobs trials of the studies that they name themselves; the jobs file's word comes first."""
         with self.processes.lock:
-            for record in self.records.values():
-                spec, study = record.spec, studies.get(record.spec.name, "")
-                if study and not spec.queueing.study:
-                    queueing = replace(spec.queueing, study=study)
-                    record.spec = replace(spec, queueing=queueing, objectives=spec.objectives.in_study(study))
+            for name, record in self.records.items():
+                spec, series, arrived = record.spec, reported.get(name), record.arrived_at_seconds
+                if series is None or not series.study or spec.queueing.study or arrived is None:
+                    continue
+                # Series outlive their job by some scrapes: an earlier job of this name may have reported them.
+                if (series.process_started_at_seconds or arrived) > arrived - _CLOCK_SECONDS:
+                    queueing = replace(spec.queueing, study=series.study)
+                    record.spec = replace(spec, queueing=queueing, objectives=spec.objectives.in_study(series.study))
 
     def targets(self) -> list[TargetGroup]:
         """The scrape targets: every job that has not ended, also those that have not arrived.
@@ -138,8 +144,7 @@ class Supervisor:
         """Start arrivals, advance moves, record ends; one `on_event` call for all of it."""
         happened = [self._admit(), *[self._attend(record) for record in self.records.values()]]
         since_start = self.processes.clock.now() - self.started_at_seconds
-        failed = {name: following for name, each in self.records.items() if (following := again(each, since_start))}
-        if failed:
+        if failed := {name: retry for name, each in self.records.items() if (retry := again(each, since_start))}:
             with self.processes.lock:
                 self.records = {name: failed.get(name, each) for name, each in self.records.items()}
         if any(happened):
@@ -188,8 +193,7 @@ class Supervisor:
         """The jobs that have arrived and have no node yet, in the order of their arrival; thread-safe."""
         with self.processes.lock:
             found = [record.waiting(self.namespace) for record in self.records.values()]
-        arrived = [arrival for arrival in found if arrival is not None]
-        return sorted(arrived, key=lambda arrival: arrival.arrived_at_seconds)
+        return sorted((each for each in found if each is not None), key=lambda arrival: arrival.arrived_at_seconds)
 
     def moving(self) -> list[MoveUnderWay]:
         """The moves under way; thread-safe."""
@@ -217,8 +221,7 @@ class Supervisor:
             now = self.processes.clock.now()
             record.move = LocalMove(now, move.reason, from_node=record.node, node=move.node)
         _log.info("job moves", name=move.job_uid, node=move.node, reason=move.reason)
-        grace = self.processes.grace_seconds
-        how = f"saves and ends within {grace:g} s, then starts on {move.node}"
+        how = f"saves and ends within {self.processes.grace_seconds:g} s, then starts on {move.node}"
         return Outcome(move, "applied", how, begun_at_seconds=now)
 
     def end_at_target(self, stop: Stop) -> Outcome[Stop]:
@@ -234,8 +237,7 @@ class Supervisor:
             if record.stopping is None:
                 record.stopping = Ending(self.processes.clock.now(), stop.reason)
         _log.info("job stops at its target", name=stop.job_uid, reason=stop.reason)
-        within = f"it saves and ends within {self.processes.grace_seconds:g} s"
-        return Outcome(stop, "applied", f"{stop.reason}; {within}")
+        return Outcome(stop, "applied", f"{stop.reason}; it saves and ends within {self.processes.grace_seconds:g} s")
 
     def cancel(self, name: str) -> None:
         """Have a job save and end, with the next `poll`, take one that waits out, or let an attached one go."""
@@ -304,17 +306,14 @@ class Supervisor:
         if record.process is not None and record.stopping is not None and record.finished_at_seconds is None:
             return self.processes.stop_on(record, record.stopping, record.process)
         if record.process is not None and record.state == "running":
-            ended = record.process.has_ended()
-            if ended:
+            if ended := record.process.has_ended():
                 self.processes.end_or_resume(record, record.process)
             return ended
         return record.state == "waiting" and self._attend_waiting(record)
 
     def _attend_waiting(self, record: JobRecord) -> bool:
-        since = record.arrived_at_seconds
-        if since is not None and (
-            len(self.processes.nodes) == 1 or self.processes.clock.now() - since >= PLACEMENT_WAIT_SECONDS
-        ):  # there is only one node, or no pass came in time
+        since, is_only_node = record.arrived_at_seconds, len(self.processes.nodes) == 1
+        if since is not None and (is_only_node or self.processes.clock.now() - since >= PLACEMENT_WAIT_SECONDS):
             self._place_by_default([record.spec.name])
         if record.node:
             self.processes.begin(record)

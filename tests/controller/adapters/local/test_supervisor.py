@@ -23,6 +23,7 @@ from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.move import RESUME_SECONDS
 from slopewise.adapters.local.nodes import LocalNode
 from slopewise.adapters.local.supervisor import PLACEMENT_WAIT_SECONDS, Supervisor
+from slopewise.adapters.prometheus.reader import JobSeries
 from slopewise.config.jobs_file import JobSpec, Queueing
 from slopewise.errors import ActuationError, SlopewiseError
 from slopewise.model import JobState, Migrate, MoveUnderWay, Node, Objectives, PassReport, Stop
@@ -552,10 +553,22 @@ def test_a_job_joins_the_study_that_it_names_where_its_file_names_none(tmp_path:
     of_file: dict[str, Any] = {"queueing": Queueing(study="s"), "objectives": Objectives(study="s")}
     world = a_world(tmp_path, ONE, job("a"), job("b", **of_file), job("silent"))
     world.supervisor.poll()
-    world.supervisor.join({"a": "own", "b": "own", "gone": "own"})
+    world.supervisor.join(dict.fromkeys(("a", "b", "gone"), JobSeries(study="own", process_started_at_seconds=START)))
     studies = {name: each.spec.queueing.study for name, each in world.supervisor.records.items()}
     assert studies == {"a": "own", "b": "s", "silent": ""}
     assert {each.name: each.objectives.study for each in world.supervisor.running()} == studies
+
+
+@pytest.mark.parametrize(("started", "study"), [(START - 60, ""), (START - 1, "own"), (None, "own")])
+def test_a_job_joins_no_study_of_an_earlier_job_of_its_name(tmp_path: Path, started: float | None, study: str) -> None:
+    """Its series are read for some seconds more, when the next one has arrived or is still to come."""
+    world = a_world(tmp_path, ONE, job("a"))
+    (record,) = world.supervisor.records.values()
+    world.supervisor.join({"a": JobSeries(study="own", process_started_at_seconds=started)})
+    assert record.spec.queueing.study == "", "it has not arrived"
+    world.supervisor.poll()
+    world.supervisor.join({"a": JobSeries(study="own", process_started_at_seconds=started)})
+    assert record.spec.queueing.study == study
 
 
 @pytest.mark.parametrize(
