@@ -28,7 +28,7 @@ from slopewise.crds.schema.definitions import definitions
 from slopewise.model import Decisions, Job, MemoryState, Outcome, Pace, PassReport, Resize, Results
 
 COLUMNS = ["NAME", "STATE", "PROGRESS", "ETA", "CPU", "PROMISE", "REASON", "AGE"]
-WIDE = ["CLASS", "LOSS", "GROWTH", "MEMORY", "POLICY", "LAST", "ACTION", "NODE"]
+WIDE = ["CLASS", "LOSS", "GROWTH", "STUDY", "CHANCE", "MEMORY", "POLICY", "LAST", "ACTION", "NODE"]
 NOW = 1_800_000_000.0
 
 
