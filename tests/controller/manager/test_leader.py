@@ -172,6 +172,8 @@ def test_a_policy_in_the_place_of_one_of_the_same_name_starts_after_it(town: Tow
 def test_a_policy_that_becomes_invalid_changes_nothing_and_can_be_deleted(town: Town, leader: RunningReplica) -> None:
     town.policy(policy={"name": "not-a-policy"})
     wait_for(lambda: town.condition("Ready").get("reason") == "InvalidSpec", "it is refused", town)
+    wait_for(lambda: leader.metric("slopewise_policies", condition="refused") == 1, "it is counted", town)
+    assert town.limit() == SHARE
 
     town.delete_policy()
 

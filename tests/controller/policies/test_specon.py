@@ -14,6 +14,7 @@ from slopewise.estimators.growth import Measuring, measure
 from slopewise.model import (
     ClusterSnapshot,
     Decisions,
+    Ends,
     Growth,
     Job,
     JobMemory,
@@ -148,6 +149,12 @@ def test_a_first_measurement_has_none_before_it_and_changes_nothing() -> None:
     decisions = decide(a_snapshot([a_job("a")]), MemoryState({"a": grown(0.001, None, None)}))
     assert decisions.memory.jobs["a"].decided.job_class == "PC"
     assert "none before it" in decisions.reasons["a"]
+
+
+def test_what_another_policy_expected_of_a_job_is_not_kept() -> None:
+    before = JobMemory().with_decision("second", 1.0, START, ends=Ends(1.0, 2.0, 3.0), chance=0.7)
+    decided = decide(a_snapshot([a_job("a")]), MemoryState({"a": before})).memory.jobs["a"].decided
+    assert (decided.job_class, decided.wanted_cores, decided.ends, decided.chance) == ("PC", 1.0, None, None)
 
 
 def test_a_job_that_was_not_measured_since_the_last_look_is_not_categorised_again() -> None:

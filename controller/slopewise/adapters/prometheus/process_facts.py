@@ -195,6 +195,6 @@ def _add(process: ProcessFacts, labels: Mapping[str, str], value: float) -> None
     elif labels.get(VALUE_LABEL) == WAIT_RATIO:
         process.wait_ratio = min(1.0, value)
     elif name != "training_state":
-        process.numbers[name] = value
+        process.numbers[name] = max(value, process.numbers.get(name, value))  # a row for each `study` label of its own
     elif value > 0 and labels.get("state") in _STATES:
         process.state = JobState(labels["state"])

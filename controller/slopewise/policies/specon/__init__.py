@@ -223,5 +223,4 @@ def _remembered(known: JobMemory, category: str, now_seconds: float, marks: froz
     """The job's memory with its category, since when it is in it, and the marks that were set."""
     if known.decided.job_class == category and marks <= known.decided.marks:
         return known
-    since = known.decided.class_since_seconds if known.decided.job_class == category else now_seconds
-    return known.with_decided(job_class=category, class_since_seconds=since, marks=known.decided.marks | marks)
+    return known.with_decision(category, known.decided.wanted_cores, now_seconds, marks=known.decided.marks | marks)

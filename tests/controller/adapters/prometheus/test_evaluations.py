@@ -197,6 +197,13 @@ def test_a_study_that_a_job_names_itself_has_the_letters_of_a_name() -> None:
     assert process.study == "lr-search"
 
 
+def test_of_the_steps_of_a_job_that_labels_them_with_studies_the_most_count() -> None:
+    rows = [fact("training_steps_total", steps, study=study) for study, steps in (("a", 3), ("b", 7), ("c", 5))]
+    facts = facts_by_job(rows)[KEY]
+    _, process = latest_process(facts.working_processes(frozenset()))
+    assert process.numbers["training_steps_total"] == 7
+
+
 def test_states_and_objectives_that_the_contract_does_not_know_are_left_out() -> None:
     facts = facts_by_job(
         [
