@@ -49,7 +49,7 @@ def test_keras_trains_again_after_a_training_that_failed(tmp_path, run_training)
 
 def test_no_rank_of_lightning_waits_for_one_that_could_not_save(tmp_path, start_ranks):
     ranks = start_ranks("lightning_ranks", tmp_path)
-    outputs = [rank.communicate(timeout=120)[0] for rank in ranks]
+    outputs = [rank.communicate(timeout=600)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
     assert [output.splitlines()[-1] for output in outputs] == ["done 5", "done 5"]
     assert CheckpointFolder(tmp_path, ".ckpt", keep=2).newest(lambda *_: None).progress.steps == 5
