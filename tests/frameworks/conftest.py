@@ -47,7 +47,7 @@ def run_training(python: str, environment: dict[str, str]) -> Callable[..., subp
             env={**os.environ, **REPORTING, **environment},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
 
     return run

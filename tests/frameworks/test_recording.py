@@ -26,7 +26,7 @@ def recorded(python, environment, tmp_path):
             cwd=ROOT,
             env={**os.environ, **environment, "PYTHONPATH": f"{ROOT}:{ROOT / 'exporters'}"},
             check=True,
-            timeout=120,
+            timeout=600,
         )
         return str(tmp_path / file)
 
