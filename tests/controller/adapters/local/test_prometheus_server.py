@@ -159,11 +159,14 @@ def test_interrupted_while_it_is_waited_for_it_ends_and_leaves_no_data(tmp_path:
 
     def start(command: Command) -> ManagedProcess:
         process = noting(noted)(command)
+        poll = process.poll
+
+        def interrupt() -> None:
+            process.poll = poll  # type: ignore[method-assign]
+            raise KeyboardInterrupt
+
         process.poll = interrupt  # type: ignore[method-assign]
         return process
-
-    def interrupt() -> None:
-        raise KeyboardInterrupt
 
     sleeper = pretender(tmp_path / "prometheus", "exec sleep 60")
     with pytest.raises(KeyboardInterrupt):
