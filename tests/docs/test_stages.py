@@ -53,7 +53,7 @@ def stages(*, of_unit: bool) -> list[Expression]:
     """
     script = (ROOT / ".ci/test").read_text()
     (real,) = re.findall(r'^real="(.+)"$', script, re.MULTILINE)
-    written = re.findall(r'^stage "(.*pytest.*)" pytest .*?-m "(.+?)"(.*)$', script, re.MULTILINE)
+    written = re.findall(r'^ *stage "(.*pytest.*)" pytest .*?-m "(.+?)"(.*)$', script, re.MULTILINE)
     assert len(written) == 3
     selecting = [
         expression
