@@ -18,7 +18,7 @@ help:
 	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
 	@echo "make test      everything that must hold before a change lands; every stage runs, and the end lists what failed"
 	@echo "make unit      its first stages: lint, types, generated files, tests without processes (2 minutes)"
-	@echo "make test-shares   the tests that measure CPU shares and rates; on a quiet machine (5 minutes)"
+	@echo "make test-shares   the tests that measure CPU shares and rates; on a quiet machine (3 minutes)"
 	@echo "make search    the property tests over random examples, ten times as many (SEARCH_TIMES=10); 5 minutes"
 	@echo "make bench     speed and memory against their bounds"
 	@echo "make replicate the papers' settings in the simulator; writes replication/papers.md (under 20 minutes)"

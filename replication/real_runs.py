@@ -6,8 +6,8 @@ in `real_runs.json` and in the table once it has ended, and `make real-runs` goe
 another machine: a ratio is of one round, so of one machine, and the mean is over rounds. A round counts
 
 - where the demo itself compares the policy with fair sharing; the number of the others is said,
-- while the regression gate expects the decisions of both policies that it expected then (`make accept` begins anew:
-  the table goes over to the new decisions once five of their rounds count).
+- while the regression gate expects the decisions of both policies that it expected then (after `make accept` rounds
+  begin again: the table goes over to the new decisions once five of their rounds count).
 
 Files that `slopewise demo -o json` printed on this machine count too (`python -m replication.real_runs demo.json`).
 
@@ -60,7 +60,7 @@ Json = dict[str, Any]
 
 
 def decisions() -> str:
-    """What tells today's decisions of `fair` and `marginal` from others: a digest of what the gate expects of them."""
+    """Identifies today's decisions of `fair` and `marginal`: a digest of what the gate expects of them."""
     files = sorted(file for policy in (BASELINE, "marginal") for file in EXPECTED.glob(f"*/{policy}.txt"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
 

@@ -34,7 +34,7 @@ TRAINING = """
     windows = (float(word) for line in sys.stdin for word in line.split())
     began = used = seconds = steps = 0
 
-    def done():  # at the end of a step: tells what was done in a window that is over, and waits for the next one
+    def done():  # at the end of a step: prints what a finished window did, and waits for the next one
         global began, used, seconds, steps
         steps += 1
         if time.monotonic() >= began + seconds:
@@ -71,7 +71,7 @@ class Took(NamedTuple):
 
 
 class Training:
-    """An unchanged script that trains for so long as it is told, and otherwise waits."""
+    """An unchanged script that trains for as many seconds as it reads, and otherwise waits."""
 
     def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
         self.process, self.folder = process, folder

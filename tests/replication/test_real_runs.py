@@ -43,7 +43,7 @@ def printed(
 ) -> dict[str, Any]:
     """What a demo prints: under `marginal` the jobs end after 0.8 of their time, one of them after 1.1.
 
-    `figures`: more of each run; `makespan` tells demos apart, which never measure the same.
+    `figures`: more of each run; `makespan` identifies a demo: no two measure the same.
     """
     factors = {"fair": (1.0, 1.0), "flowcon": (1.0, 1.2), "marginal": (0.5, 1.1)}
     runs = {

@@ -131,7 +131,7 @@ def _units(found: Sequence[Decision], context: PassContext) -> Sequence[tuple[De
 
 def _verdict(unit: tuple[Decision, ...], context: PassContext) -> tuple[Decision, ...] | list[Withheld[Decision]]:
     """The unit after its guards, or all of it with the reasons why it is withheld."""
-    if not isinstance(unit[0], (Place, Migrate)):  # a union would be made anew each time
+    if not isinstance(unit[0], (Place, Migrate)):  # a union would be built at each call
         verdict = _alone(unit[0], context)
         return [withheld_by(unit[0], verdict)] if isinstance(verdict, Refusal) else (verdict,)
     judged = {each.job_uid: _alone(each, context) for each in unit}

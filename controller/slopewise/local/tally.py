@@ -57,7 +57,8 @@ class JobTally:
     metric: str = ""
     """Of its losses; empty: not seen yet."""
     ended_at_seconds: float = 0.0
-    """Its last losses are those of its end."""
+    ended_series: str = ""
+    """Of the last loss, which it has handed over at its end."""
     _stride: int = 1
     _skipped: int = 0
 
@@ -70,10 +71,9 @@ class JobTally:
             return
         self.objective, self.finite = seen.objective, seen.finite
         if seen.sampled_at_seconds <= self.ended_at_seconds and seen.series.startswith("training_loss{"):
-            # What was handed over is newer, and says no direction.
-            self.metric = f"{self.metric.rpartition(' (')[0]} ({seen.objective})"
+            self.metric = metric_of(self.ended_series, seen.objective)  # what was handed over says no direction
             return
-        level, self.metric = seen.level, metric_of(seen)
+        level, self.metric = seen.level, metric_of(seen.series, seen.objective)
         self._remember(level)
         if math.isfinite(level):
             self.first_level = level if self.first_level is None else self.first_level
@@ -82,9 +82,10 @@ class JobTally:
     def end(self, losses: Mapping[str, float], at_seconds: float) -> None:
         """The losses by stage that it has handed over at its end: a reading has the median of the last scrapes."""
         for stage in STAGE_PREFERENCE:
-            metric = f'training_loss{{stage="{stage}"}} ({self.objective})'
-            if stage in losses and self.metric in ("", metric):
-                self.metric, self.last_level, self.ended_at_seconds = metric, losses[stage], at_seconds
+            series = f'training_loss{{stage="{stage}"}}'
+            if stage in losses and self.metric in ("", metric := metric_of(series, self.objective)):
+                self.metric, self.last_level = metric, losses[stage]
+                self.ended_series, self.ended_at_seconds = series, at_seconds
                 self.first_level = self.last_level if self.first_level is None else self.first_level
                 return
 

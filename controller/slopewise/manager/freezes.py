@@ -124,7 +124,7 @@ class AlertHandler:
     freezes: Reflector[FreezeRecord]
     now: Callable[[], float]
     on_alert: Callable[[str], None] = lambda _: None
-    """Gets what became of each alert, for the metrics."""
+    """Gets the result of each alert, for the metrics."""
 
     def __call__(self, body: bytes) -> str:
         """Store what a body asks for, and return what was done.

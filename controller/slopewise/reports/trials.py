@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from slopewise.model import Evaluation, Job, JobUid, Levels, Objective
+from slopewise.model import Job, JobUid, Levels, Objective
 
 K = TypeVar("K", int, str)
 
@@ -30,9 +30,9 @@ def best_third(seen: Mapping[K, float]) -> list[K]:
     return sorted(seen, key=lambda each: (seen[each], each))[: len(seen) // ETA]
 
 
-def metric_of(evaluation: Evaluation) -> str:
-    """Its series and direction: only losses of one metric can be compared."""
-    return f"{evaluation.series} ({evaluation.objective})"
+def metric_of(series: str, objective: Objective) -> str:
+    """A series and its direction: only losses of one metric can be compared."""
+    return f"{series} ({objective})"
 
 
 def training_of(job: Job) -> Hashable:

@@ -32,7 +32,7 @@ OnDone = Callable[[], object]
 
 
 def unseen() -> None:
-    """A run is done, and nobody counts them."""
+    """Ignore that a run is done."""
 
 
 def runs_of(seeds: int, policies: int) -> int:

@@ -54,7 +54,7 @@ def _best(trials: Sequence[tuple[Job, JobMemory]]) -> tuple[Hashable, float | No
     objective = direction({each.objective for _, each in now}, (had.levels for _, had in trials))
     finite = ((training_of(job), had.levels.best) for job, had in trials if had.levels.finite)
     found = {training: level for training, level in finite if level is not None}
-    if not found or differing((uid, metric_of(each)) for uid, each in now):
+    if not found or differing((uid, metric_of(each.series, each.objective)) for uid, each in now):
         return None, None, objective
     best = sorted(found, key=found.__getitem__, reverse=objective == "max")[0]
     return best, found[best], objective

@@ -1,8 +1,8 @@
 """Builds the jobs of a snapshot from pod facts and Prometheus readings, which `Reader` queries.
 
 The pods of one workload are one training: a rank that reports no evaluation gets that of the rank that does. Each index
-of an Indexed Job of a study is a trial of its own, unless its container is told where the first rank is. Where none
-reports, one pod of the workload carries the cause as a warning (`explained`).
+of an Indexed Job of a study is a trial, unless a variable of its container names another host as that of the first
+rank. Where none reports, one pod of the workload carries the cause as a warning (`explained`).
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ class StartedProcess(BaseModel):
 
 
 class _Fact(BaseModel):
-    """What the next run is told; nothing is left to clean up."""
+    """An entry that the next run reads; there is nothing to clean up."""
 
     def clean_up(self, run_id: str) -> str | None:
         """Nothing."""

@@ -93,8 +93,8 @@ def exchanged(
     on_node = snapshot.jobs_by_node()
     for jobs in favoured.values():
         claims = [found[job.uid] for job in jobs if job.uid in found]
-        said = [(each.job.uid, metric_of(now)) for each in claims if (now := each.job.evaluation) is not None]
-        if because := differing(said):
+        seen = [(each.job.uid, now) for each in claims if (now := each.job.evaluation) is not None]
+        if because := differing((uid, metric_of(now.series, now.objective)) for uid, now in seen):
             shared |= {each.job.uid: f"its study is shared fairly, because {because}" for each in claims}
         elif len(pods := _trainings(claims)) > 1:
             ranks, of_study = _ranked([first for first, *_ in pods.values()], memory)

@@ -293,7 +293,7 @@ class TestLogs:
     def test_the_oldest_go_with_their_empty_folders(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(crashed_runs, "MAX_LOGS", 2)
         old, first = self.a_log(tmp_path, "old", "a", 30), self.a_log(tmp_path, "own", "a", 20)
-        old.with_suffix(LAST_LOSSES).write_text("train 0.1")  # nobody was there to read it
+        old.with_suffix(LAST_LOSSES).write_text("train 0.1")  # no session ran to read it
         kept = [self.a_log(tmp_path, "own", "b", 10), self.a_log(tmp_path, "other", "c", 5)]
         prune_logs(tmp_path, "own", [])
         assert ([path.exists() for path in (old, first, *kept)]) == [False, False, True, True]

@@ -105,7 +105,7 @@ class ContainerRecord(msgspec.Struct, frozen=True, gc=False):
     init: bool = False
     """A restartable init container (a sidecar): it is resized under `initContainers`."""
     is_rank: bool = False
-    """It is told which other pod the first process of its training is in (`wire.FIRST_RANK`)."""
+    """One of its variables names the pod of the first rank of its training (`wire.FIRST_RANK`)."""
 
     @property
     def actual(self) -> CpuAllocation | None:
