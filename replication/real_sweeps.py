@@ -136,17 +136,17 @@ def _row(seconds: Sequence[float]) -> str:
     return f"{fair:.0f} s | {first:.0f} s | {first / fair:.2f}"
 
 
-def run_rounds(folder: Path) -> None:
+def run_rounds(folder: Path, rounds: int) -> None:
     """Run what is missing of the rounds; what is printed stays in `folder`, and counts when it is run again."""
     folder.mkdir(parents=True, exist_ok=True)
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # `python` is that of this environment
-    for number in range(1, 2 * ROUNDS + 1):
+    for number in range(1, 2 * rounds + 1):
         name = ORDER[(number - 1) % len(ORDER)]
         printed = folder / f"{number}-{name}.json"
         if printed.exists():
             continue
         command = ("run", "--local", "--jobs", str(SWEEP / "digits.yaml"), *CHOICES[name], "--port", "0", "-o", "json")
-        typer.echo(f"run {number} of {2 * ROUNDS}, {name}: about five minutes", err=True)
+        typer.echo(f"run {number} of {2 * rounds}, {name}: about five minutes", err=True)
         _note_cpu(printed.with_suffix(".before"))
         done = subprocess.run(
             [sys.executable, "-m", "slopewise", *command],
@@ -163,10 +163,11 @@ def _note_cpu(file: Path) -> None:
 
 def main(
     folder: Annotated[Path | None, typer.Argument(help="Of runs that are to count as they are; none is run.")] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="In all, with earlier ones; one takes ten minutes.")] = ROUNDS,
 ) -> None:
     """Run the rounds, or take those of a folder, and write the table of the page."""
     if folder is None:
-        run_rounds(RUNS)
+        run_rounds(RUNS, rounds)
     try:
         text = table(read_rounds(folder or RUNS))
     except (OSError, ValueError, UsageError) as error:
