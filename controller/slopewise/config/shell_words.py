@@ -44,6 +44,16 @@ def shell_mistake(command: str) -> str | None:
     return None
 
 
+def words_of(command: str) -> list[str]:
+    """The words of a command; ValueError with a sentence for the user where it needs a shell, or cannot be split."""
+    if mistake := shell_mistake(command):
+        raise ValueError(mistake)
+    try:
+        return split(command)
+    except ValueError as error:
+        raise ValueError(f"{command!r} cannot be split into words ({error}); close its quotes") from error
+
+
 def split(command: str) -> list[str]:
     """The words of a command as a shell would split it; ValueError for a quote that is not closed."""
     return shlex.split(re.sub(r"\\\n\s*", " ", command))
