@@ -123,7 +123,7 @@ def checked(result: CheckResult) -> RenderableType:
     table = _grid(3)
     for finding in result.findings:
         mark = Text("ok", style="green") if finding.mistake is None else Text("no", style="bold red")
-        table.add_row(mark, Text(finding.check), Text(finding.mistake or finding.note or ""))
+        table.add_row(mark, Text(finding.check), Text(finding.mistake or ""))
     worlds = [_world(finding) for finding in result.findings if finding.world is not None]
     kept = "keeps to the contract" if result.kept else "does not keep to the contract"
     return Group(table, *worlds, Text(f"{result.policy} {kept}."))

@@ -107,17 +107,11 @@ class UnifiedTree(FileTree):
 
     def _hand_down(self, directory: Path, controllers: str) -> None:
         (directory / "cgroup.controllers").write_text(controllers)
-        files = {
-            "cpu": {"cpu.max": "max 100000", "cpu.weight": "100"},
-            "memory": {"memory.current": "0", "memory.stat": "anon 0\ninactive_file 0\n"},
-            "io": {"io.stat": ""},
-        }
-        for controller, contents in files.items():
-            for name, content in contents.items():
-                if controller not in controllers.split():
-                    (directory / name).unlink(missing_ok=True)
-                elif not (directory / name).exists():
-                    (directory / name).write_text(content)
+        for name, content in {"cpu.max": "max 100000", "cpu.weight": "100"}.items():
+            if "cpu" not in controllers.split():
+                (directory / name).unlink(missing_ok=True)
+            elif not (directory / name).exists():
+                (directory / name).write_text(content)
 
     def write(self, file: Path, value: str) -> None:
         if file.name != "cgroup.subtree_control":

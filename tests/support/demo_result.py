@@ -92,7 +92,6 @@ def run(policy: str) -> RunResult:
         controller_cpu_ratio=0.0041 if policy == "fair" else 0.0063,
         other_cpu_cores=0.03,
         stolen_cpu_cores=0.0,
-        other_cpu_curve=[(float(at), 0.03) for at in range(5, 100, 5)],
     )
 
 

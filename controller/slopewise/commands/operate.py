@@ -137,10 +137,6 @@ def _seconds(at: str) -> float:
 
 def replay(
     file: Annotated[Path, typer.Argument(help="A decision record, as `slopewise run --record` writes it.")],
-    policy: Annotated[
-        str | None,
-        typer.Option(hidden=True, help="There is no such option any more."),
-    ] = None,
     policies_folders: PoliciesFolders = None,
     output: Output = OutputFormat.table,
 ) -> None:
@@ -151,10 +147,6 @@ def replay(
     from slopewise.operate import replay as replaying
     from slopewise.reports.wording import plain
 
-    if policy is not None:
-        raise UsageError(
-            "--policy: a record is replayed with its own policy only; `slopewise simulate --policy` compares policies."
-        )
     with err.status("replaying") as status:
         whole = replaying.replay_file(file, announce, lambda passes: status.update(f"{passes} passes"))
     lines = [replaying.summary(whole), *map(plain, replaying.differences(whole))]

@@ -214,8 +214,3 @@ def refuse_clusters(context: typer.Context, other: str) -> None:
     """UsageError about the first option that says which cluster; `other`: the option that stands beside it."""
     options = ("--kubeconfig", "--context", "--namespace", "--lease-namespace")
     refuse(context, options, f"is for a cluster; leave it or {other} out")
-
-
-def refuse_beside(context: typer.Context, option: str, reason: str) -> None:
-    """UsageError about the first thing that was written besides `option`."""
-    refuse(context, [each for each in given(context) if each != option], reason)

@@ -177,11 +177,6 @@ setattr(run, "__signature__", _signature())  # noqa: B010 - a function's type ha
 
 def run_in_cluster(call: typer.Context, asked: ClusterRun) -> NoReturn:
     """Run the controller of a cluster until a signal comes or its lease is lost; with `--once` one pass a policy."""
-    if asked.once:
-        refuse(call, ("--port", "--host"), "is for a controller that keeps running; leave it or --once out")
-    if asked.dry_run:
-        reason = "is for a controller that writes, which takes the lease; leave it or --dry-run out"
-        refuse(call, ("--lease-namespace", "--lease-seconds"), reason)
     if asked.alert_token_file is not None and (asked.once or asked.dry_run or asked.namespace is not None):
         refuse(call, ("--alert-token-file",), "is for a controller of the cluster that keeps running and writes")
     recording, annotated = _recording(call, asked), _annotated(asked.grafana_url)

@@ -28,7 +28,6 @@ from slopewise.commands.options import (
     given,
     history_options,
     refuse,
-    refuse_beside,
 )
 from slopewise.errors import UsageError
 from slopewise.reports.wording import UNKNOWN
@@ -103,9 +102,6 @@ def simulate(
     from slopewise.simulator.scenario.scenario import shipped  # heavy imports only where they are needed
 
     if list_shipped:
-        if scenario is not None:
-            refuse(call, (scenario,), "says what to simulate; leave it or --list out")
-        refuse_beside(call, "--list", "says how to simulate; leave it or --list out")
         typer.echo("\n".join(shipped()))
         return
     if sweep is not None:

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_v
 
 from slopewise.config.metric_mappings import EvaluationMapping, ResponseMapping
 from slopewise.config.quantities import CpuMillicores
-from slopewise.config.shell_words import shell_mistake, split
+from slopewise.config.shell_words import words_of
 from slopewise.config.sweeps import SweepEntry
 from slopewise.config.validation import Document
 from slopewise_exporter.logs import LineParser
@@ -53,19 +53,10 @@ JobName = Annotated[str, BeforeValidator(_job_name)]
 
 def _arguments(value: object) -> object:
     """A command as its words: a text is split as a shell would, a list is taken as it is."""
-    words = _split(value) if isinstance(value, str) else value
+    words = words_of(value) if isinstance(value, str) else value
     if isinstance(words, list) and (not words or words[0] == ""):
         raise ValueError("is empty; write the program to start and its arguments, for example `python train.py`")
     return words
-
-
-def _split(command: str) -> list[str]:
-    if mistake := shell_mistake(command):
-        raise ValueError(mistake)
-    try:
-        return split(command)
-    except ValueError as error:
-        raise ValueError(f"{command!r} cannot be split into words ({error}); close its quotes") from error
 
 
 def _environment(value: object) -> object:

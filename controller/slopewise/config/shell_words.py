@@ -15,32 +15,12 @@ _TOKEN = re.compile(
     rf"""'[^']*'
     | (?P<double>"(?:[^"\\]|\\.)*")
     | \\.
-    | (?P<expansion>{_EXPANSION.replace("#", "[#]")})
-    | (?P<redirection>[<>])
-    | (?P<sequence>&&|\|\||[|;()])
-    | (?P<background>&)
-    | (?P<line>\n)
-    | (?P<pattern>\*)
-    | (?<!\S)(?P<home>~)
-    | (?<!\S)(?P<comment>[#])
+    | (?P<syntax>{_EXPANSION.replace("#", "[#]")}|&&|\|\||[<>|;()&\n*]|(?<!\S)[~#])
     """,
     re.VERBOSE | re.DOTALL,
 )
 _UNPROTECTED_IN_DOUBLE_QUOTES = re.compile(rf"\\.|(?P<expansion>{_EXPANSION})", re.DOTALL)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
-
-_REMEDIES = {
-    "assignment": "write it under `env`",
-    "expansion": "write the value itself, or protect it with single quotes",
-    "background": "every job runs beside the others, so leave it out",
-    "line": "write `>-` instead of `|` to join the lines",
-    "home": "write the whole path",
-    "comment": "leave it out, or put it behind the quotes",
-    "pattern": "write the names, or protect it with quotes",
-    "sequence": "make it a job of its own",
-}
-_OUTPUT = "what the command prints is kept anyway, so leave it out"
-_INPUT = "let the program open the file"
 
 MAX_REPEATED_CHARACTERS = 100
 """Of a command in the message about it; a longer one would bury the remedy."""
@@ -53,15 +33,25 @@ def shell_mistake(command: str) -> str | None:
     """
     command = command.strip()
     if assigned := _ASSIGNMENT.match(command):
-        return _message(command, "assignment", assigned[0])
+        return _message(command, assigned[0], "write it under `env`")
     for found in _TOKEN.finditer(command):
-        kind, text = found.lastgroup, found[0]
-        if kind == "double":
-            expanded = next((each for each in _UNPROTECTED_IN_DOUBLE_QUOTES.finditer(text) if each["expansion"]), None)
-            kind, text = ("expansion", expanded[0]) if expanded else (None, "")
-        if kind is not None:
-            return _message(command, kind, text)
+        text = found["syntax"]
+        if found["double"]:
+            expanded = _UNPROTECTED_IN_DOUBLE_QUOTES.finditer(found["double"])
+            text = next((each["expansion"] for each in expanded if each["expansion"]), None)
+        if text is not None:
+            return _message(command, text, "quote it, or leave it out")
     return None
+
+
+def words_of(command: str) -> list[str]:
+    """The words of a command; ValueError with a sentence for the user where it needs a shell, or cannot be split."""
+    if mistake := shell_mistake(command):
+        raise ValueError(mistake)
+    try:
+        return split(command)
+    except ValueError as error:
+        raise ValueError(f"{command!r} cannot be split into words ({error}); close its quotes") from error
 
 
 def split(command: str) -> list[str]:
@@ -69,8 +59,7 @@ def split(command: str) -> list[str]:
     return shlex.split(re.sub(r"\\\n\s*", " ", command))
 
 
-def _message(command: str, kind: str, text: str) -> str:
-    named = "a new line" if kind == "line" else repr(text)
-    remedy = _REMEDIES.get(kind) or (_OUTPUT if text == ">" else _INPUT)
+def _message(command: str, text: str, remedy: str) -> str:
+    named = "a new line" if text == "\n" else repr(text)
     whole = json.dumps(command, ensure_ascii=False) if len(command) <= MAX_REPEATED_CHARACTERS else '"…"'
     return f"{named} is for a shell, and there is none: {remedy}; or let a shell run it, command: [sh, -c, {whole}]"

@@ -27,13 +27,9 @@ from slopewise.model import (
     NodeMemory,
     OutcomeResult,
 )
-from slopewise.model.stored import regrouped
 
 SCHEMA = 2
 """Of the lines that this version writes. Fields may be added to a schema; another meaning is another schema."""
-
-FORMER_SCHEMA = 1
-"""It is read too: `JobMemory` had no records."""
 
 DIGEST_BYTES = 16
 
@@ -167,20 +163,6 @@ def decode(line: bytes) -> Line:
     """One line; msgspec.DecodeError, or ValidationError, for what is none."""
     decoded: Line = _DECODER.decode(line)
     return decoded
-
-
-def decode_former(line: bytes) -> Line:
-    """One line of schema 1: its memory is read into the records of today, and its digest says nothing any more."""
-    decoded = decode(line)  # which also says what is malformed
-    if isinstance(decoded, Settings):
-        return decoded
-    raw = msgspec.json.decode(line, type=dict[str, Any])
-    memory = (raw.get("inputs") or {}).get("memory", {})
-    for part in ("jobs", "arriving"):
-        if memory.get(part):
-            memory[part] = {uid: regrouped(known) for uid, known in memory[part].items()}
-    read: Pass = msgspec.convert(raw, Pass)
-    return msgspec.structs.replace(read, result=msgspec.structs.replace(read.result, memory=""))
 
 
 def digest(memory: MemoryState) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from slopewise.decision_record.files import older
-from slopewise.decision_record.lines import FORMER_SCHEMA, SCHEMA, Line, Pass, Settings, decode, decode_former, with_nan
+from slopewise.decision_record.lines import SCHEMA, Line, Pass, Settings, decode, with_nan
 from slopewise.errors import UsageError
 from slopewise.model import ClusterSnapshot
 
@@ -38,7 +38,7 @@ def read(path: Path, announce: Announce) -> Iterator[RecordedPass]:
         raise UsageError(f"{path}: there is no such decision record; `slopewise run --record FILE` writes one.")
     settings: Settings | None = None
     for numbered, following in _pairs(chain.from_iterable(map(_numbered, files))):
-        line = _decoded(numbered, following, announce, SCHEMA if settings is None else settings.schema)
+        line = _decoded(numbered, following, announce)
         if isinstance(line, Settings):
             settings = _readable(line, numbered)
         elif isinstance(line, Pass):
@@ -80,9 +80,9 @@ def _pairs(lines: Iterator[_Numbered]) -> Iterator[tuple[_Numbered, bytes | None
         yield before, None
 
 
-def _decoded(numbered: _Numbered, following: bytes | None, announce: Announce, schema: int) -> Line | None:
+def _decoded(numbered: _Numbered, following: bytes | None, announce: Announce) -> Line | None:
     try:
-        return decode(numbered.line) if schema == SCHEMA else decode_former(numbered.line)
+        return decode(numbered.line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         cut_off = not isinstance(error, msgspec.ValidationError)
         if cut_off and (following is None or _is_settings(following)):
@@ -100,9 +100,9 @@ def _is_settings(line: bytes) -> bool:
 
 
 def _readable(settings: Settings, numbered: _Numbered) -> Settings:
-    if settings.schema not in (FORMER_SCHEMA, SCHEMA):
+    if settings.schema != SCHEMA:
         raise UsageError(
             f"{numbered.where}: schema {settings.schema}, written by Slopewise {settings.slopewise}; this version "
-            f"reads the schemas {FORMER_SCHEMA} and {SCHEMA}. Replay it with the version that wrote it."
+            f"reads schema {SCHEMA}. Replay it with the version that wrote it."
         )
     return settings

@@ -172,7 +172,7 @@ def _differences(recorded: Result, now: Result) -> Iterator[str]:
                 yield f"the reason of {uid}: {then_reason!r} then, {now_reason!r} now"
     if recorded.requeue_at_seconds != now.requeue_at_seconds:
         yield f"the next pass at {recorded.requeue_at_seconds} then, at {now.requeue_at_seconds} now"
-    if recorded.memory and recorded.memory != now.memory:
+    if recorded.memory != now.memory:
         yield "the memory that it leaves to the next pass"
 
 

@@ -30,7 +30,6 @@ from slopewise.config.training_policy import (
     placement_parameters,
 )
 from slopewise.demo.report.results import DemoResult, RunResult
-from slopewise.demo.requirements import Surroundings, refuse_idle_policies, refuse_migration, refuse_mode
 from slopewise.demo.runner import run_policy, with_times_to_quality
 from slopewise.demo.workloads import (
     WorkloadName,
@@ -38,7 +37,6 @@ from slopewise.demo.workloads import (
     fewer_jobs,
     fitting_nodes,
     fitting_workload,
-    longest_seconds,
     reason_for,
     with_threads,
 )
@@ -109,8 +107,7 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
     base = _base(options)
     names = run_names(options, base)
     asked = names[1:] or names
-    machine_cores = len(split_machine()[0].cpus)
-    nodes = split_machine(options.nodes or fitting_nodes(asked, machine_cores))
+    nodes = split_machine(options.nodes or fitting_nodes(asked, len(split_machine()[0].cpus)))
     cores = sum(each.node.cpu_cores for each in nodes)
     if options.report is not None:
         require("jinja2", "report", "--report needs jinja2")
@@ -122,9 +119,6 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
         raise UsageError(
             "--workload threads compares threads on one node; leave out --nodes and policies that place jobs."
         )
-    longest = None if workload is None else longest_seconds(workload, options.scale, jobs, cores)
-    surroundings = Surroundings(jobs, len(nodes), machine_cores, interval, longest, options.jobs_file)
-    refuse_idle_policies(names[1:], surroundings)
     calm_garbage_collector()
     identity = identity_of(options.jobs_file, jobs) if options.jobs_file else None
     with Workshop(actuator=options.actuator, announce=announce, jobs_identity=identity) as workshop:
@@ -217,8 +211,9 @@ def _base(options: DemoOptions) -> TrainingPolicy | None:
         if value:
             raise UsageError(f"{flag} and --policy-file contradict each other; write it into {options.policy_file}.")
     base = with_interval(load_training_policy(options.policy_file), OWN_SCRAPE_SECONDS)
-    refuse_mode(base, options.policy_file)
-    refuse_migration(base, options.policy_file)
+    if base.spec.mode not in ("Canary", "Auto"):
+        changes_nothing = f"spec.mode is {base.spec.mode}, in which nothing would be changed"
+        raise UsageError(f"{options.policy_file}: {changes_nothing}; write Auto for a demo.")
     return base
 
 
@@ -256,7 +251,10 @@ def _jobs(
     if options.jobs_file is not None:
         if options.workload is not None:
             raise UsageError("--workload and --jobs contradict each other; leave one of them out.")
-        return load_jobs(options.jobs_file), None
+        jobs = load_jobs(options.jobs_file)
+        if len(jobs) < 2 and asked != [BASELINE]:
+            raise UsageError(f"{options.jobs_file}: a policy shares CPU among several jobs; write a second one.")
+        return jobs, None
     workload = options.workload or fitting_workload(asked)
     if options.workload is None and (reason := reason_for(asked, workload)):
         announce(reason)

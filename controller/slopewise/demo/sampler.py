@@ -60,26 +60,20 @@ class OtherCpuSampler:
 
     def __init__(self, machine: MachineCpu) -> None:
         self._machine = machine
-        self._counts: list[tuple[float, CpuCount | None]] = []
+        self._counts: list[CpuCount | None] = []
         self._next_seconds = 0.0
 
     def sample(self, elapsed_seconds: float) -> None:
         """Take a sample when five seconds have passed since the last one."""
         if elapsed_seconds >= self._next_seconds:
             self._next_seconds = elapsed_seconds + OTHER_SAMPLE_SECONDS
-            self._counts.append((elapsed_seconds, self._machine.count()))
+            self.close()
 
-    def close(self, elapsed_seconds: float) -> None:
-        """Take the last sample, whenever that is."""
-        self._counts.append((elapsed_seconds, self._machine.count()))
+    def close(self) -> None:
+        """Take the last sample, whenever that is; what processes that have ended used is in those before."""
+        self._counts = [*self._counts[:1], self._machine.count()]
 
     @property
     def use(self) -> OtherUse | None:
         """Means over the whole run; None where the kernel does not show them."""
-        return self._machine.use(self._counts[0][1], self._counts[-1][1]) if self._counts else None
-
-    @property
-    def curve(self) -> Points:
-        """Cores over time, each point the mean since the one before."""
-        found = [(at, self._machine.use(before, after)) for (_, before), (at, after) in pairwise(self._counts)]
-        return [(at, use.away_cores) for at, use in found if use is not None]
+        return self._machine.use(self._counts[0], self._counts[-1]) if self._counts else None

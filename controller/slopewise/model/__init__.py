@@ -72,6 +72,7 @@ from slopewise.model.limits import StudyControl as StudyControl
 from slopewise.model.limits import Veto as Veto
 from slopewise.model.limits import acts as acts
 from slopewise.model.limits import in_canary as in_canary
+from slopewise.model.memory import MEMORY_JSON as MEMORY_JSON
 from slopewise.model.memory import MOVES_KEPT as MOVES_KEPT
 from slopewise.model.memory import Anchor as Anchor
 from slopewise.model.memory import Backoff as Backoff
@@ -89,6 +90,8 @@ from slopewise.model.memory import Outlier as Outlier
 from slopewise.model.memory import PolicyMemory as PolicyMemory
 from slopewise.model.memory import StopRecord as StopRecord
 from slopewise.model.memory import Unmet as Unmet
+from slopewise.model.memory import read_job_memory as read_job_memory
+from slopewise.model.memory import read_memory_state as read_memory_state
 from slopewise.model.movability import Checkpoint as Checkpoint
 from slopewise.model.movability import Movability as Movability
 from slopewise.model.movability import MoveWay as MoveWay
@@ -106,6 +109,3 @@ from slopewise.model.paces import LearnedCores as LearnedCores
 from slopewise.model.paces import Pace as Pace
 from slopewise.model.paces import PaceAnchor as PaceAnchor
 from slopewise.model.paces import Timing as Timing
-from slopewise.model.stored import MEMORY_JSON as MEMORY_JSON
-from slopewise.model.stored import read_job_memory as read_job_memory
-from slopewise.model.stored import read_memory_state as read_memory_state

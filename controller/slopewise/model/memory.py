@@ -1,9 +1,10 @@
-"""Memory of earlier passes, for each job and each node; stored as JSON (`model/stored.py`)."""
+"""Memory of earlier passes, for each job and each node; stored as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from operator import methodcaller
 from typing import Any
 
 import msgspec
@@ -327,3 +328,20 @@ class MemoryState:
     def with_jobs(self, changed: Mapping[str, JobMemory]) -> MemoryState:
         """With these jobs in place of what was remembered of them; itself without any."""
         return replace(self, jobs={**self.jobs, **changed}) if changed else self
+
+
+MEMORY_JSON = msgspec.json.Encoder(enc_hook=methodcaller("item"))
+"""Encodes memory for storage; values of numpy are converted."""
+
+_JOB_MEMORY = msgspec.json.Decoder(JobMemory)
+_MEMORY_STATE = msgspec.json.Decoder(MemoryState)
+
+
+def read_job_memory(encoded: bytes | str) -> JobMemory:
+    """A stored `JobMemory`; msgspec.DecodeError where it is damaged. Fields that it has no more are left out."""
+    return _JOB_MEMORY.decode(encoded)
+
+
+def read_memory_state(encoded: bytes) -> MemoryState:
+    """A stored `MemoryState`, likewise."""
+    return _MEMORY_STATE.decode(encoded)

@@ -83,8 +83,8 @@ class Area:
 
     @property
     def hatch(self) -> int:
-        """0: plain; jobs beyond the palette are hatched, and so is what belongs to no job."""
-        return 3 if self.place is None else _round_of(self.place)
+        """0: plain; jobs beyond the palette are hatched."""
+        return _round_of(self.place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,8 @@ from slopewise.adapters.kube.cache.records import API_VERSION
 from testbed.histories.check import contradictions
 from testbed.histories.events import Event
 
-FORMER = "2e668f0b83e508dc16d6c49cf81ee41a01003d5e"
-"""The version before: the last one whose memory of a job has no records (`model/stored.py`)."""
+FORMER = "a93b335c8f62cb9dca9a04b348b1c4fd438adac1"
+"""The version before."""
 SQUEEZED = {"cpu": {"min": "50m", "max": "100m"}}
 
 

@@ -41,18 +41,6 @@ def completed(line: str) -> list[str]:
     [
         ((*IN_A_CLUSTER, "--jobs", "j.yaml"), "--jobs is for this machine; add --local, or leave it out."),
         ((*IN_A_CLUSTER, "--actuator", "auto"), "--actuator is for this machine; add --local, or leave it out."),
-        (
-            (*IN_A_CLUSTER, "--once", "--port", "8080"),
-            "--port is for a controller that keeps running; leave it or --once out.",
-        ),
-        (
-            (*IN_A_CLUSTER, "--once", "--host", "::"),
-            "--host is for a controller that keeps running; leave it or --once out.",
-        ),
-        (
-            (*IN_A_CLUSTER, "--dry-run", "--lease-seconds", "9"),
-            "--lease-seconds is for a controller that writes, which takes the lease; leave it or --dry-run out.",
-        ),
         ((*LOCAL, "--once"), "--once is for a cluster; leave it or --local out."),
         ((*LOCAL, "--host", "0.0.0.0"), "--host is for a cluster; leave it or --local out."),
         ((*LOCAL, "--context", "c"), "--context is for a cluster; leave it or --local out."),
@@ -87,8 +75,6 @@ def completed(line: str) -> list[str]:
         (("demo", "--jobs", "j.yaml", "--scale", "1"), "--scale is for the built-in jobs; leave it or --jobs out."),
         (("demo", "--jobs", "j.yaml", "--workload", "served"), "--workload and --jobs contradict each other"),
         (("demo", "--policy-file", "p.yaml", "--compare", "las"), "--compare and --policy-file contradict each other"),
-        (("simulate", "--list", "--seeds", "3"), "--seeds says how to simulate; leave it or --list out."),
-        (("simulate", "flowcon-10", "--list"), "flowcon-10 says what to simulate; leave it or --list out."),
     ],
 )
 def test_an_option_that_does_not_apply_is_refused_before_anything_starts(

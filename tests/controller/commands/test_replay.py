@@ -59,7 +59,6 @@ def _with_reasons(line: Pass, reasons: dict[str, str]) -> Pass:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{record}", "--policy", "fair"], "a record is replayed with its own policy only; `slopewise simulate"),
         (["{empty}"], "the record holds no pass yet"),
     ],
 )

@@ -9,9 +9,7 @@ from support.instances import a_sim_job, a_sim_node, an_instance
 from support.recorded_runs import a_document, record_run
 
 from slopewise.decision_record.reader import read
-from slopewise.decision_record.replay import replay
 from slopewise.errors import UsageError
-from slopewise.model import JobMemory, PolicyMemory
 
 
 @pytest.fixture
@@ -40,7 +38,7 @@ def test_a_line_cut_off_at_the_end_or_by_a_restart_is_left_out(record: Path, mon
         (b"\xff\xfe\n", "not a line of a decision record"),
         (b'{"kind":"other"}\n', "not a line of a decision record"),
         (b'{"kind":"pass","policy":"x"}\n', "taken_at_seconds"),
-        (b'{"kind":"settings","schema":0,"slopewise":"0.0","document":{}}\n', "schema 0, written by Slopewise 0.0"),
+        (b'{"kind":"settings","schema":1,"slopewise":"0.0","document":{}}\n', "schema 1, written by Slopewise 0.0"),
         (b'{"kind":"settings","schema":99,"slopewise":"9.0","document":{}}\n', "schema 99, written by Slopewise 9.0"),
     ],
 )
@@ -50,25 +48,6 @@ def test_another_line_that_cannot_be_read_is_named(record: Path, line: bytes, re
     with pytest.raises(UsageError, match="line 4") as caught:
         list(read(record, lambda _: None))
     assert reason in str(caught.value)
-
-
-def test_what_an_older_version_wrote_is_read_and_replayed_with_what_follows_it(record: Path) -> None:
-    lines = record.read_bytes()
-    former = lines.replace(b'"schema":2', b'"schema":1')
-    remembered = b'"memory":{"whole":true,"jobs":{"x":{"job_class":"NL","moves_total":2}}'
-    record.write_bytes(former.replace(b'"memory":{"whole":true', remembered) + lines)
-    passes = list(read(record, lambda _: None))
-    first = passes[0].recorded
-    assert first.inputs is not None
-    assert first.inputs.memory.jobs == {"x": JobMemory(decided=PolicyMemory("NL"), moves_total=2)}
-    half = len(passes) // 2
-    assert [bool(each.recorded.result.memory) for each in passes] == [False] * half + [True] * half
-
-    record.write_bytes(former + lines)
-    assert [each.differences for each in replay(read(record, lambda _: None))] == [[]] * len(passes)
-    record.write_bytes(former.replace(b'"memory":{"whole":true', b'"memory":5,"x":{"whole":true'))
-    with pytest.raises(UsageError, match="line 2: not a line of a decision record"):
-        list(read(record, lambda _: None))
 
 
 def test_a_record_without_its_begin_is_refused(record: Path) -> None:

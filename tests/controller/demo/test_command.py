@@ -91,12 +91,6 @@ def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("two_cores")
-def test_a_policy_that_could_do_nothing_is_refused_before_anything_is_started() -> None:
-    text = refusal(replace(OPTIONS, policies=["flowcon", "specon"], nodes=1))
-    assert text == "policy specon could do nothing here: it chooses among nodes, and there is one; add --nodes 2."
-
-
-@pytest.mark.usefixtures("two_cores")
 def test_threads_are_compared_under_fair_sharing_and_one_policy_on_one_node() -> None:
     options = replace(OPTIONS, workload="threads")
     assert run_names(options, None) == ["fair", "marginal"]

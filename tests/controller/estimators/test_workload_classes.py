@@ -11,7 +11,7 @@ from support.worlds import START, a_job, a_snapshot
 
 from slopewise.estimators.workload_classes import CLASSES_KEPT, ENDED_KEPT, JOBS_KEPT, expected, measure
 from slopewise.model import Absence, ClassFigures, Job, JobMemory, JobState, MemoryState, Pace, Points, PolicyMemory
-from slopewise.model.stored import MEMORY_JSON
+from slopewise.model.memory import MEMORY_JSON
 
 
 def of_class(name: str, uid: str = "a", *, memory: float | None = None) -> Job:

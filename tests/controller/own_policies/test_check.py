@@ -57,7 +57,6 @@ def test_a_policy_that_was_just_written_keeps_to_the_contract_and_nothing_is_lef
         "limits that add up",
         "many jobs",
     ]
-    assert "1000 jobs on 50 nodes take" in (result.findings[-1].note or "")
     assert [each.name for each in tmp_path.iterdir()] == [path.name]
 
 

@@ -16,7 +16,7 @@ import re
 import ssl
 import stat
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -35,7 +35,6 @@ MAX_FILE_BYTES = 1024 * 1024
 Stamp = tuple[int, int, int]
 """Inode (a Secret's volume changes it), bytes, and nanoseconds of the last change (an editor changes these)."""
 
-_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3, None: ssl.TLSVersion.MAXIMUM_SUPPORTED}
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -81,7 +80,6 @@ class HttpAccess:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     server_name: str | None = None
     proxy: Proxy | None = None
-    follow_redirects: bool = True
     mask: Mask = field(default_factory=Mask)
     credentials: str | None = None
     """The part of the `http_config` with the credentials, e.g. `basic_auth`; None: there are none."""
@@ -118,11 +116,10 @@ def read_access(endpoint: Endpoint) -> HttpAccess:
         headers=headers,
         server_name=config.tls_config.server_name,
         proxy=proxy,
-        follow_redirects=config.follow_redirects,
         mask=Mask(files.secrets),
         credentials=credentials,
         cautions=tuple(_cautions(url, config, has_secrets=bool(files.secrets))),
-        shows_certificate=config.tls_config.has_certificate,
+        shows_certificate=config.tls_config.cert_file is not None,
         stamps=files.stamps,
     )
 
@@ -208,23 +205,15 @@ def _stamp(path: Path) -> Stamp:
 def _authorization(config: HttpConfig, files: _Files) -> tuple[dict[str, str], str | None]:
     """The header with the credentials, and the part of the document that it comes from."""
     if (basic := config.basic_auth) is not None:
-        user = basic.username or ""
-        if basic.username_file is not None:
-            user = files.content(basic.username_file, "basic_auth.username_file")
-            files.secrets.discard(user)  # a user's name is no secret, and often a word of any text
-        if ":" in user or _CONTROL_CHARACTER.search(user):
+        if ":" in basic.username or _CONTROL_CHARACTER.search(basic.username):
             files.refuse("basic_auth", "the user's name holds a colon or a control character, which cannot be sent")
         password = files.secret(basic.password, basic.password_file, "basic_auth.password")
-        return {"Authorization": files.basic(user, password, "basic_auth.password")}, "basic_auth"
-    if (given := config.authorization) is not None:
-        key, scheme = "authorization.credentials", given.type
-        token = files.secret(given.credentials, given.credentials_file, key)
-    elif config.bearer_token or config.bearer_token_file:
-        key, scheme = "bearer_token", "Bearer"
-        token = files.secret(config.bearer_token, config.bearer_token_file, key)
-    else:
+        return {"Authorization": files.basic(basic.username, password, "basic_auth.password")}, "basic_auth"
+    if (given := config.authorization) is None:
         return {}, None
-    return {"Authorization": f"{scheme} {files.header(token, key)}"}, key.partition(".")[0]
+    token = files.secret(given.credentials, given.credentials_file, "authorization.credentials")
+    value = f"{given.type} {files.header(token, 'authorization.credentials')}"
+    return {"Authorization": value}, "authorization"
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------
@@ -233,55 +222,32 @@ def _authorization(config: HttpConfig, files: _Files) -> tuple[dict[str, str], s
 def _tls_context(given: TlsConfig, files: _Files) -> ssl.SSLContext:
     """As Prometheus' own client: any certificate that is trusted is an anchor, and host names are not in `CN`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = _VERSIONS[given.min_version]
-    context.maximum_version = _VERSIONS[given.max_version]
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.hostname_checks_common_name = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     system = ssl.get_default_verify_paths()
     try:
         if given.ca_file is not None:
             context.load_verify_locations(cafile=files.path(given.ca_file, "tls_config.ca_file"))
-        elif given.ca is not None:
-            context.load_verify_locations(cadata=given.ca)
         elif system.cafile or (system.capath and next(Path(system.capath).glob("*"), None)):
             context.set_default_verify_paths()
         else:  # Mozilla's authorities, where the system has none, as in an image without ca-certificates
             context.load_verify_locations(cafile=DEFAULT_CA_BUNDLE_PATH)
     except (ssl.SSLError, ValueError, OSError):
-        key = "ca" if given.ca_file is None else "ca_file"
-        files.refuse(f"tls_config.{key}", "holds no certificates; write those of the authority, in PEM")
-    if given.has_certificate:
-        _show_certificate(context, given, files)
+        files.refuse("tls_config.ca_file", "holds no certificates; write those of the authority, in PEM")
+    if given.cert_file is not None and given.key_file is not None:
+        certificate = files.path(given.cert_file, "tls_config.cert_file")
+        key = files.path(given.key_file, "tls_config.key_file")
+        try:
+            # Without a password OpenSSL would prompt for it on the terminal, and wait.
+            context.load_cert_chain(certificate, key, password=lambda: "")
+        except (ssl.SSLError, ValueError, OSError):
+            unusable = "the client certificate and its key cannot be used"
+            files.refuse("tls_config", f"{unusable}; write a pair in PEM, the key without a passphrase")
     if given.insecure_skip_verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _show_certificate(context: ssl.SSLContext, given: TlsConfig, files: _Files) -> None:
-    key = "" if given.key is None else given.key.get_secret_value()
-    with (
-        _as_file(given.cert or "", given.cert_file, "tls_config.cert_file", files) as certificate_path,
-        _as_file(key, given.key_file, "tls_config.key_file", files) as key_path,
-    ):
-        try:
-            # Without a password OpenSSL would prompt for it on the terminal, and wait.
-            context.load_cert_chain(certificate_path, key_path, password=lambda: "")
-        except (ssl.SSLError, ValueError, OSError):
-            unusable = "the client certificate and its key cannot be used"
-            files.refuse("tls_config", f"{unusable}; write a pair in PEM, the key without a passphrase")
-
-
-@contextmanager
-def _as_file(text: str, named: str | None, key: str, files: _Files) -> Iterator[str]:
-    """The path of what is in a file, or of one that is on no disk: OpenSSL reads a certificate to show from files."""
-    if named is not None:
-        yield files.path(named, key)
-        return
-    with os.fdopen(os.memfd_create("slopewise"), "wb") as file:
-        file.write(text.encode())
-        file.flush()
-        yield f"/proc/self/fd/{file.fileno()}"
 
 
 # --- the proxy -------------------------------------------------------------------------------------------------
@@ -300,14 +266,10 @@ def _proxy(config: HttpConfig, target: SplitResult, files: _Files) -> Proxy | No
         return None
     if (parts := split_url(url)) is None:
         files.refuse(key, "is not the URL of an HTTP proxy; write it like http://proxy.example.org:3128")
-    headers = {}
-    for name, values in config.proxy_connect_header.items():
-        key = f"proxy_connect_header.{name}"
-        headers[name] = files.header(", ".join(files.secret(value, None, key) for value in values), key)
-    if parts.username is not None:
-        user, password = unquote(parts.username), unquote(parts.password or "")
-        headers["Proxy-Authorization"] = files.basic(user, password, "proxy_url")
-    return Proxy(without_user(parts), headers)
+    if parts.username is None:
+        return Proxy(without_user(parts))
+    user, password = unquote(parts.username), unquote(parts.password or "")
+    return Proxy(without_user(parts), {"Proxy-Authorization": files.basic(user, password, "proxy_url")})
 
 
 def _goes_past(target: SplitResult, no_proxy: str) -> bool:

@@ -1,8 +1,8 @@
 """Validates the `http_config` file of an HTTP client: credentials, TLS, headers and proxy.
 
-The keys are Prometheus' own: https://prometheus.io/docs/prometheus/latest/configuration/configuration/#http_config. The
-file is what `promtool --http.config.file` reads. `http/access.py` reads the files that it names. An error message
-repeats no value, because any value may be a secret in the wrong place.
+The keys are Prometheus' own: https://prometheus.io/docs/prometheus/latest/configuration/configuration/#http_config;
+keys that have two spellings have one here. `http/access.py` reads the files that they name. An error message repeats
+no value, because any value may be a secret in the wrong place.
 """
 
 from __future__ import annotations
@@ -12,19 +12,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SecretStr,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
 from slopewise.config.validation import load_yaml, validation_message
 from slopewise.errors import UsageError
@@ -92,17 +83,10 @@ class HttpDocument(BaseModel):
 class BasicAuth(HttpDocument):
     """User and password, sent with every request."""
 
-    exclusive = (("username", "username_file"), ("password", "password_file"))
-    username: str | None = None
-    username_file: str | None = None
+    exclusive = (("password", "password_file"),)
+    username: str
     password: SecretStr | None = None
     password_file: str | None = None
-
-    @model_validator(mode="after")
-    def _names_a_user(self) -> BasicAuth:
-        if not (self.username or self.username_file):
-            raise ValueError("names no user; add username or username_file")
-        return self
 
 
 class Authorization(HttpDocument):
@@ -127,32 +111,18 @@ class Authorization(HttpDocument):
 class TlsConfig(HttpDocument):
     """Whom to trust, and which certificate to show."""
 
-    exclusive = (("ca", "ca_file"), ("cert", "cert_file"), ("key", "key_file"))
-    ca: str | None = None
     ca_file: str | None = None
-    cert: str | None = None
     cert_file: str | None = None
-    key: SecretStr | None = None
     key_file: str | None = None
     server_name: str | None = None
     insecure_skip_verify: bool = False
-    min_version: Literal["TLS12", "TLS13"] = "TLS12"
-    max_version: Literal["TLS12", "TLS13"] | None = None
 
     @model_validator(mode="after")
     def _fits_together(self) -> TlsConfig:
-        has_key = self.key is not None or self.key_file is not None
-        if self.has_certificate != has_key:
-            missing = "key_file" if self.has_certificate else "cert_file"
+        if (self.cert_file is None) != (self.key_file is None):
+            missing = "cert_file" if self.cert_file is None else "key_file"
             raise ValueError(f"a client certificate needs both cert_file and key_file; add {missing}")
-        if (self.min_version, self.max_version) == ("TLS13", "TLS12"):
-            raise ValueError("min_version is above max_version; swap them")
         return self
-
-    @property
-    def has_certificate(self) -> bool:
-        """Whether a client certificate is shown to a server that asks for one."""
-        return self.cert is not None or self.cert_file is not None
 
 
 class HeaderValues(HttpDocument):
@@ -172,38 +142,22 @@ class HeaderValues(HttpDocument):
 class HttpConfig(HttpDocument):
     """One `http_config`. Without any key it means what it means to Prometheus: no credentials and no proxy."""
 
-    exclusive = (
-        ("basic_auth", "authorization", "bearer_token", "bearer_token_file"),
-        ("proxy_url", "proxy_from_environment"),
-    )
+    exclusive = (("basic_auth", "authorization"), ("proxy_url", "proxy_from_environment"))
     basic_auth: BasicAuth | None = None
     authorization: Authorization | None = None
-    oauth2: Any = None
-    bearer_token: SecretStr | None = None
-    bearer_token_file: str | None = None
     tls_config: TlsConfig = Field(default_factory=TlsConfig)
-    follow_redirects: bool = True
-    enable_http2: bool = Field(True, description="HTTP/1.1 is spoken, whatever it says")
     proxy_url: SecretStr | None = None
     no_proxy: str | None = None
     proxy_from_environment: bool = False
-    proxy_connect_header: dict[str, tuple[SecretStr, ...]] = Field(default_factory=dict)
     http_headers: dict[str, HeaderValues] = Field(default_factory=dict)
 
-    @field_validator("oauth2", mode="before")
+    @field_validator("http_headers", mode="before")
     @classmethod
-    def _no_oauth2(cls, given: object) -> None:
-        if given is not None:
-            remedy = "have a token kept fresh in a file, and name that as authorization.credentials_file"
-            raise ValueError(f"is not supported; {remedy}")
-
-    @field_validator("http_headers", "proxy_connect_header", mode="before")
-    @classmethod
-    def _sendable_headers(cls, given: object, info: ValidationInfo) -> object:
+    def _sendable_headers(cls, given: object) -> object:
         for name in map(str, given) if isinstance(given, Mapping) else ():
             if not _TOKEN.fullmatch(name):
                 raise ValueError("a key is not the name of a header; write the name alone, like X-Scope-OrgID")
-            if info.field_name == "http_headers" and _RESERVED_HEADER.fullmatch(name):
+            if _RESERVED_HEADER.fullmatch(name):
                 raise ValueError(f"{name} cannot be set; use basic_auth or authorization for credentials")
         return given
 
@@ -211,8 +165,6 @@ class HttpConfig(HttpDocument):
     def _has_a_proxy(self) -> HttpConfig:
         if self.no_proxy is not None and self.proxy_url is None:
             raise ValueError("no_proxy is for proxy_url; add that, or leave it out (NO_PROXY is the environment's)")
-        if self.proxy_connect_header and self.proxy_url is None and not self.proxy_from_environment:
-            raise ValueError("proxy_connect_header needs proxy_url or proxy_from_environment; add one")
         return self
 
 

@@ -38,7 +38,6 @@ class OneHostSession(requests.Session):
         """`url` is the server's."""
         super().__init__()
         self._origin = _origin(url)
-        self._follows = access.follow_redirects
         self.trust_env = False  # HTTP_PROXY counts where the http_config says so; ~/.netrc is for another purpose
         self.max_redirects = MAX_REDIRECTS
         self.headers["User-Agent"] = f"slopewise/{__version__}"
@@ -47,12 +46,12 @@ class OneHostSession(requests.Session):
             self.proxies = {"http": access.proxy.url, "https": access.proxy.url}
 
     def get_redirect_target(self, response: requests.Response) -> str | None:
-        """Where a redirect leads, on the same host; RedirectedError for another one, or where none is followed."""
+        """Where a redirect leads, on the same host; RedirectedError for another one."""
         target = super().get_redirect_target(response)
         if target is None:
             return None
         absolute = urljoin(response.url, target)
-        if not self._follows or _origin(absolute) != self._origin:
+        if _origin(absolute) != self._origin:
             raise RedirectedError(without_user(urlsplit(absolute)._replace(query="", fragment="")))
         return target
 

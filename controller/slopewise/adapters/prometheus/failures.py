@@ -40,29 +40,16 @@ _SHOW_ONE = f"name one that it accepts as tls_config.cert_file and key_file {_IN
 _NAME_IT = f"write the name that the certificate is for into the URL, or as tls_config.server_name {_IN_THE_FILE}"
 
 _NONE_SHOWN = ("it asks for a client certificate", _SHOW_ONE)
-_OF_OUR_CERTIFICATE = (
-    "ALERT_CERTIFICATE_REQUIRED",
-    "ALERT_UNKNOWN_CA",
-    "ALERT_CERTIFICATE_EXPIRED",
-    "ALERT_BAD_CERTIFICATE",
-    "ALERT_HANDSHAKE_FAILURE",
-)
+_OF_OUR_CERTIFICATE = ("ALERT_CERTIFICATE_REQUIRED", "ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE")
 _TLS_TROUBLES: Mapping[str, tuple[str, str]] = {
     "certificate has expired": ("its certificate has expired", "renew that, or set this machine's clock"),
-    "certificate is not yet valid": ("its certificate is not valid yet", "set the clocks of both machines"),
     "Hostname mismatch": ("its certificate is for another name", _NAME_IT),
     "IP address mismatch": ("its certificate is for another address", _NAME_IT),
     "CERTIFICATE_VERIFY_FAILED": ("its certificate is from an authority that is not trusted here", _TRUST_IT),
     "WRONG_VERSION_NUMBER": ("what answers there speaks no TLS", "write http:// into its URL"),
     "ALERT_UNKNOWN_CA": ("it does not trust the authority of our client certificate", _SHOW_ONE),
-    "ALERT_CERTIFICATE_EXPIRED": ("our client certificate has expired", "renew that"),
-    "ALERT_BAD_CERTIFICATE": ("it does not accept our client certificate", _SHOW_ONE),
-    "ALERT_HANDSHAKE_FAILURE": ("it breaks off the handshake", "see its log for the reason"),
-    "EOF occurred": ("it closed the connection", "see its log; it may ask for a client certificate"),
-    "PROTOCOL_VERSION": ("no version of TLS is known to both", "correct tls_config.min_version and max_version"),
-    "UNSUPPORTED_PROTOCOL": ("it speaks only versions of TLS that are broken", "have it speak TLS 1.2 or later"),
 }
-"""What is in OpenSSL's own text, in this order: what that means, and what to do."""
+"""What is in OpenSSL's own text, in this order: what that means, and what to do. Other texts are shown themselves."""
 
 
 @dataclass(frozen=True, slots=True)

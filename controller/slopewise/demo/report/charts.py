@@ -15,8 +15,6 @@ from slopewise.demo.report.results import Curves, DemoResult, RunResult
 from slopewise.reports.plots import MAX_POINTS, Area, Axis, Line, Plot, Points, Rule, colour, stacked, ticks
 from slopewise.reports.wording import finite, label
 
-OTHERS_COLOUR = "#8a94a0"
-
 _LOSS_FLOOR = -0.04
 _MIN_LOSS_TOP = 1.12
 # A loss that diverges to 50 times its first value would press all others flat: it is cut here, and named.
@@ -91,10 +89,7 @@ def cut_losses(run: RunResult, shared: Frame) -> list[str]:
 
 
 def used_figure(run: RunResult, shared: Frame) -> Plot:
-    """CPU used, one area for each job on top of the other, everything else on the machine on top of all.
-
-    Together they are under the line of the machine's cores.
-    """
+    """CPU used, one area for each job on top of the other, under the line of the machine's cores."""
     return _stack(run, shared, "cpu_cores", "cores used", shared.node_cores)
 
 
@@ -107,15 +102,14 @@ def allotted_figure(run: RunResult, shared: Frame) -> Plot:
 
 
 def _stack(run: RunResult, shared: Frame, of: str, title: str, top_cores: float) -> Plot:
-    """Stepped areas on one another, then what belongs to no job, under the line of the cores."""
+    """Stepped areas on one another, under the line of the cores."""
     jobs = _drawn(run, shared)
     at, held = _held_by_job(run, of, [name for _, name in jobs])
     edges = stacked(at, held)
     areas = [
         Area(label(name, 24), at, low, high, colour(place), place)
-        for (place, name), (low, high) in zip(jobs, edges, strict=False)
+        for (place, name), (low, high) in zip(jobs, edges, strict=True)
     ]
-    areas += [Area("everything else", at, low, high, OTHERS_COLOUR) for low, high in edges[len(jobs) :]]
     high, cores = top_cores * _HEADROOM_RATIO, shared.node_cores
     return Plot(
         shared.time_axis,
@@ -132,15 +126,11 @@ def _drawn(run: RunResult, shared: Frame) -> list[tuple[int, str]]:
 
 
 def _held_by_job(run: RunResult, of: str, names: Iterable[str] | None = None) -> tuple[list[float], list[list[float]]]:
-    """Every moment at which some job was sampled, and each job's values then; of CPU used, those of all others too."""
+    """Every moment at which some job was sampled, and each job's values then."""
     curves = [_finite(getattr(run.curves[name], of)) for name in (run.curves if names is None else names)]
     moments = sorted({at for points in curves for at, _ in points})
     if of == "cpu_cores":  # it changes with every sample: a run of a day would be a page of many megabytes
         moments = moments[:: math.ceil(len(moments) / MAX_POINTS) or 1]
-    if of == "cpu_cores" and run.other_cpu_curve:
-        ends, means = zip(*run.other_cpu_curve, strict=True)
-        # Each is the mean up to its moment, and is drawn from the one before.
-        curves.append([*zip((0.0, *ends), means, strict=False), (max([ends[-1], *moments[-1:]]), means[-1])])
     return moments, [_held(points, moments) for points in curves]
 
 

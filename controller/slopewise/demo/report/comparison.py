@@ -27,15 +27,11 @@ from slopewise.demo.report.results import (
 from slopewise.model import JobState
 from slopewise.reports.cells import Block, Cell, Row, compared, duration, once
 from slopewise.reports.estimates import Estimate, Verdict, estimate
-from slopewise.reports.wording import UNKNOWN, counted, listed, plain, plus_minus, seconds, uncapitalised
+from slopewise.reports.wording import UNKNOWN, counted, listed, plain, plus_minus, uncapitalised
 from slopewise.text import bounded
 
 _ADVERBS: Mapping[Verdict, str] = {"better": "sooner", "worse": "later"}
 _VERDICTS: tuple[Verdict, ...] = ("better", "worse", "same", "unclear")
-
-ROUND_HEADINGS = (
-    "Round", "Policy", "Mean completion time", "Mean time to 90 %", "Makespan", "CPU of everything else", "Compared",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +100,6 @@ def job_rows(result: DemoResult, measure: Measure) -> list[Row]:
         Row(plain(name), _cells(result, lambda place, name=name: _job_cell(result, place, name, measure)), name)  # type: ignore[misc]
         for name in result.job_names
     ]
-
-
-def round_rows(result: DemoResult) -> list[tuple[str, ...]]:
-    """The measures of every run, round by round, as `ROUND_HEADINGS`; none of a single round."""
-    rows: list[tuple[str, ...]] = []
-    for number, of_round in enumerate(result.rounds if len(result.rounds) > 1 else (), start=1):
-        for place, run in enumerate(of_round):
-            away, hindrance = run.away_cpu_cores, pairs(result, place)[number - 1].hindrance
-            figures = map(seconds, (run.mean(JCT), run.mean(TIME_TO_90), run.makespan_seconds))
-            others = UNKNOWN if away is None else f"{away:.2f} cores"
-            is_compared = "yes" if place == 0 or hindrance is None else "no"
-            rows.append((str(number), plain(run.policy), *figures, others, is_compared))
-    return rows
 
 
 # --- sentences ---------------------------------------------------------------------------------------------------

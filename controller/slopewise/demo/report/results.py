@@ -192,8 +192,6 @@ class RunResult:
     kernel does not show it."""
     stolen_cpu_cores: float | None = None
     """Mean CPU, in cores, that the hypervisor gave to other machines meanwhile."""
-    other_cpu_curve: list[tuple[float, float]] = field(default_factory=list)
-    """Both together over time, each point the mean since the one before."""
     fair_seconds: dict[str, float] = field(default_factory=dict)
     """What each job would have taken under fair sharing, as estimated when all had ended; none that is not known."""
 

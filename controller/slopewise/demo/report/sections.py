@@ -1,28 +1,24 @@
-"""The report of a demo: the comparison, each round, each run with its charts and decisions, and what ran it."""
+"""The report of a demo: the comparison, each run with its charts and decisions, and what ran it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from rich import text as rich_text
-
 from slopewise.demo.report import charts
 from slopewise.demo.report.comparison import (
-    ROUND_HEADINGS,
     Summary,
     caveats,
     fact_rows,
     job_blocks,
     measure_rows,
     report_blocks,
-    round_rows,
     summaries,
 )
 from slopewise.demo.report.objectives import kinds
 from slopewise.demo.report.results import DecisionRow, DemoResult, RunResult
 from slopewise.reports.cells import Cell, Row
-from slopewise.reports.columns import named, sized
+from slopewise.reports.columns import named
 from slopewise.reports.estimates import Verdict
 from slopewise.reports.plots import colour
 from slopewise.reports.report import (
@@ -60,7 +56,7 @@ _NOT_COMPARED = (
 
 
 def report_of(result: DemoResult) -> Report:
-    """The whole of it; a terminal has the comparison, the rounds and the verdicts."""
+    """The whole of it; a terminal has the comparison and the verdicts."""
     policies = [plain(run.policy) for run in result.runs]
     compared, rows, shared = summaries(result), measure_rows(result), charts.frame(result)
     facts = fact_rows(result) if result.runs else []
@@ -69,7 +65,6 @@ def report_of(result: DemoResult) -> Report:
         *(_summary(each, rows, place) for place, each in enumerate(compared, start=1)),
         Section("", [Comparison("", policies, blocks)], on="terminal"),
         *(_measures_and_jobs(result, policies, [*rows, *facts]) if result.runs else ()),
-        Section("", _rounds(result)),
         Section("", [*map(_verdicts, compared), *notes_of(caveats(result))], on="terminal"),
         Section("What ran it", [_facts(result)], on="page"),
         *(_runs(result, shared) if result.runs else ()),
@@ -135,18 +130,6 @@ def _measures_and_jobs(result: DemoResult, policies: Sequence[str], rows: Sequen
     )
 
 
-def _rounds(result: DemoResult) -> list[Part]:
-    """Every run with its own figures, and whether it is in the ratios; nothing of a single round."""
-    rows = round_rows(result)
-    more = [0, *([] if all(row[-1] == "yes" for row in rows) else [6]), 2, 3, 4, 5]
-    columns = [
-        named("Policy", rows, lambda row: row[1]),
-        *(sized(ROUND_HEADINGS[place], rows, lambda row, place=place: rich_text.Text(row[place])) for place in more),  # type: ignore[misc]
-    ]
-    caption = f"Every run, in {len(result.rounds)} rounds; every second one went through the policies backwards"
-    return [Table(columns, rows, ROUND_HEADINGS, caption)] if rows else []
-
-
 def _facts(result: DemoResult) -> Facts:
     note = actuator_note(result.actuator)
     nodes = f", as {result.nodes} nodes with cores of their own" if result.nodes > 1 else ""
@@ -177,12 +160,11 @@ def _run(number: int, run: RunResult, shared: charts.Frame) -> Section:
         f"withheld; its passes used {run.controller_cpu_ratio * 100:.2f} % of one core. {plain(run.note)}"
     )
     cut = listed(charts.cut_losses(run, shared))
-    more = " Hatched grey: everything else on the machine." if run.other_cpu_curve else ""
     limits = "; limits may add up to more" if run.control == "limits" else ""
     scale = "Each job on its own scale: 1 is its first value, 0 the best it reached in any run. Hover for the loss."
     out = f" Out of the chart above {shared.loss_top:g}: {cut}." if cut else ""
     allotted = f"Each job's cores: {allotment(run.control)}. Dashed: the cores of this machine{limits}."
-    used = f"Dashed: the cores of this machine that the jobs share.{more}"
+    used = "Dashed: the cores of this machine that the jobs share."
     drawn = (
         ("loss", "Loss over time", charts.loss_figure, scale + out),
         ("used", "CPU used, stacked", charts.used_figure, used),

@@ -10,7 +10,7 @@ import numpy as np
 
 from slopewise.reports.plots import Axis, Box, Mark, Plot, Rule, colour, ticks
 from slopewise.reports.wording import label
-from slopewise.simulator.results.measures import is_overlap, measure
+from slopewise.simulator.results.measures import measure
 from slopewise.simulator.results.sweep_result import SweepResult
 from slopewise.simulator.world.model import JobOutcome, MoveKind, RunOutcome, Stay
 
@@ -81,32 +81,6 @@ def _seeds(place: int, values: Sequence[float], unit: str) -> list[Mark]:
         Mark(value, place + _SPREAD[number % len(_SPREAD)], "dot", f"{value:.4g}{unit}", colour(place))
         for number, value in enumerate(values)
     ]
-
-
-def overlap_figure(result: SweepResult) -> Plot:
-    """For how long how many jobs ran at the same time, the mean over the seeds."""
-    names = [name for name in result.measures if is_overlap(name)]
-    jobs = [int(name.rpartition("_")[2]) for name in names]
-    summary = result.summary()
-    boxes = []
-    for place, policy in enumerate(result.policies):
-        for count, name in zip(jobs, names, strict=True):
-            seconds = summary[policy][name].mean or 0.0
-            left = count - 0.4 + 0.8 * place / len(result.policies)
-            right = left + 0.8 / len(result.policies)
-            title = f"{label(policy, 48)}\n{count} running: {seconds:.1f} s"
-            boxes.append(Box(left, right, seconds, 0.0, colour(place), title=title))
-    max_jobs, high = max(jobs, default=1), 1.06 * max((box.top for box in boxes), default=1.0) or 1.0
-    whole = (
-        tuple((at, text) for at, text in ticks(1, max_jobs, 12) if at == round(at)) if max_jobs > 1 else ((1.0, "1"),)
-    )
-    return Plot(
-        Axis(0.4, max_jobs + 0.6, whole, "jobs running at the same time"),
-        Axis(0.0, high, ticks(0.0, high, 4, " s")),
-        _OVERLAP_PIXELS,
-        boxes=tuple(boxes),
-        key=tuple((label(policy), colour(place)) for place, policy in enumerate(result.policies)),
-    )
 
 
 def lanes(run: RunOutcome) -> list[Lane]:

@@ -76,7 +76,7 @@ def report_of(result: SweepResult, *, everything: bool = False) -> Report:
 
 
 def _measures(result: SweepResult) -> Iterator[Section]:
-    """A chart for each measure, and one of how many jobs ran at the same time."""
+    """A chart for each measure."""
     of_seeds = (
         "A point is a seed; a box holds the middle half of them, its line is the median, its dashed line the mean."
     )
@@ -98,10 +98,6 @@ def _measures(result: SweepResult) -> Iterator[Section]:
     ]
     if cards:
         yield Section("Each measure", [Text(of_seeds, "dim"), Cards(cards)], on="page")
-    if any(map(is_overlap, result.measures)):
-        mean = "Mean time in which so many jobs ran at the same time, by policy"
-        overlap = Chart("overlap", "", charts.overlap_figure(result), mean)
-        yield Section("How many jobs ran at the same time", [overlap], on="page")
 
 
 def _seed(result: SweepResult, policies: Sequence[str]) -> Iterator[Section]:

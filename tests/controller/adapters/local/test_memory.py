@@ -54,25 +54,6 @@ def test_what_is_in_doubt_of_a_jobs_range_is_remembered_and_small(tmp_path: Path
     assert path.stat().st_size - bytes_before < 250
 
 
-def test_what_an_older_controller_remembered_is_loaded_and_its_range_counts_as_settled(tmp_path: Path) -> None:
-    path = tmp_path / "memory.json"
-    path.write_text(
-        '{"jobs": {"a": {"series": "loss", "first_level": 2.5, "best_level": 0.5, "job_class": "NL", "anchor": '
-        '{"at_seconds": 1000.0, "level": 0.6, "usage": null}, "marks": [], "paces": []}}, "nodes": {}}'
-    )
-    job = FileMemory(path).load().jobs["a"]
-    assert (job.levels.first, job.levels.best, job.levels.doubts, job.levels.silent_since_seconds) == (
-        2.5,
-        0.5,
-        None,
-        None,
-    )
-    later = a_snapshot([a_job("a", level=0.4, at=1020.0, series="loss")], at=1020.0)
-    growth = measure(later, FileMemory(path).load(), Measuring(20.0)).jobs["a"].growth
-    assert growth is not None
-    assert growth.change_per_second * 20 == pytest.approx(0.2 / 2.1)
-
-
 def test_without_a_file_the_memory_is_empty(tmp_path: Path) -> None:
     assert FileMemory(tmp_path / "memory.json").load() == MemoryState()
 

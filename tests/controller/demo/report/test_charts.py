@@ -98,7 +98,7 @@ def test_jobs_beyond_the_palette_differ_by_dash_and_hatching() -> None:
     run = many_jobs(len(COLOURS) + 1)
     shared = frame(replace(sample_result(), runs=[run]))
 
-    first, *_, ninth, _ = used_figure(run, shared).areas
+    first, *_, ninth = used_figure(run, shared).areas
     one, *_, nine = loss_figure(run, shared).lines
 
     assert first.colour == ninth.colour
@@ -116,18 +116,6 @@ def test_all_runs_share_the_axis_of_time() -> None:
     assert ends.pop() > max(job.finished_seconds or 0 for run in result.runs for job in run.jobs)
 
 
-def test_everything_else_on_the_machine_is_stacked_on_the_jobs() -> None:
-    """Each point of its curve is the mean since the one before: 0.2 up to 5 s, 0.6 from there."""
-    run = replace(many_jobs(1), curves={"job-0": Curves(cpu_cores=[(at, 1.0) for at in (0, 4, 6, 10)])})
-    run = replace(run, other_cpu_curve=[(5.0, 0.2), (10.0, 0.6)])
-
-    job, others = used_figure(run, frame(replace(sample_result(), runs=[run]))).areas
-
-    assert (others.name, others.place, others.hatch) == ("everything else", None, 3)
-    assert list(zip(others.at, others.values, strict=True)) == [(0, 0.2), (4, 0.2), (6, 0.6), (10, 0.6)]
-    assert list(others.low) == list(job.high)
-
-
 def test_areas_have_a_value_at_every_moment_that_any_of_them_has() -> None:
     """Two jobs sampled at 0, 2, 4 s and at 1, 3 s: an area must not fall to nothing in between."""
     run = replace(
@@ -138,7 +126,7 @@ def test_areas_have_a_value_at_every_moment_that_any_of_them_has() -> None:
         },
     )
 
-    first, second = used_figure(replace(run, other_cpu_curve=[]), frame(replace(sample_result(), runs=[run]))).areas
+    first, second = used_figure(run, frame(replace(sample_result(), runs=[run]))).areas
 
     assert list(first.at) == list(second.at)
     assert set(first.values) == {1.0}
@@ -167,7 +155,7 @@ def test_allotments_are_stacked_at_their_true_values_in_steps() -> None:
 def test_the_cpu_used_in_a_day_is_thinned_to_what_a_screen_shows() -> None:
     run = replace(many_jobs(1), curves={"job-0": Curves(cpu_cores=[(float(at), 1.0) for at in range(86_400)])})
 
-    (job,) = used_figure(replace(run, other_cpu_curve=[]), frame(replace(sample_result(), runs=[run]))).areas
+    (job,) = used_figure(run, frame(replace(sample_result(), runs=[run]))).areas
 
     assert 500 < len(job.at) <= 600
 

@@ -177,7 +177,7 @@ def test_a_sweep_stopped_before_its_first_seed_still_has_a_table_and_a_page() ->
 def test_every_measure_is_in_the_page_with_its_ratio_and_a_point_a_seed(page: Page, result: SweepResult) -> None:
     assert f"Makespan {result.summary()['fair']['makespan_seconds'].mean:.1f} ±" in page.text
     assert re.search(r"×\d\.\d\d ± \d\.\d\d (better|worse|same|unclear)", page.text)
-    assert {f"measure-{name}" for name in shown_measures(result)} | {"overlap", "gantt-1", "gantt-2"} <= page.ids
+    assert {f"measure-{name}" for name in shown_measures(result)} | {"gantt-1", "gantt-2"} <= page.ids
     for name in shown_measures(result):
         assert len(charts.measure_figure(result, name).marks) == 3 * len(result.policies)
     assert len(page.source.encode()) < 200_000

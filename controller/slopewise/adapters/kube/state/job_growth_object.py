@@ -28,8 +28,7 @@ from slopewise.crds.history import appended
 from slopewise.crds.job_growth import Action, JobGrowthStatus, MoveIntent, Original, PodGrowth
 from slopewise.errors import SlopewiseError
 from slopewise.estimators.raw_points import shortened
-from slopewise.model import MEMORY_JSON, CpuAllocation, JobMemory, JobUid, MemoryAllocation
-from slopewise.model.stored import read_job_memory
+from slopewise.model import MEMORY_JSON, CpuAllocation, JobMemory, JobUid, MemoryAllocation, read_job_memory
 
 _HISTORY: TypeAdapter[tuple[Action, ...]] = TypeAdapter(tuple[Action, ...])
 _KEPT_APART = {"pods", "move", "history"}

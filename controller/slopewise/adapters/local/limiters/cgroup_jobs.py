@@ -22,7 +22,7 @@ from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.base import NEUTRAL_REQUEST_MILLICORES, unknown_job
 from slopewise.adapters.local.limiters.cgroup_files import RUN_PREFIX, CgroupFiles, is_run, manages, remove_run
 from slopewise.adapters.local.limiters.identity import ProcessIdentity, identify
-from slopewise.adapters.local.limiters.process_group import ProcessMeter, ProcessUse, process_tree, running
+from slopewise.adapters.local.limiters.process_group import ProcessMeter, process_tree, running
 from slopewise.errors import ActuationError, MissingToolError, UsageError
 from slopewise.model import CpuAllocation, CpuControl, Usage
 
@@ -150,13 +150,14 @@ class CgroupLimiter(ABC):
         self.set_request(job_uid, original.request_millicores)
 
     def usage(self, job_uid: str) -> Usage:
-        """CPU from the cgroup's own counter, which holds what ended processes used as well."""
+        """CPU from the cgroup's own counter, which holds what ended processes used; the rest summed over processes."""
         now = time.time()
         job = self._jobs.get(job_uid)
         if job is not None:
             with suppress(OSError):  # released by another thread meanwhile
                 use = job.meter.read(self._files.pids(job.directories[0]))
-                return self._read_usage(now, job.directories, use)
+                cpu_seconds = self._cpu_seconds(job.directories)
+                return Usage(now, cpu_seconds, use.memory_bytes, block_io_bytes_total=use.block_io_bytes)
         return Usage(sampled_at_seconds=now)
 
     def members(self, job_uid: str) -> list[int]:
@@ -201,7 +202,7 @@ class CgroupLimiter(ABC):
     def _write_request(self, directory: Path, millicores: int) -> None: ...
 
     @abstractmethod
-    def _read_usage(self, now: float, directories: Sequence[Path], use: ProcessUse) -> Usage: ...
+    def _cpu_seconds(self, directories: Sequence[Path]) -> float: ...
 
     def _directories(self, job_uid: str) -> tuple[Path, ...]:
         """Of a new job."""

@@ -12,8 +12,7 @@ from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.base import CPU_PERIOD_SECONDS
 from slopewise.adapters.local.limiters.cgroup_files import CgroupFiles
 from slopewise.adapters.local.limiters.cgroup_jobs import CgroupLimiter
-from slopewise.adapters.local.limiters.process_group import ProcessUse
-from slopewise.model import CpuAllocation, Usage
+from slopewise.model import CpuAllocation
 
 _PERIOD_US = round(CPU_PERIOD_SECONDS * 1_000_000)
 _MIN_QUOTA_US = 1000
@@ -54,12 +53,5 @@ class CgroupV1Limiter(CgroupLimiter):
         shares = round(millicores * _SHARES_PER_CORE / 1000)
         self._files.write(directory / "cpu.shares", str(min(max(shares, _MIN_SHARES), _MAX_SHARES)))
 
-    def _read_usage(self, now: float, directories: Sequence[Path], use: ProcessUse) -> Usage:
-        """Memory and block I/O are summed over processes: their controllers are not ours to make cgroups in."""
-        nanoseconds = int(self._files.read(directories[-1] / "cpuacct.usage"))
-        return Usage(
-            sampled_at_seconds=now,
-            cpu_seconds_total=nanoseconds / 1e9,
-            memory_bytes=use.memory_bytes,
-            block_io_bytes_total=use.block_io_bytes,
-        )
+    def _cpu_seconds(self, directories: Sequence[Path]) -> float:
+        return int(self._files.read(directories[-1] / "cpuacct.usage")) / 1e9

@@ -18,7 +18,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -28,9 +27,8 @@ from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.base import CPU_PERIOD_SECONDS
 from slopewise.adapters.local.limiters.cgroup_files import ASIDE, UNIFIED, CgroupFiles
 from slopewise.adapters.local.limiters.cgroup_jobs import CgroupLimiter
-from slopewise.adapters.local.limiters.process_group import ProcessUse
 from slopewise.errors import MissingToolError
-from slopewise.model import CpuAllocation, Usage
+from slopewise.model import CpuAllocation
 
 _PERIOD_US = round(CPU_PERIOD_SECONDS * 1_000_000)
 _MIN_QUOTA_US = 1000
@@ -43,8 +41,6 @@ _WEIGHTS = range(1, 10_001)
 _HIDDEN_PID = 0
 """How the kernel lists a process of another pid namespace. No process here can move it."""
 _REMEDY = "start in a cgroup of its own with `systemd-run --user --scope -p Delegate=yes slopewise …`"
-_DESIRED = ("memory", "io")
-"""Controllers that give better figures than /proc does, where they can be had."""
 
 
 class CgroupV2Limiter(CgroupLimiter):
@@ -59,23 +55,19 @@ class CgroupV2Limiter(CgroupLimiter):
         self._aside = self._run / ASIDE
 
     def _make_run(self) -> None:
-        offered = self._files.read(self._own / "cgroup.controllers").split()
-        if "cpu" not in offered:
+        if "cpu" not in self._files.read(self._own / "cgroup.controllers").split():
             raise MissingToolError(f"{self._own} has no cpu controller")
-        handed_down = self._files.read(self._own / "cgroup.subtree_control").split()
-        wanted = ["cpu", *(name for name in _DESIRED if name in offered)]
-        missing = [name for name in wanted if name not in handed_down]
-        if missing and not self._is_root:
+        is_missing = "cpu" not in self._files.read(self._own / "cgroup.subtree_control").split()
+        if is_missing and not self._is_root:
             self._refuse_strangers()
-        self._enabled = tuple(missing)
+        self._enabled = ("cpu",) if is_missing else ()
         self._journal.record(MadeCgroup(path=self._run, enabled=self._enabled))
         self._files.make(self._run)
-        if missing and not self._is_root:
+        if is_missing and not self._is_root:
             self._files.make(self._aside)
             self._files.move_all(self._own, self._aside)
-        for directory, names in ((self._own, missing), (self._run, wanted)):
-            for name in names:
-                self._files.write(directory / "cgroup.subtree_control", f"+{name}")
+        for directory in (self._own, self._run) if is_missing else (self._run,):
+            self._files.write(directory / "cgroup.subtree_control", "+cpu")
 
     @property
     def _is_root(self) -> bool:
@@ -125,32 +117,6 @@ class CgroupV2Limiter(CgroupLimiter):
         weight = round(millicores / _MILLICORES_PER_WEIGHT)
         self._files.write(directory / "cpu.weight", str(min(max(weight, _WEIGHTS[0]), _WEIGHTS[-1])))
 
-    def _read_usage(self, now: float, directories: Sequence[Path], use: ProcessUse) -> Usage:
-        directory = directories[0]
-        cpu_microseconds = _keyed(self._files.read(directory / "cpu.stat"))["usage_usec"]
-        return Usage(
-            sampled_at_seconds=now,
-            cpu_seconds_total=cpu_microseconds / 1e6,
-            memory_bytes=self._working_set_bytes(directory, use.memory_bytes),
-            block_io_bytes_total=self._block_io_bytes(directory, use.block_io_bytes),
-        )
-
-    def _working_set_bytes(self, directory: Path, fallback: float) -> float:
-        """As the kubelet counts it: what is used, less the file cache that can be dropped at once."""
-        with suppress(OSError):
-            inactive = _keyed(self._files.read(directory / "memory.stat"))["inactive_file"]
-            return float(max(0, int(self._files.read(directory / "memory.current")) - inactive))
-        return fallback
-
-    def _block_io_bytes(self, directory: Path, fallback: float) -> float:
-        """Lines such as `254:0 rbytes=4096 wbytes=0 rios=1 …`, one for each device."""
-        try:
-            fields = self._files.read(directory / "io.stat").split()
-        except OSError:
-            return fallback
-        return float(sum(int(entry[7:]) for entry in fields if entry.startswith(("rbytes=", "wbytes="))))
-
-
-def _keyed(text: str) -> dict[str, int]:
-    """A flat keyed file: one `name number` a line."""
-    return {name: int(number) for name, number in (line.split() for line in text.splitlines())}
+    def _cpu_seconds(self, directories: Sequence[Path]) -> float:
+        lines = map(str.split, self._files.read(directories[0] / "cpu.stat").splitlines())
+        return next(int(number) for name, number in lines if name == "usage_usec") / 1e6

@@ -89,23 +89,11 @@ def test_a_run_weighs_as_much_as_its_jobs_together(
     assert (run / "cpu.weight").read_text() == "150"
 
 
-def test_use_comes_from_the_cgroups_own_files(limiter: CgroupV2Limiter, run: Path) -> None:
-    limiter.admit("mnist", 4711)
-    job = run / "1-mnist"
-    (job / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\n")
-    (job / "memory.current").write_text("3000")
-    (job / "memory.stat").write_text("anon 1500\ninactive_file 1000\n")
-    (job / "io.stat").write_text("254:0 rbytes=100 wbytes=20 rios=1 wios=1\n8:0 rbytes=3 wbytes=0 rios=1 wios=0\n")
-    usage = limiter.usage("mnist")
-    assert (usage.cpu_seconds_total, usage.memory_bytes, usage.block_io_bytes_total) == (2.5, 2000.0, 123.0)
-
-
-def test_use_is_summed_without_other_controllers(own: Path, journal: Journal, unified_tree: UnifiedTree) -> None:
-    (own / "cgroup.controllers").write_text("cpu")
-    limiter = CgroupV2Limiter(own, journal, unified_tree)
-    limiter.prepare()
+def test_cpu_comes_from_the_cgroup_and_memory_from_its_processes(limiter: CgroupV2Limiter, run: Path) -> None:
     limiter.admit("self", os.getpid())
+    (run / "1-self" / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\n")
     usage = limiter.usage("self")
+    assert usage.cpu_seconds_total == 2.5
     assert (usage.memory_bytes or 0) > 1_000_000
     assert usage.block_io_bytes_total is not None
 
