@@ -55,6 +55,16 @@ class Kept:
             raise ValueError(f"is of {self.described}, and the new figures are of {newer.described}; run all policies")
         return Kept(self.scenarios, self.seeds, {**self.policies, **newer.policies})
 
+    def with_seeds(self, newer: Kept) -> Kept:
+        """With further seeds of one scenario; ValueError when they are of other policies, or of another scenario."""
+        if (list(self.scenarios), list(self.policies)) != (list(newer.scenarios), list(newer.policies)):
+            raise ValueError(f"is of {self.described}, under other policies than the new seeds; delete what is kept")
+        policies = {
+            policy: {measure: [*values, *newer.policies[policy][measure]] for measure, values in figures.items()}
+            for policy, figures in self.policies.items()
+        }
+        return Kept(self.scenarios, [*self.seeds, *newer.seeds], policies)
+
     @property
     def described(self) -> str:
         """Which runs it is of."""

@@ -169,7 +169,7 @@ def synergy(
     nodes: Annotated[list[int] | None, typer.Option(min=1, help="Servers; may be repeated.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where the scenario is written.")] = None,
     run: Annotated[bool, typer.Option("--run", help="Simulate, and write replication/synergy.md.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds for each number of servers.")] = 8,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds for each number of servers; kept ones are not run.")] = 24,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
 ) -> None:
     """Make a scenario of Synergy's jobs with GPUs, or simulate them on 4, 8 and 13 servers."""
@@ -229,11 +229,12 @@ def _write(out: Path, document: Mapping[str, object]) -> None:
 
 
 def _simulate(workload: Workload, servers: int, seeds: Sequence[int], workers: int) -> None:
-    """Keep the figures, and write the page from all that is kept."""
+    """Keep the figures of each seed as it ends, and write the page from all that is kept."""
     with TemporaryDirectory() as folder:
         _write(file := Path(folder, "synergy.yaml"), scenario(workload, servers))
-        kept = outside_runs.run(load_scenario(str(file)), seeds, workers, workload.flat)
-    typer.echo(f"wrote {save(str(servers), kept, outside_runs.KEPT)}")
+        loaded = load_scenario(str(file))
+    for path in outside_runs.run_missing(loaded, str(servers), seeds, workers, workload.flat):
+        typer.echo(f"wrote {path}")
     PAGE.write_text(outside_runs.page(outside_runs.load_all()), encoding="utf-8")
 
 

@@ -7,12 +7,12 @@ the CPU that it came with, add up to the most; none is slower than with that CPU
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
 from replication.marginal_page import number
-from replication.marginal_runs import Kept, load
+from replication.marginal_runs import Kept, load, save
 from slopewise.model import CpuAllocation
 from slopewise.simulator import engine
 from slopewise.simulator.results.outcomes import run_outcome
@@ -121,6 +121,21 @@ def run(scenario: Scenario, seeds: Sequence[int], workers: int, flat: Collection
                 value = values.get(name, of_seed.values.get(name))
                 of_policy[name].append(None if value is None else round(value, 4))
     return Kept([scenario.metadata.name], list(result.seeds), found)
+
+
+def run_missing(
+    scenario: Scenario, name: str, seeds: Sequence[int], workers: int, flat: Collection[str], folder: Path = KEPT
+) -> Iterator[Path]:
+    """The file of the figures, each time that it has those of another seed, so that a run may be stopped and go on.
+
+    Seeds that it has are not run again: where the results of a policy have changed, delete it.
+    """
+    kept = load(name, folder)
+    missing = [seed for seed in seeds if kept is None or seed not in kept.seeds]
+    for start in range(0, len(missing), workers):
+        newer = run(scenario, missing[start : start + workers], workers, flat)
+        kept = newer if kept is None else kept.with_seeds(newer)
+        yield save(name, kept, folder)
 
 
 def _seconds(job: JobOutcome) -> float:
