@@ -55,12 +55,20 @@ class Kept:
             raise ValueError(f"is of {self.described}, and the new figures are of {newer.described}; run all policies")
         return Kept(self.scenarios, self.seeds, {**self.policies, **newer.policies})
 
-    def with_seeds(self, newer: Kept) -> Kept:
-        """With further seeds of one scenario; ValueError when they are of other policies, or of another scenario."""
-        if (list(self.scenarios), list(self.policies)) != (list(newer.scenarios), list(newer.policies)):
-            raise ValueError(f"is of {self.described}, under other policies than the new seeds; delete what is kept")
+    def joined(self, newer: Kept) -> Kept:
+        """With the runs of more seeds, of each scenario after its own; KeyError where policies are missing."""
+
+        def of_both(ours: Sequence[float | None], theirs: Sequence[float | None]) -> list[float | None]:
+            pieces = ((ours, len(self.seeds)), (theirs, len(newer.seeds)))
+            return [
+                each
+                for place in range(len(self.scenarios))
+                for values, count in pieces
+                for each in values[place * count : (place + 1) * count]
+            ]
+
         policies = {
-            policy: {measure: [*values, *newer.policies[policy][measure]] for measure, values in figures.items()}
+            policy: {measure: of_both(values, newer.policies[policy][measure]) for measure, values in figures.items()}
             for policy, figures in self.policies.items()
         }
         return Kept(self.scenarios, [*self.seeds, *newer.seeds], policies)

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 
 from replication.marginal_page import number
-from replication.marginal_runs import Kept, load, save
+from replication.marginal_runs import Kept, load
 from slopewise.model import CpuAllocation
 from slopewise.simulator import engine
 from slopewise.simulator.results.outcomes import run_outcome
@@ -124,18 +124,14 @@ def run(scenario: Scenario, seeds: Sequence[int], workers: int, flat: Collection
 
 
 def run_missing(
-    scenario: Scenario, name: str, seeds: Sequence[int], workers: int, flat: Collection[str], folder: Path = KEPT
-) -> Iterator[Path]:
-    """The file of the figures, each time that it has those of another seed, so that a run may be stopped and go on.
-
-    Seeds that it has are not run again: where the results of a policy have changed, delete it.
-    """
-    kept = load(name, folder)
+    scenario: Scenario, seeds: Sequence[int], workers: int, flat: Collection[str], kept: Kept | None
+) -> Iterator[Kept]:
+    """What is kept, each time that it has further seeds, so that a run may be stopped and go on."""
     missing = [seed for seed in seeds if kept is None or seed not in kept.seeds]
     for start in range(0, len(missing), workers):
-        newer = run(scenario, missing[start : start + workers], workers, flat)
-        kept = newer if kept is None else kept.with_seeds(newer)
-        yield save(name, kept, folder)
+        found = run(scenario, missing[start : start + workers], workers, flat)
+        kept = found if kept is None else kept.joined(found)
+        yield kept
 
 
 def _seconds(job: JobOutcome) -> float:

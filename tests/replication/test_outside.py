@@ -9,7 +9,7 @@ from support.instances import a_sim_job
 from typer.testing import CliRunner
 
 from replication import outside_runs
-from replication.marginal_runs import Kept, load
+from replication.marginal_runs import Kept
 from replication.outside import PAGE, app, read, scenario
 from replication.outside_runs import divided, load_all, page, run_oracle
 from slopewise.model import CpuAllocation
@@ -171,18 +171,13 @@ class TestFigures:
         # job-2 has 7 cores until job-0 ends, then 19
         assert first == pytest.approx((200 + 500 + 578 + 500) / (600 + 500 + 700 + 500), rel=0.01)
 
-    def test_of_a_run_that_was_stopped_are_kept_and_only_missing_seeds_are_run(
-        self, written: Scenario, folder: Path
-    ) -> None:
-        flat, whole = read(folder).flat, outside_runs.run(written, [1, 2], 1, read(folder).flat)
-        assert next(outside_runs.run_missing(written, "1", [1, 2], 1, flat, folder)) == folder / "1.json"
-        assert (kept := load("1", folder)) is not None
-        assert kept.seeds == [1]
-        assert list(outside_runs.run_missing(written, "1", [1, 2], 1, flat, folder)) == [folder / "1.json"]
-        assert load("1", folder) == whole
-        assert list(outside_runs.run_missing(written, "1", [1, 2], 1, flat, folder)) == []
-        with pytest.raises(ValueError, match="under other policies"):
-            whole.with_seeds(Kept(whole.scenarios, [3], {"fair": whole.policies["fair"]}))
+    def test_of_a_run_that_was_stopped_go_on_with_the_missing_seeds(self, written: Scenario, folder: Path) -> None:
+        flat = read(folder).flat
+        first = next(outside_runs.run_missing(written, [1, 2], 1, flat, None))
+        assert first.seeds == [1]
+        whole = outside_runs.run(written, [1, 2], 1, flat)
+        assert list(outside_runs.run_missing(written, [1, 2], 1, flat, first)) == [whole]
+        assert list(outside_runs.run_missing(written, [1, 2], 1, flat, whole)) == []
 
     def test_that_miss_the_bar_are_marked(self) -> None:
         figures = {name: [1.0, 1.0] for name in outside_runs.COLUMNS}
