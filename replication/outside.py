@@ -169,8 +169,9 @@ def synergy(
     nodes: Annotated[list[int] | None, typer.Option(min=1, help="Servers; may be repeated.")] = None,
     out: Annotated[Path | None, typer.Option(help="Where the scenario is written.")] = None,
     run: Annotated[bool, typer.Option("--run", help="Simulate, and write replication/synergy.md.")] = False,
-    seeds: Annotated[int, typer.Option(min=1, help="Seeds for each number of servers.")] = 8,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds for each number of servers.")] = 24,
     workers: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    go_on: Annotated[bool, typer.Option("--go-on", help="Keep the seeds that were run before.")] = False,
 ) -> None:
     """Make a scenario of Synergy's jobs with GPUs, or simulate them on 4, 8 and 13 servers."""
     if out is None and not run:
@@ -181,7 +182,7 @@ def synergy(
             _write(out, scenario(workload, (nodes or [8])[0]))
             typer.echo(f"wrote {out}")
         for servers in nodes or outside_runs.SERVERS if run else ():
-            _simulate(workload, servers, range(1, seeds + 1), workers)
+            _simulate(workload, servers, range(1, seeds + 1), workers, go_on=go_on)
     except (ValueError, SlopewiseError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from error
@@ -228,12 +229,14 @@ def _write(out: Path, document: Mapping[str, object]) -> None:
     out.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
 
 
-def _simulate(workload: Workload, servers: int, seeds: Sequence[int], workers: int) -> None:
-    """Keep the figures, and write the page from all that is kept."""
+def _simulate(workload: Workload, servers: int, seeds: Sequence[int], workers: int, *, go_on: bool) -> None:
+    """Keep the figures of each seed as it ends, and write the page from all that is kept."""
     with TemporaryDirectory() as folder:
         _write(file := Path(folder, "synergy.yaml"), scenario(workload, servers))
-        kept = outside_runs.run(load_scenario(str(file)), seeds, workers, workload.flat)
-    typer.echo(f"wrote {save(str(servers), kept, outside_runs.KEPT)}")
+        loaded = load_scenario(str(file))
+    before = outside_runs.load_all().get(servers) if go_on else None
+    for kept in outside_runs.run_missing(loaded, seeds, workers, workload.flat, before):
+        typer.echo(f"wrote {save(str(servers), kept, outside_runs.KEPT)}, to seed {kept.seeds[-1]}")
     PAGE.write_text(outside_runs.page(outside_runs.load_all()), encoding="utf-8")
 
 

@@ -171,6 +171,14 @@ class TestFigures:
         # job-2 has 7 cores until job-0 ends, then 19
         assert first == pytest.approx((200 + 500 + 578 + 500) / (600 + 500 + 700 + 500), rel=0.01)
 
+    def test_of_a_run_that_was_stopped_go_on_with_the_missing_seeds(self, written: Scenario, folder: Path) -> None:
+        flat = read(folder).flat
+        first = next(outside_runs.run_missing(written, [1, 2], 1, flat, None))
+        assert first.seeds == [1]
+        whole = outside_runs.run(written, [1, 2], 1, flat)
+        assert list(outside_runs.run_missing(written, [1, 2], 1, flat, first)) == [whole]
+        assert list(outside_runs.run_missing(written, [1, 2], 1, flat, whole)) == []
+
     def test_that_miss_the_bar_are_marked(self) -> None:
         figures = {name: [1.0, 1.0] for name in outside_runs.COLUMNS}
         text = page({4: Kept(["synergy"], [1, 2], {"fair": figures, "fair share": figures})})

@@ -77,6 +77,8 @@ class GpuNeed(NamedTuple):
     """End of the newest interval that it is of."""
     gpu_use: float | None = None
     """Of its devices, where only that and a shortage of CPU are known: its useful cores are then one step more."""
+    useful_range: tuple[float, float] | None = None
+    """The least and the most useful cores of the intervals, where they differ by more than `AGREES_RATIO`."""
 
     def seconds_at(self, cores: float) -> float | None:
         """Seconds of a step with this CPU; None: not known. Worked example (above): 0.9 s at 3 cores."""
@@ -99,7 +101,8 @@ def gpu_need(job: Job, known: JobMemory) -> GpuNeed:
     cpu = [pace.seconds * (pace.cores or 0.0) for pace in newest]
     cores = [of_cpu / of_gpu for of_cpu, of_gpu in zip(cpu, gpu, strict=True)]
     useful, waits = median(cores), median(pace.wait_ratio or 0.0 for pace in newest)
-    if len(newest) < INTERVALS and (max(cores) - min(cores)) / useful > AGREES_RATIO:
+    differ = (max(cores) - min(cores)) / useful > AGREES_RATIO
+    if len(newest) < INTERVALS and differ:
         return UNKNOWN
     limiting: Limiting = "gpu"
     if waits >= MIN_WAIT_RATIO:
@@ -107,7 +110,8 @@ def gpu_need(job: Job, known: JobMemory) -> GpuNeed:
         limiting = "cpu" if most is None and not _leaves_cpu(job, known) else "workers"
         if limiting == "workers":
             useful = max(IDLE_CORES, min(useful, (newest[-1].cores or 0.0) if most is None else most))
-    return GpuNeed(limiting, useful, median(gpu), median(cpu), waits, newest[-1].at_seconds)
+    between = (min(cores), max(cores)) if differ and limiting != "workers" else None
+    return GpuNeed(limiting, useful, median(gpu), median(cpu), waits, newest[-1].at_seconds, useful_range=between)
 
 
 def _by_use(job: Job, known: JobMemory) -> GpuNeed:
@@ -151,6 +155,10 @@ def _leaves_cpu(job: Job, known: JobMemory) -> bool:
 def explained(need: GpuNeed, original_cores: float | None = None) -> str:
     """What limits a job, as text for its owner; also what its GPU is used more than with the CPU that it came with."""
     waits, useful = f"its GPU waits {need.wait_ratio or 0.0:.0%} of the time", f"{need.useful_cores or 0.0:.3g} cores"
+    if need.useful_range is not None:
+        useful = (
+            f"{useful} ({need.useful_range[0]:.3g} to {need.useful_range[1]:.3g} in its last {INTERVALS} intervals)"
+        )
     if need.gpu_use is not None:
         end = "and it is short of CPU" if need.limiting == "cpu" else f"and more than {useful} would not change that"
         return f"its GPU is used {need.gpu_use:.0%} of the time, {end}"

@@ -118,13 +118,20 @@ def _with_former(figures: ClassFigures, before: ClassFigures) -> ClassFigures:
 def _figures_of(timed: Sequence[tuple[Job, JobMemory]], record: Sequence[ClassFigures]) -> list[ClassFigures]:
     """Of a class's jobs that the record may keep: the newest, those in it, and those that have ended."""
     newest = nlargest(JOBS_KEPT, timed, key=lambda each: (each[1].paces[-1].at_seconds, each[0].uid))
-    kept = {each.job_uid for each in record} | {job.uid for job, _ in newest}
+    former = {each.job_uid: each for each in record}
+    kept = former.keys() | {job.uid for job, _ in newest}
     chosen = [each for each in timed if each[0].uid in kept or each[0].state == JobState.FINISHED]
-    return [figures for job, known in chosen if (figures := _figures(job, known)) is not None]
+    return [figures for job, known in chosen if (figures := _figures(job, known, former.get(job.uid))) is not None]
 
 
-def _figures(job: Job, known: JobMemory) -> ClassFigures | None:
-    """What the job has shown; None before it was timed at a known CPU."""
+def _figures(job: Job, known: JobMemory, former: ClassFigures | None) -> ClassFigures | None:
+    """What the job has shown; None before it was timed at a known CPU.
+
+    `former`: of the record, whose line is that of the same paces where it is of the same time.
+    """
+    memory_bytes = None if job.usage is None else job.usage.memory_bytes
+    if former is not None and former.line is not None and former.at_seconds == known.paces[-1].at_seconds:
+        return structs.replace(former, steps_planned=job.steps_planned, memory_bytes=memory_bytes)
     line = pace.calibrated(known.paces)
     if line is None:
         return None
@@ -136,7 +143,7 @@ def _figures(job: Job, known: JobMemory) -> ClassFigures | None:
         _rounded(line[1]),
         _rounded(min(timed_at)),
         job.steps_planned,
-        None if job.usage is None else job.usage.memory_bytes,
+        memory_bytes,
     )
 
 

@@ -75,6 +75,15 @@ def test_what_its_gpu_is_used_more_than_with_its_original_cpu_is_said(original: 
     assert text == f"its GPU waits 56% of the time for CPU, and would not with 6.75 cores{gain}"
 
 
+def test_what_it_can_use_is_said_with_its_range_where_intervals_differ() -> None:
+    waited = [an_interval(number, 0.9, seconds, 3.0) for number, seconds in enumerate((0.5, 0.54, 0.45))]
+    need = gpu_need(a_gpu_job(), after(*waited))
+    assert need.useful_range == pytest.approx((6.0, 7.5))
+    assert explained(need).endswith("and would not with 6.75 cores (6 to 7.5 in its last 3 intervals)")
+    leaves = [an_interval(number, 0.9, seconds, 1.0) for number, seconds in enumerate((0.5, 0.54, 0.45))]
+    assert gpu_need(a_gpu_job(), after(*leaves)).useful_range is None, "what it uses is no estimate"
+
+
 def test_an_interval_of_an_evaluation_changes_nothing() -> None:
     need = gpu_need(a_gpu_job(), after(INPUT_BOUND[0], an_interval(1, 9.0, 0.5, 1.0), INPUT_BOUND[2]))
     assert need.useful_cores == pytest.approx(6.75)
