@@ -55,6 +55,24 @@ class Kept:
             raise ValueError(f"is of {self.described}, and the new figures are of {newer.described}; run all policies")
         return Kept(self.scenarios, self.seeds, {**self.policies, **newer.policies})
 
+    def joined(self, newer: Kept) -> Kept:
+        """With the runs of more seeds, of each scenario after its own; KeyError where policies are missing."""
+
+        def of_both(ours: Sequence[float | None], theirs: Sequence[float | None]) -> list[float | None]:
+            pieces = ((ours, len(self.seeds)), (theirs, len(newer.seeds)))
+            return [
+                each
+                for place in range(len(self.scenarios))
+                for values, count in pieces
+                for each in values[place * count : (place + 1) * count]
+            ]
+
+        policies = {
+            policy: {measure: of_both(values, newer.policies[policy][measure]) for measure, values in figures.items()}
+            for policy, figures in self.policies.items()
+        }
+        return Kept(self.scenarios, [*self.seeds, *newer.seeds], policies)
+
     @property
     def described(self) -> str:
         """Which runs it is of."""
