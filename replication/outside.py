@@ -220,8 +220,8 @@ def _simulate_recorded(study: Study, data: Path, seeds: int, workers: int, *, go
     except (OSError, KeyError, ValueError, SlopewiseError) as error:
         typer.echo(f"--data {data}: {error}; replication/{study.name}.md says what the folder holds.", err=True)
         raise typer.Exit(2) from error
-    kept = outside_pages.load_all(study, outside_pages.KEPT)
-    typer.echo(f"wrote {outside_pages.write(study, kept, outside_pages.HERE)}")
+    all_kept = outside_pages.load_all(study, outside_pages.KEPT)
+    typer.echo(f"wrote {outside_pages.write(study, all_kept, outside_pages.HERE)}")
 
 
 def _draws(seeds: int, sweeps: int) -> range:
