@@ -138,9 +138,8 @@ MEANINGS: Mapping[str, str] = {
     "WC": _SLOWING,
     "CC": _SLOW,
 }
-"""FlowCon's new, watching and completing list; SpeCon's progressing, watching and converged category. The papers'
-bounds are of an interval: a job in the last of them may learn again. Whether it is flat or converged `advise` says."""
-
+"""FlowCon's new, watching and completing list; SpeCon's progressing, watching and converged category. Their bounds are
+of an interval: what is flat or converged over a job's time, `advise` says."""
 
 RELEASES_MEMORY = frozenset({"CL", "released"})
 """Classes of jobs that need little: FlowCon's completing list, and TRADL's jobs that have reached their last target.
