@@ -6,7 +6,7 @@ from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models.dashboard import Panel
 
 from grafana.panels import Query, lines, number
-from grafana.selectors import CONVERGED, OF_CLUSTER, namespaces, newest, per_job
+from grafana.selectors import OF_CLUSTER, SLOW, namespaces, newest, per_job
 
 _CORES = "suffix: cores"
 _CORE_HOURS = "suffix: core-h"
@@ -32,14 +32,14 @@ def gpu_hours(kind: str) -> str:
 
 def brought() -> list[Builder[Panel]]:
     """The panels of the row."""
-    converged = f'{_OF_NAMESPACE},class=~"{CONVERGED}"'
+    slow = f'{_OF_NAMESPACE},class=~"{SLOW}"'
     return [
         number(
-            "CPU freed from converged jobs",
-            "How many core-hours did converged jobs, and those whose work can wait, leave to others over the time "
-            "shown? Compared with what they came with; 0 in mode Recommend, which changes nothing.",
+            "CPU freed from slow jobs",
+            "How many core-hours did jobs that hardly grow, and those whose work can wait, leave to others over the "
+            "time shown? Compared with what they came with; 0 in mode Recommend, which changes nothing.",
             _CORE_HOURS,
-            f"(sum(increase(slopewise_freed_core_seconds_total{{{converged}}}[$__range])) or vector(0)) / 3600",
+            f"(sum(increase(slopewise_freed_core_seconds_total{{{slow}}}[$__range])) or vector(0)) / 3600",
             width=4,
         ),
         number(

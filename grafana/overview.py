@@ -127,7 +127,7 @@ def _jobs() -> list[Builder[Panel]]:
         ),
         lines(
             "Jobs by class",
-            "How many jobs does the policy treat as still learning, slowing down or converged (FlowCon: NL, WL, CL)?",
+            "Which jobs does the policy treat as still learning, slowing down or hardly growing (FlowCon: NL, WL, CL)?",
             "none",
             Query(namespaces("slopewise_namespace_jobs_of_class", "class"), "{{class}}"),
             stacked=True,

@@ -19,8 +19,8 @@ OF_JOB = f'{OF_NODE},job_namespace=~"$namespace",job_name=~"$job"'
 IN_POLICY = f'on ({JOB_LABELS}) slopewise_job_info{{{OF_CLUSTER},policy=~"$policy"}}'
 """Which jobs are under the chosen policies; the other metrics of a job do not name its policy."""
 
-CONVERGED = "CL|CC|released|waits"
-"""Classes of jobs that have converged, or whose next work is worth less than that of others (marginal's `waits`)."""
+SLOW = "CL|CC|released|waits"
+"""Classes of jobs that hardly grow, or whose next work is worth less than that of others (marginal's `waits`)."""
 
 
 def per_job(metric: str, matchers: str = "", *more_labels: str) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,13 @@ from slopewise.advise.flatness import MIN_POINTS, flatness, trend
 
 PAGE = Path(__file__).resolve().parent / "flat-runs.md"
 
-MEASURES = {"train_loss": "training loss", "valid_loss": "validation loss", "value": "validation metric"}
+MEASURES = {
+    "training loss": ("train_loss", None),
+    "validation loss": ("valid_loss", "train_loss"),
+    "validation loss alone": ("valid_loss", None),
+    "validation metric": ("value", None),
+}
+"""What is judged, and what is reported beside it: their columns."""
 
 MOMENTS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Of the time to the target, at which somebody may ask for advice while the run goes on."""
@@ -66,13 +72,37 @@ They are not committed. FOLDER has two tables of them: `runs.csv` with the colum
 `reached` (0, 1), `reached_seconds` and `step_hint` (the length that the competition gives for the workload), and
 `curves.csv.gz` with `run`, `seconds` (of training), `step`, `train_loss`, `valid_loss` and `value` (the metric).
 Half of the runs, by their id, were for choosing the bounds of the rule; the others check it. A run that is said
-never to have improved counts as called flat.
+never to have improved counts as called flat. *Validation loss* is that of a job that reports its training loss too;
+*alone*, of one that does not.
+"""
+
+
+WHY = """\
+A validation loss may be flat while the metric that the target is about still rises. No bound on that loss tells such a
+run from one that learns nothing more: while the training loss beside it falls, `advise` says that it is not known. A
+job that only overfits is not counted as flat either; that is the price.
 """
 
 
 def in_first_half(name: str) -> bool:
     """Whether the last digit of the SHA-256 of a name is even."""
     return int(hashlib.sha256(name.encode()).hexdigest()[-1], 16) % 2 == 0
+
+
+class Series(NamedTuple):
+    """Seconds and a falling loss, the part of the workload's own length at each, and the training loss beside it."""
+
+    losses: Points
+    done: Sequence[float]
+    training: Points | None
+
+    def until(self, part: float) -> Series:
+        """The beginning, as far as this part of the time."""
+        begin, end = self.losses[[0, -1], 0]
+        at = begin + part * (end - begin)
+        losses = self.losses[self.losses[:, 0] <= at]
+        training = None if self.training is None else self.training[self.training[:, 0] <= at]
+        return Series(losses, self.done[: len(losses)], training)
 
 
 @dataclass(frozen=True)
@@ -90,13 +120,15 @@ class Run:
         """Whether the bounds were chosen on it."""
         return in_first_half(self.name)
 
-    def points(self, measure: str) -> tuple[Points, Sequence[float]]:
-        """Seconds and a falling loss, and the part of the workload's own length at each."""
-        rows = self.curve[["seconds", measure, "step"]].dropna()
-        losses = rows[["seconds", measure]].to_numpy(float)
-        if measure == "value" and self.better == "up":
+    def series(self, measure: str) -> Series:
+        """What a job reports that is judged by this measure."""
+        column, beside = MEASURES[measure]
+        rows = self.curve[["seconds", column, "step"]].dropna()
+        losses = rows[["seconds", column]].to_numpy(float)
+        if column == "value" and self.better == "up":
             losses[:, 1] = (1.0 if losses[:, 1].max(initial=0.0) <= 1 else losses[:, 1].max()) - losses[:, 1]
-        return losses, list(rows["step"] / self.step_hint)
+        training = None if beside is None else self.curve[["seconds", beside]].dropna().to_numpy(float)
+        return Series(losses, list(rows["step"] / self.step_hint), training)
 
 
 def read_runs(folder: Path) -> list[Run]:
@@ -111,26 +143,23 @@ def read_runs(folder: Path) -> list[Run]:
     return found
 
 
-def flat_at(losses: Points, plan_done: float | None) -> float | None:
+def flat_at(series: Series, plan_done: float | None) -> float | None:
     """From which part of its time on it is called flat, or never improving; None: it is not."""
-    found = flatness(losses, plan_done)
+    losses = series.losses
+    found = flatness(losses, plan_done, series.training)
     if found is None or not (found.is_flat or found.state == "stalled"):
         return None
     return float((found.since - losses[0, 0]) / (losses[-1, 0] - losses[0, 0]))
 
 
-def formerly_flat_at(losses: Points) -> float | None:
+def formerly(series: Series) -> float | None:
     """The same by the former rule."""
+    losses = series.losses
     found = trend(losses)
     enough = found.best + (1 - FORMER_RATIO) * (found.first - found.best)
     at = next((level.begin for level in found.levels if level.mean <= enough), losses[-1, 0])
     part = float((at - losses[0, 0]) / (losses[-1, 0] - losses[0, 0]))
     return part if part <= 1 - FORMER_TAIL else None
-
-
-def _count_until(losses: Points, part: float) -> int:
-    """How many points there are by then."""
-    return int(np.searchsorted(losses[:, 0], losses[0, 0] + part * (losses[-1, 0] - losses[0, 0]), side="right"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,32 +179,26 @@ class Calls:
         return f"{len(self.at)} of {self.of} ({len(self.at) / self.of:.1%}, {low:.1%} to {high:.1%}){when}"
 
 
-def calls(runs: Sequence[Run], measure: str, rule: Callable[[Points, Sequence[float]], float | None]) -> Calls:
+def calls(runs: Sequence[Run], measure: str, rule: Callable[[Series], float | None]) -> Calls:
     """Of the runs with enough points."""
-    series = [each.points(measure) for each in runs]
-    found = [rule(*each) for each in series if len(each[0]) >= MIN_POINTS]
+    found = [rule(each) for each in (run.series(measure) for run in runs) if len(each.losses) >= MIN_POINTS]
     return Calls(len(found), tuple(at for at in found if at is not None))
 
 
-def at_the_end(losses: Points, done: Sequence[float]) -> float | None:
+def at_the_end(series: Series) -> float | None:
     """Without a plan."""
-    return flat_at(losses, None)
+    return flat_at(series, None)
 
 
-def within_the_plan(losses: Points, done: Sequence[float]) -> float | None:
+def within_the_plan(series: Series) -> float | None:
     """With the workload's own length as the plan."""
-    return flat_at(losses, done[-1])
+    return flat_at(series, series.done[-1])
 
 
-def at_any_moment(losses: Points, done: Sequence[float]) -> float | None:
+def at_any_moment(series: Series) -> float | None:
     """As somebody who asks during the run sees it."""
-    found = (flat_at(losses[: _count_until(losses, part)], None) for part in (*MOMENTS, 1.0))
+    found = (flat_at(series.until(part), None) for part in (*MOMENTS, 1.0))
     return next((at for at in found if at is not None), None)
-
-
-def formerly(losses: Points, done: Sequence[float]) -> float | None:
-    """By the former rule."""
-    return formerly_flat_at(losses)
 
 
 def found_ratio(curve: Callable[[Points], Points], points: int, noise: float) -> float:
@@ -184,9 +207,9 @@ def found_ratio(curve: Callable[[Points], Points], points: int, noise: float) ->
     clean = curve(x)
     spread = noise * (clean[0] - clean.min())
     hits = sum(
-        flat_at(np.column_stack((x, clean + spread * np.random.default_rng(seed).standard_normal(points))), None)
+        at_the_end(Series(np.column_stack((x, clean + spread * noise_of.standard_normal(points))), [], None))
         is not None
-        for seed in SEEDS
+        for noise_of in map(np.random.default_rng, SEEDS)
     )
     return hits / len(SEEDS)
 
@@ -202,17 +225,17 @@ def _of_runs(runs: Sequence[Run]) -> Iterator[str]:
     yield "Runs that reached their target, with 20 or more evaluations by then; 95 % intervals (Clopper, Pearson).\n"
     yield "| measure | runs | called flat | with a plan | asked at every tenth from 20 % on | by the former rule |"
     yield "|---|---|---|---|---|---|"
-    for measure, name in MEASURES.items():
+    for measure in MEASURES:
         for what, is_for_bounds in (("for the bounds", True), ("check", False)):
             some = [each for each in reached if each.is_for_bounds is is_for_bounds]
             cells = [calls(some, measure, rule) for rule in (at_the_end, within_the_plan, at_any_moment, formerly)]
-            yield f"| {name} | {what} | {' | '.join(map(str, cells))} |"
-    yield "\nA validation loss may stay flat while the metric that the target is about still rises.\n"
+            yield f"| {measure} | {what} | {' | '.join(map(str, cells))} |"
+    yield f"\n{WHY}"
     yield "## Runs that did not reach it\n"
     yield "They ran to their budget or were stopped; whether they would have gone on learning is not known.\n"
     missed = [each for each in runs if not each.reached]
-    for measure, name in MEASURES.items():
-        yield f"- {name}: {calls(missed, measure, at_the_end)} called flat or never improving."
+    for measure in MEASURES:
+        yield f"- {measure}: {calls(missed, measure, at_the_end)} called flat or never improving."
 
 
 def _of_curves() -> Iterator[str]:

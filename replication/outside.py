@@ -191,31 +191,38 @@ def synergy(
 Folder = Annotated[Path, typer.Option(help="The folder of the files.", exists=True, file_okay=False)]
 Seeds = Annotated[int, typer.Option(min=2, help="Draws in all; of several sweeps as many of each.")]
 Workers = Annotated[int, typer.Option(min=1, help="Processes.")]
+GoOn = Annotated[bool, typer.Option("--go-on", help="Keep the draws that were run before, by the same decisions.")]
 
 
 @app.command()
-def algoperf(data: Folder, seeds: Seeds = 24, workers: Workers = 1) -> None:
+def algoperf(*, data: Folder, seeds: Seeds = 24, workers: Workers = 1, go_on: GoOn = False) -> None:
     """Simulate AlgoPerf's runs on one node and on four, and write replication/algoperf.md."""
-    _simulate_recorded(outside_pages.ALGOPERF, data, seeds, workers)
+    _simulate_recorded(outside_pages.ALGOPERF, data, seeds, workers, go_on=go_on)
 
 
 @app.command()
-def taskset(data: Folder, seeds: Seeds = 24, workers: Workers = 1) -> None:
+def taskset(*, data: Folder, seeds: Seeds = 24, workers: Workers = 1, go_on: GoOn = False) -> None:
     """Simulate trials of TaskSet's sweeps on one node and on four, and write replication/taskset.md."""
-    _simulate_recorded(outside_pages.TASKSET, data, seeds, workers)
+    _simulate_recorded(outside_pages.TASKSET, data, seeds, workers, go_on=go_on)
 
 
-def _simulate_recorded(study: Study, data: Path, seeds: int, workers: int) -> None:
+def _simulate_recorded(study: Study, data: Path, seeds: int, workers: int, *, go_on: bool) -> None:
+    """Each draw is kept as it ends."""
     try:
         sweeps = study.read(data)
+        before = outside_pages.load_all(study, outside_pages.KEPT) if go_on else {}
         for name, cluster in study.clusters.items():
-            found = outside_pages.run(study, sweeps, cluster, _draws(seeds, len(sweeps)), workers)
-            typer.echo(f"wrote {save(outside_pages.key(study, name), found, outside_pages.KEPT)}")
+            kept = before.get(name)
+            for seed in _draws(seeds, len(sweeps)):
+                if kept is None or seed not in kept.seeds:
+                    found = outside_pages.run(study, sweeps, cluster, [seed], workers)
+                    kept = found if kept is None else kept.joined(found)
+                    typer.echo(f"wrote {save(outside_pages.key(study, name), kept, outside_pages.KEPT)}, draw {seed}")
     except (OSError, KeyError, ValueError, SlopewiseError) as error:
         typer.echo(f"--data {data}: {error}; replication/{study.name}.md says what the folder holds.", err=True)
         raise typer.Exit(2) from error
-    kept = outside_pages.load_all(study, outside_pages.KEPT)
-    typer.echo(f"wrote {outside_pages.write(study, kept, outside_pages.HERE)}")
+    all_kept = outside_pages.load_all(study, outside_pages.KEPT)
+    typer.echo(f"wrote {outside_pages.write(study, all_kept, outside_pages.HERE)}")
 
 
 def _draws(seeds: int, sweeps: int) -> range:

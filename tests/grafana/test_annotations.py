@@ -46,7 +46,7 @@ DASHBOARD = Path(__file__).parents[2] / "grafana/dashboards/job.json"
 
 def a_report(*uids: str, **more: Any) -> PassReport:
     """A pass that has resized each of these jobs."""
-    resizes = tuple(Resize(uid, "n1", "limits", 1000, 500, "CL, converged") for uid in uids)
+    resizes = tuple(Resize(uid, "n1", "limits", 1000, 500, "CL, hardly growing") for uid in uids)
     memory = MemoryState({uid: known() for uid in uids})
     return PassReport(
         START,
@@ -80,7 +80,7 @@ def texts(report: PassReport) -> list[str]:
 def test_an_applied_resize_says_what_was_changed_and_why_and_is_found_by_job_namespace_and_policy() -> None:
     [annotation] = annotations_of(a_report("mnist"), "training")
 
-    assert annotation.text == "team/mnist 1000m to 500m applied: CL, converged"
+    assert annotation.text == "team/mnist 1000m to 500m applied: CL, hardly growing"
     assert annotation.tags == ("slopewise", "resize", "job:mnist", "namespace:team", "policy:training")
     assert annotation.at_seconds == START
 

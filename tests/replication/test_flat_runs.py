@@ -12,7 +12,9 @@ from support.past_jobs import Curve, fast
 from typer.testing import CliRunner
 
 from replication.flat_runs import (
+    MEASURES,
     Calls,
+    Run,
     at_any_moment,
     at_the_end,
     calls,
@@ -49,20 +51,32 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_run_counts_up_to_its_target(folder: Path) -> None:
     hit, missed = read_runs(folder)
-    losses, done = hit.points("train_loss")
+    losses, done, _ = hit.series("training loss")
     assert losses[-1, 0] <= 1800
     assert done[-1] == pytest.approx(0.5, abs=0.02)
-    assert calls([hit], "train_loss", at_the_end) == Calls(1, ())
-    assert len(missed.points("value")[0]) == 60
+    assert calls([hit], "training loss", at_the_end) == Calls(1, ())
+    assert len(missed.series("validation metric").losses) == 60
 
 
 def test_a_flat_run_is_called_so_by_each_measure_but_not_within_its_plan(folder: Path) -> None:
     _, missed = read_runs(folder)
-    for measure in ("train_loss", "valid_loss", "value"):
+    for measure in MEASURES:
         (at,) = calls([missed], measure, at_the_end).at
         assert 0.1 < at < 0.5
         assert len(calls([missed], measure, at_any_moment).at) == 1
-    assert calls([missed], "train_loss", within_the_plan).at == ()
+    assert calls([missed], "training loss", within_the_plan).at == ()
+
+
+def test_a_validation_loss_is_called_flat_only_where_the_training_loss_is_too() -> None:
+    curve = rows(MISSED, fast).assign(train_loss=np.linspace(2.0, 1.0, 60))
+    run = Run(MISSED, reached=True, step_hint=1000.0, curve=curve, better="up")
+    found = {measure: len(calls([run], measure, at_any_moment).at) for measure in MEASURES}
+    assert found == {
+        "training loss": 0,
+        "validation loss": 0,
+        "validation loss alone": 1,
+        "validation metric": 1,
+    }
 
 
 def test_calls_have_an_interval() -> None:

@@ -125,6 +125,10 @@ def test_the_command_keeps_the_figures_of_all_policies_and_writes_the_page(
     assert text == page(ALGOPERF, {"one node": one, "four nodes": four})
     assert "| one node, 2 draws | `fair` | 1 | 1 |" in text
     assert (tmp_path / "images/algoperf.svg").stat().st_size > 1000
+    result = CliRunner().invoke(app, ["algoperf", "--data", str(algoperf), "--seeds", "3", "--go-on"])
+    more = load_all(ALGOPERF, tmp_path / "kept")["one node"]
+    assert (result.output.count("draw 3"), result.output.count("draw 1"), more.seeds) == (2, 0, [1, 2, 3])
+    assert {name: figures[:2] for name, figures in more.policies["flowcon"].items()} == one.policies["flowcon"]
 
 
 def test_a_folder_without_the_tables_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -133,6 +137,12 @@ def test_a_folder_without_the_tables_is_refused_in_one_sentence(tmp_path: Path) 
         assert result.exit_code == 2
         assert missing in result.output
         assert f"replication/{study}.md says what the folder holds." in " ".join(result.output.split())
+
+
+def test_more_draws_follow_those_of_their_own_sweep() -> None:
+    before = Kept(["a", "b"], [1, 2], {"fair": {"m": [1.0, 2.0, 10.0, None]}})
+    after = before.joined(Kept(["a", "b"], [3], {"fair": {"m": [3.0, 30.0]}}))
+    assert after == Kept(["a", "b"], [1, 2, 3], {"fair": {"m": [1.0, 2.0, 3.0, 10.0, None, 30.0]}})
 
 
 def test_fewer_draws_than_sweeps_are_refused_before_what_is_kept_is_lost(

@@ -25,8 +25,12 @@ _KINDS: Mapping[str, tuple[Callable[[JobFinding], bool], str]] = {
         "compare with the plan's schedule, and plan fewer steps if the loss stays flat to its end",
     ),
     "whose loss rises": (lambda job: job.loss_state == "rises", "keep the best checkpoint, and stop early"),
+    "flat on held-out data while the training loss falls": (
+        lambda job: job.loss_state == "fits",
+        "compare with the metric that the training is for; if that is flat, keep the best checkpoint, and stop early",
+    ),
     "of which it is not known whether the loss is flat": (
-        lambda job: job.reports_loss and job.is_unknown,
+        lambda job: job.reports_loss and job.loss_state in (None, "unclear"),
         "report a smoothed loss, or more often",
     ),
     "throttled while improving": (

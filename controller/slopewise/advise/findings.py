@@ -39,6 +39,9 @@ GAP_RATIO = 0.1
 GAP_SPACINGS = 5.0
 """Of the usual time between two points: more is a gap."""
 
+NOT_KNOWN = (None, "unclear", "fits")
+"""States of a loss of which it cannot be said whether the job learns nothing more."""
+
 HOUR = 3600.0
 GIB = 2.0**30
 
@@ -114,8 +117,8 @@ class JobFinding:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it cannot be said if its loss was flat."""
-        return self.loss_state in (None, "unclear")
+        """Whether it cannot be said if it learned nothing more."""
+        return self.loss_state in NOT_KNOWN
 
     @property
     def hours_in_vain(self) -> float:
@@ -173,6 +176,8 @@ class JobFinding:
             yield f"its loss did not improve in {hours}"
         elif self.loss_state == "planned":
             yield f"flat so far, within its plan ({gained}): its schedule may lower it"
+        elif self.loss_state == "fits":
+            yield f"flat on held-out data at {level:.3g} ({gained}) while its training loss falls: compare its metric"
         elif self.loss_state == "rises":
             yield f"its loss rises ({gained}): keep its best checkpoint, and stop early"
         elif self.loss_state == "unclear":
@@ -188,7 +193,7 @@ def finding(job: JobHistory) -> JobFinding:
     """What is found of one job."""
     found = of_job(job)
     tail_seconds = None
-    if found is not None and found.state not in ("stalled", "unclear"):
+    if found is not None and found.state != "stalled" and found.state not in NOT_KNOWN:
         tail_seconds = job.until_seconds - found.since if found.is_flat else 0.0
     flat_at = job.until_seconds - (tail_seconds or 0.0)
     improves = found is not None and found.state != "stalled"

@@ -6,6 +6,9 @@ spikes nor a few points mislead. It is compared with what the loss fell after th
 nearly all of a fall (a translation: from 11.8 to 2.9 in 5 % of its run). A rule on 160 recorded runs, half of them for
 its bounds and half as a check, is in `replication/flat-runs.md`.
 
+A loss on held-out data can be flat or rise while the metric of the training still improves (Source: C. Guo et al., On
+Calibration of Modern Neural Networks, ICML 2017). While the training loss beside it falls, what it gains is not known.
+
 Worked example: a loss is 0.57 at a tenth of 10 h and 0.3 from a quarter on. A gain of up to 3 % of 0.27 in the last
 5 h, which is 0.008, is next to nothing: it is flat since 2.5 h.
 """
@@ -60,9 +63,10 @@ NOISES = 3.0
 LEAST_IMPROVEMENT_RATIO = 0.01
 """A loss that falls by less than three times its usual step, or than 1 % of its first level, has not improved."""
 
-State = Literal["converged", "flat", "planned", "falls", "rises", "unclear", "stalled"]
-"""converged: flat, and its plan is done. flat: no plan is known. planned: flat so far, within its plan. unclear: the
-points show neither a fall nor flatness. stalled: it never improved."""
+State = Literal["converged", "flat", "planned", "fits", "falls", "rises", "unclear", "stalled"]
+"""converged: flat, and its plan is done. flat: no plan is known. planned: flat so far, within its plan. fits: flat on
+held-out data, while the training loss falls. unclear: the points show neither a fall nor flatness. stalled: it never
+improved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +112,15 @@ class Flatness:
         return self.state in ("flat", "converged")
 
 
-def flatness(losses: Points, plan_done_ratio: float | None = None) -> Flatness | None:
+def flatness(
+    losses: Points, plan_done_ratio: float | None = None, training_loss: Points | None = None
+) -> Flatness | None:
     """Whether a loss that is better when it is lower is flat.
 
     `losses` has the shape (points, 2), places (such as seconds) in order and losses, all finite; `plan_done_ratio` is
-    the part of the planned steps that is done, None where no plan is known. None: fewer than `MIN_POINTS` points, or
-    than `MIN_TAIL_POINTS` in the last half.
+    the part of the planned steps that is done, None where no plan is known; `training_loss` is the job's in the same
+    shape, where `losses` are on held-out data. None: fewer than `MIN_POINTS` points, or than `MIN_TAIL_POINTS` in the
+    last half.
     """
     if len(losses) < MIN_POINTS or losses[0, 0] >= losses[-1, 0]:
         return None
@@ -137,13 +144,14 @@ def flatness(losses: Points, plan_done_ratio: float | None = None) -> Flatness |
         falls = gain.low > 0 or drop > max(enough, NOISES * found.noise)
         return Flatness("falls" if falls else "rises" if gain.high < 0 else "unclear", float(last), level, gain)
     since = next((each.begin for each in found.levels if each.mean <= level + enough), last)
-    return Flatness(_of_plan(plan_done_ratio), float(since), level, gain)
+    still_fits = training_loss is not None and (beside := flatness(training_loss)) and beside.state == "falls"
+    return Flatness("fits" if still_fits else _of_plan(plan_done_ratio), float(since), level, gain)
 
 
 def of_job(job: JobHistory) -> Flatness | None:
     """The flatness of a job's loss over its plan; None: too few points to say."""
-    known = job.steps_total is not None and job.steps_planned
-    return flatness(falling_loss(job), (job.steps_total or 0.0) / (job.steps_planned or 1.0) if known else None)
+    beside = job.training_loss if job.objective == "min" else None  # an accuracy is a metric itself
+    return flatness(falling_loss(job), job.steps.done_ratio, beside)
 
 
 def trend(places: Points) -> Trend:

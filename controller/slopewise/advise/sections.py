@@ -29,9 +29,10 @@ _ROW_PIXELS = 24
 _TAIL_COLOUR, _WORK_COLOUR = COLOURS[1], COLOURS[0]
 
 _MEANINGS = (
-    "A loss is flat that gained next to nothing in its last half; converged, if its plan is done too. Held is what was "
-    "requested, or used where no request is known. Replays are simulated: the decisions are those of the real "
-    "controller, the nodes and the trainings are models made of the recorded curves."
+    "A loss is flat that gained next to nothing in its last half, on held-out data only where the training loss does "
+    "not fall; converged, if its plan is done too. Held is what was requested, or used where no request is known. "
+    "Replays are simulated: the decisions are those of the real controller, the nodes and the trainings are models "
+    "made of the recorded curves."
 )
 
 LEGEND = (

@@ -143,7 +143,7 @@ class ResourceSettings(Document):
     )
     memory: MemoryControl = Field(
         "Ignore",
-        description="Ignore changes none; Requests lowers the requests of converged and released jobs to 1.2 times "
+        description="Ignore changes none; Requests lowers the requests of CL and released jobs to 1.2 times "
         "their peak; Limits also raises a limit before it kills",
     )
     accelerators: AcceleratorControl = Field(

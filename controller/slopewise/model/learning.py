@@ -128,18 +128,18 @@ class ClassFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.fixed_seconds, self.cpu_seconds, self.least_cores
 
 
-_LEARNING, _SLOWING, _CONVERGED = "still learning", "slowing down", "converged"
+_LEARNING, _SLOWING, _SLOW = "still learning", "slowing down", "hardly growing"
 
 MEANINGS: Mapping[str, str] = {
     "NL": _LEARNING,
     "WL": _SLOWING,
-    "CL": _CONVERGED,
+    "CL": _SLOW,
     "PC": _LEARNING,
     "WC": _SLOWING,
-    "CC": _CONVERGED,
+    "CC": _SLOW,
 }
-"""FlowCon's new, watching and completing list; SpeCon's progressing, watching and converged category."""
-
+"""FlowCon's new, watching and completing list; SpeCon's progressing, watching and converged category. Their bounds are
+of an interval: what is flat or converged over a job's time, `advise` says."""
 
 RELEASES_MEMORY = frozenset({"CL", "released"})
 """Classes of jobs that need little: FlowCon's completing list, and TRADL's jobs that have reached their last target.

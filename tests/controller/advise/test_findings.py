@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from support.past_jobs import GIB, START, Curve, constant, fast, past, points, straight
 
-from slopewise.adapters.prometheus.history import Points, Resources
+from slopewise.adapters.prometheus.history import Points, Resources, Steps
 from slopewise.advise.findings import finding
 
 
@@ -68,10 +68,23 @@ def test_what_cannot_be_known_is_said_with_its_interval_and_not_counted() -> Non
 
 
 def test_the_word_converged_is_for_a_plan_that_is_done() -> None:
-    done = finding(past(steps_total=1000.0, steps_planned=1000.0))
-    within = finding(past(steps_total=600.0, steps_planned=1000.0))
+    done = finding(past(steps=Steps(1000.0, 1000.0)))
+    within = finding(past(steps=Steps(600.0, 1000.0)))
     assert done.messages[0].startswith("converged, flat at 0.3 for the last 7h")
     assert (within.flat_hours, within.messages[0].split(" (")[0]) == (0.0, "flat so far, within its plan")
+
+
+def test_a_flat_loss_on_held_out_data_says_nothing_while_the_training_loss_falls() -> None:
+    falling = points(36_000, 60, straight)
+    found = finding(past(training_loss=falling))
+    assert (found.loss_state, found.flat_hours, found.is_unknown) == ("fits", None, True)
+    assert found.messages[0].startswith("flat on held-out data at 0.3 (gained ")
+    assert found.messages[0].endswith("while its training loss falls: compare its metric")
+    assert finding(past(training_loss=points(36_000, 60, fast))).loss_state == "flat"
+    accuracy = past(loss=lambda part: 1 - fast(part) / 2.3, objective="max", training_loss=falling)
+    assert finding(accuracy).loss_state == "flat"
+    within = past(steps=Steps(600.0, 1000.0), training_loss=falling)
+    assert finding(within).loss_state == "fits"
 
 
 def test_what_it_held_after_that_is_its_requests_and_gpus() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from support.past_jobs import START, constant, fast, past, points, straight
 from support.searching import examples
 
-from slopewise.adapters.prometheus.history import LARGEST, JobHistory, Points, Resources
+from slopewise.adapters.prometheus.history import LARGEST, JobHistory, Points, Resources, Steps
 from slopewise.advise.findings import finding
 from slopewise.advise.flatness import MIN_POINTS
 from slopewise.advise.scenarios.groups import MAX_GROUP_JOBS, groups_of
@@ -108,7 +108,7 @@ def test_a_chain_that_never_ends_is_cut() -> None:
 
 
 def test_the_scenario_can_be_loaded_and_drawn(tmp_path: Path) -> None:
-    hostile = made(replace(past("</script> ../Über", loss=straight), steps_planned=500.0), 7)
+    hostile = made(replace(past("</script> ../Über", loss=straight), steps=Steps(planned=500.0)), 7)
     jobs = [at(0, 2, 1), at(1, 2, 2, request=64.0), hostile, at(0, 1, 4, loss=None)]
     path = write_scenario("group-1", jobs, {"node-a": 1.5}, tmp_path, policies=["flowcon"], seeds=2)
     instance = draw(load_scenario(str(path)), 1)

@@ -44,7 +44,7 @@ def test_who_leads_the_policies_the_jobs_and_what_somebody_should_look_at(
     assert lines[1].startswith("POLICY MODE DECIDES BY READY JOBS CLASSES")
     assert lines[2] == "broken Auto flowcon+specon False 0 –"
     assert lines[3] == "default Auto flowcon+specon True 3 2 NL, 1 CL"
-    assert lines[4] == "3 workloads: 3 Training; 2 NL, still learning; 1 CL, converged"
+    assert lines[4] == "3 workloads: 3 Training; 2 NL, still learning; 1 CL, hardly growing"
     attention = " ".join(lines[5:])
     assert "Ready (InvalidSpec), policy broken: spec.policy.name: there is no policy x" in attention
     assert "MetricsAvailable (NoTarget), team-a/b, team-a/c: no target" in attention

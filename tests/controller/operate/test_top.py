@@ -46,7 +46,7 @@ def test_a_workload_is_one_line_with_state_loss_growth_cpu_and_reason() -> None:
     assert words(lines[2]) == "JOB STATE CLASS LOSS GROWTH NOW → WANTED REASON"
     curve = sparkline([2.0, 1.0, 0.25])
     assert words(lines[3]) == f"team/train no loss CL 0.25 {curve} 0.0123 0.50 → 1.00 cooldown"
-    assert "CL converged" in lines[4]
+    assert "CL hardly growing" in lines[4]
 
 
 @pytest.mark.parametrize(

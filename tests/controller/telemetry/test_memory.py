@@ -22,7 +22,7 @@ from slopewise.telemetry.log_line import PassLines
 from slopewise.telemetry.metrics import Telemetry
 
 MIB = 2**20
-CHANGE = ResizeMemory("a", "n1", "request", 1024 * MIB, 360 * MIB, "CL, converged")
+CHANGE = ResizeMemory("a", "n1", "request", 1024 * MIB, 360 * MIB, "CL, hardly growing")
 JOB = replace(a_job("a"), usage=Usage(START, 0.0, 300.0 * MIB), memory=MemoryAllocation(1024 * MIB))
 
 
@@ -38,7 +38,7 @@ def a_report(
 def test_a_change_is_in_the_line_of_its_pass() -> None:
     facts = PassLines(20.0).facts(a_report((Outcome(CHANGE, "applied"),)))
     assert facts is not None
-    assert facts["changes"] == ["team/a memory request 1024Mi to 360Mi applied: CL, converged"]
+    assert facts["changes"] == ["team/a memory request 1024Mi to 360Mi applied: CL, hardly growing"]
     assert (facts["wanted"], facts["applied"]) == (1, 1)
 
 
@@ -47,7 +47,7 @@ def test_what_a_guard_withholds_is_in_a_line_once_and_in_a_quiet_mode_with_what_
     withheld = a_report(withheld=(Withheld(CHANGE, "memory_paused", "memory_paused: mode is Recommend"),))
     facts = lines.facts(withheld)
     assert facts is not None
-    expected = "team/a memory request 1024Mi to 360Mi withheld: memory_paused: mode is Recommend; CL, converged"
+    expected = "team/a memory request 1024Mi to 360Mi withheld: memory_paused: mode is Recommend; CL, hardly growing"
     assert (facts["changes"], facts["withheld"]) == ([expected], {"memory_paused": 1})
     assert lines.facts(withheld) is None
 

@@ -21,7 +21,7 @@ from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.prometheus import history_queries, node_queries
 from slopewise.adapters.prometheus.client import PrometheusHttp, RangeRow, Row
 from slopewise.adapters.prometheus.container_usage import machines_by_node
-from slopewise.adapters.prometheus.evaluations import JobKey, job_key, series_text, stage_rank
+from slopewise.adapters.prometheus.evaluations import STAGE_PREFERENCE, JobKey, job_key, series_text, stage_rank
 from slopewise.adapters.prometheus.queries import VALUE_LABEL, AnyOf, Matchers
 from slopewise.adapters.prometheus.reader import spans
 from slopewise.errors import UsageError
@@ -96,6 +96,19 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
+class Steps:
+    """Of a training. None: not reported."""
+
+    total: float | None = None
+    planned: float | None = None
+
+    @property
+    def done_ratio(self) -> float | None:
+        """The part of the planned steps that is done; None: not known."""
+        return self.total / self.planned if self.total is not None and self.planned else None
+
+
+@dataclass(frozen=True, slots=True)
 class JobHistory:
     """What Prometheus has of one job. Empty points, None: not reported."""
 
@@ -110,14 +123,15 @@ class JobHistory:
     step_seconds: float
     objective: Objective = "min"
     loss: Points = field(default_factory=_no_points)
+    training_loss: Points = field(default_factory=_no_points)
+    """Beside a `loss` on held-out data."""
     cpu_cores: Points = field(default_factory=_no_points)
     throttled_ratio: Points = field(default_factory=_no_points)
     threads: Points = field(default_factory=_no_points)
     """Of all its processes, those that wait too."""
     memory_bytes: Points = field(default_factory=_no_points)
     gpu_use_ratio: Points = field(default_factory=_no_points)
-    steps_total: float | None = None
-    steps_planned: float | None = None
+    steps: Steps = Steps()
     wait_ratio: float | None = None
     """The part of its steps' time in which they waited for their batches, 0 to 1, whatever a tenant reports."""
     requests: Resources = Resources()
@@ -291,7 +305,7 @@ class PrometheusHistory:
     def _history(
         self, job: Lifetime, losses: _Losses, curves: Mapping[str, Points], facts: _Facts
     ) -> JobHistory | None:
-        loss, node = losses.best(job.key)
+        loss, training_loss, node = losses.best(job.key)
         seen = [points for points in (loss, *curves.values()) if len(points)]
         if not seen and not facts.numbers.get(history_queries.GPUS):
             return None
@@ -310,13 +324,13 @@ class PrometheusHistory:
             step_seconds=step,
             objective=_objective(facts.texts.get(history_queries.OBJECTIVE), self._objective),
             loss=loss,
+            training_loss=training_loss,
             cpu_cores=curves[history_queries.CPU],
             throttled_ratio=curves[history_queries.THROTTLED],
             threads=curves[history_queries.THREADS],
             memory_bytes=curves[history_queries.MEMORY],
             gpu_use_ratio=curves[history_queries.GPU_USE],
-            steps_total=numbers.get(history_queries.STEPS),
-            steps_planned=numbers.get(history_queries.PLANNED),
+            steps=Steps(numbers.get(history_queries.STEPS), numbers.get(history_queries.PLANNED)),
             wait_ratio=None if (waited := numbers.get(history_queries.WAITED, -1.0)) < 0 else min(1.0, waited),
             requests=Resources(numbers.get(history_queries.CPU_REQUEST), numbers.get(history_queries.MEMORY_REQUEST)),
             limits=Resources(numbers.get(history_queries.CPU_LIMIT), numbers.get(history_queries.MEMORY_LIMIT)),
@@ -345,10 +359,18 @@ class _Losses:
         self._series[key].setdefault(name, []).extend(row.points)
         self._nodes.setdefault(key, row.labels.get("node", ""))
 
-    def best(self, key: JobKey) -> tuple[Points, str]:
-        """The points of the best series, and the node that its target is labelled with."""
+    def best(self, key: JobKey) -> tuple[Points, Points, str]:
+        """The points of the best series, of the training loss beside it, and the node that its target is labelled with.
+
+        The training loss has no points where it is the best series itself, or is not reported.
+        """
         series = self._series.pop(key, {})
-        return (_points(series[min(series)]) if series else _EMPTY), self._nodes.get(key, "")
+        held_out, *training = STAGE_PREFERENCE.values()
+        best = min(series, default=None)
+        of_training = min((name for name in series if name[0] in training), default=None)
+        beside = of_training if best is not None and best[0] == held_out else None
+        loss, training_loss = (_points(series[name]) if name else _EMPTY for name in (best, beside))
+        return loss, training_loss, self._nodes.get(key, "")
 
 
 def _in_whole_seconds(period: Period) -> Period:

@@ -143,7 +143,7 @@ def recorded_job(job: JobHistory, number: int) -> RecordedJob | None:
         cores=max(LEAST_CORES, float(np.quantile(cores, PEAK_QUANTILE))),
         request_cores=job.requests.cpu_cores,
         curve=_curve(job, at, used / work),
-        steps=None if job.steps_planned is None or not 1 <= job.steps_planned <= 1e12 else round(job.steps_planned),
+        steps=round(planned) if (planned := job.steps.planned) is not None and 1 <= planned <= 1e12 else None,
         devices=_devices(job),
     )
 

@@ -69,6 +69,8 @@ def url(
     more = [
         node("node-a", 8, start, 10 * HOUR),
         Series("training_loss", {**own, "stage": "train"}, start, 4 * HOUR, lambda _: 99.0),
+        Series("training_loss", {**own, "namespace": "other", "pod": "elsewhere-0", "stage": "eval"}, start, 2 * HOUR,
+               lambda _: 7.0),
         Series("training_steps_planned", own, start, 4 * HOUR, lambda _: 20_000.0),
         Series("training_wait_seconds_total", own, start, 4 * HOUR, lambda at: 0.3 * at),
         Series("training_step_duration_seconds_sum", own, start, 4 * HOUR, lambda at: at),
@@ -132,6 +134,12 @@ class TestARealPrometheus:
         loss = jobs["plain-0"].loss
         assert loss[0, 1] == pytest.approx(2.3, abs=0.05)
         assert loss[-1, 1] == pytest.approx(0.3, abs=0.01)
+        assert len(jobs["plain-0"].training_loss) == 0, "no loss is on held-out data"
+
+    def test_a_loss_on_held_out_data_has_the_training_loss_beside_it(self, jobs: dict[str, JobHistory]) -> None:
+        job = jobs["elsewhere-0"]
+        assert (job.loss[:, 1] == 7).all()
+        assert job.training_loss[-1, 1] == pytest.approx(0.3, abs=0.01)
 
     def test_use_is_the_kubelets_and_no_pod_can_forge_it(self, jobs: dict[str, JobHistory]) -> None:
         job = jobs["plain-0"]
@@ -143,7 +151,7 @@ class TestARealPrometheus:
     def test_requests_limits_plan_objective_and_node(self, jobs: dict[str, JobHistory]) -> None:
         job = jobs["plain-0"]
         assert (job.requests.cpu_cores, job.requests.memory_bytes, job.limits.cpu_cores) == (2, 4 * GIB, 4)
-        assert (job.steps_planned, job.objective, job.node, job.gpus) == (20_000, "max", "node-a", 0)
+        assert (job.steps.planned, job.objective, job.node, job.gpus) == (20_000, "max", "node-a", 0)
         assert jobs["gap-0"].objective == "min"
 
     def test_how_long_its_steps_waited_for_their_batches(self, jobs: dict[str, JobHistory]) -> None:

@@ -252,7 +252,7 @@ MIB = 2**20
 
 
 def a_change_of_memory(uid: str) -> ResizeMemory:
-    return ResizeMemory(uid, "n1", "request", 1024 * MIB, 360 * MIB, "CL, converged")
+    return ResizeMemory(uid, "n1", "request", 1024 * MIB, 360 * MIB, "CL, hardly growing")
 
 
 def test_a_change_of_memory_is_reported_on_its_pod_in_the_history_and_in_the_status(passes: ReportedPasses) -> None:
@@ -260,10 +260,10 @@ def test_a_change_of_memory_is_reported_on_its_pod_in_the_history_and_in_the_sta
     usage = Usage(START, 0.0, 300.0 * MIB)
     job = replace(a_job(uid, limit=2000), usage=usage, memory=MemoryAllocation(1024 * MIB, 2048 * MIB))
     passes.a_pass(job, outcomes=(Outcome(a_change_of_memory(uid), "applied"),))
-    assert passes.recorder.of("Pod") == [("Resized", "memory request 1024Mi to 360Mi: CL, converged")]
+    assert passes.recorder.of("Pod") == [("Resized", "memory request 1024Mi to 360Mi: CL, hardly growing")]
     assert passes.history("train") == [("Resize", "memory request 1024Mi to 360Mi", "applied")]
     status = passes.status("train")
-    assert (status["memory"], status["memoryReason"]) == ("300Mi / 1024Mi / 2048Mi", "CL, converged")
+    assert (status["memory"], status["memoryReason"]) == ("300Mi / 1024Mi / 2048Mi", "CL, hardly growing")
     assert (status["memoryWorkingSetBytes"], status["memoryRequestBytes"]) == (300 * MIB, 1024 * MIB)
     assert status["memoryLimitBytes"] == 2048 * MIB
     assert status["lastAction"] == "memory request 1024Mi to 360Mi applied"
