@@ -278,6 +278,17 @@ def test_what_did_not_pay_is_remembered_and_no_more_are_useful() -> None:
     assert number.next(Reading(4.0, 1.0, ENOUGH, 400.0)) == 1  # also after a resize: it says nothing about that
 
 
+def test_what_did_not_pay_is_forgotten_where_the_limit_lets_no_more_be_tried() -> None:
+    number = ThreadNumber(2)
+    for reading in (Reading(1.0), Reading(2.0, 1.0, ENOUGH, 400.0), Reading(2.0, 0.8, ENOUGH, 50.0)):
+        number.next(reading)
+    useful = []
+    for _ in range(33):
+        number.next(Reading(1.0, 1.0, ENOUGH, 400.0))
+        useful.append(number.useful)
+    assert useful == [1] * 31 + [2] * 2
+
+
 def test_nothing_is_decided_while_it_waits_for_cpu() -> None:
     number = ThreadNumber(2)
     readings = [Reading(1.0), Reading(2.0, 1.0, ENOUGH, 400.0), Reading(2.0, 0.8, 0.12, 50.0)]

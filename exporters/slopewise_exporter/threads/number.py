@@ -85,6 +85,8 @@ class ThreadNumber:
         if self._stood >= _STOOD:
             self._pause = 0
         self._tried_left = max(0, self._tried_left - 1)
+        if not self._tried_left and fitting(reading.limit_cores / self._ranks) <= self.useful:
+            self.useful = self._most  # no more can be tried, and its steps may be others by now
         tried, self._try = self._try, None
         if fits < self._number:
             if reading.limit_cores >= before:
