@@ -270,7 +270,7 @@ def test_what_did_not_pay_is_tried_again_once_in_33_intervals() -> None:
 
 def test_what_did_not_pay_is_remembered_and_no_more_are_useful() -> None:
     number = ThreadNumber(2)
-    useful = []
+    useful: list[int] = []
     for threads in (1, 1, 2, 1, 1):
         number.next(Reading(2.0, WAKES[threads][1], ENOUGH, WAKES[threads][0]) if useful else Reading(1.0))
         useful.append(number.useful)
