@@ -442,7 +442,7 @@ def test_a_second_thread_that_makes_trees_slower_is_tried_and_goes_again(
         if len(trees) % 25 == 0 and trees:
             _module.following.look()
         with_one(self, *arguments, **named)
-        time.sleep(0.05 * (trees[-1] - 1))
+        time.sleep(0.1 * (trees[-1] - 1))
     grower.TreeGrower.__init__ = slower
     trees.append(2)
     HistGradientBoostingRegressor(max_iter=150).fit(rows, rows.sum(1))
