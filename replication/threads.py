@@ -1,15 +1,18 @@
 """Writes `replication/threads.md`: what threads cost, as measured, and what that makes of our scenarios, as simulated.
 
-`python -m replication.threads` simulates the two scenarios of ours that are of one node with two cores: with one thread
-a job, and with default threads that spin, that wait, and whose number follows the CPU. The measuring is done by
-`python -m replication.thread_penalty`.
+`python -m replication.threads` simulates scenarios of nodes with two cores: with one thread a job, and with default
+threads that spin, that wait, and whose number follows the CPU. The page has the ratios over all libraries,
+`thread_figures/` a table for each. The measuring is done by `python -m replication.thread_penalty`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from statistics import geometric_mean
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Console
@@ -24,13 +27,26 @@ from slopewise.simulator.workload import draw
 from slopewise.simulator.world.model import RunOutcome
 
 PAGE = Path(__file__).with_name("threads.md")
-SCENARIOS = ("demo", "tradl")
-POLICIES = ("flowcon", "marginal")
-"""Beside fair sharing."""
-
+FIGURES = Path(__file__).with_name("thread_figures")
 CORES = 2
-"""Of the scenarios' node, and so the default threads of a job."""
+"""Of each node, and so the default threads of a job."""
 
+TWO_NODES = {"nodes": [{"name": "worker", "count": 2, "cpu": CORES, "memoryGiB": 64}]}
+
+
+class Study(NamedTuple):
+    """A scenario, what is changed of it, and the policies beside fair sharing that have what they need there."""
+
+    scenario: str
+    overrides: Mapping[str, object]
+    policies: Sequence[str]
+
+
+STUDIES = (
+    Study("demo", {}, ("flowcon", "marginal")),
+    Study("tradl", {}, ("flowcon", "tradl", "marginal")),
+    Study("specon-20-mixed", TWO_NODES, ("flowcon2", "specon", "draps", "procon", "marginal")),
+)
 NEAR_ONE = 2**0.5
 """Threads a core up to which a row stands for one."""
 
@@ -38,6 +54,7 @@ WAYS: Mapping[str, Mapping[str, object]] = {
     "default, spin": {"threads": CORES, "threadBehaviour": "spin"},
     "default, wait": {"threads": CORES, "threadBehaviour": "wait"},
     "follow": {"threads": CORES, "threadBehaviour": "follow"},
+    "one thread": {},
 }
 TEXT = """\
 # Threads
@@ -56,12 +73,14 @@ windows of one row differ, most where threads spin. The cost of threads depends 
 HEADING = """
 ## What the policies bring
 
-Means over {seeds} seeds with 95 % intervals. Each job has as many threads as the node has cores, at the cost of the
-library. *Ratio*: to fair sharing with threads that spin. *CPU*: CPU-seconds for a
-core-second of work.
+Mean completion, as a ratio to fair sharing of the same jobs with one thread each: the geometric mean over {libraries}
+libraries, and the lowest and highest of them, over {seeds} seeds. Each job has as many threads as a node has
+cores, {cores}, at the cost of its library. [The table of each library](thread_figures) has seconds, CPU-seconds for a
+core-second of work, and 95 % intervals. `specon-20-mixed` is on two nodes of two cores here. Left out: `dqoes` and
+`deadline`, since no job states an objective or a deadline, and policies of nodes alone where there is one.
 
-| scenario | library | threads | policy | mean completion, s | ratio | CPU |
-|---|---|---|---|---|---|---|
+| scenario | policy | {ways} |
+|---|---|{lines}|
 """
 
 NOTHING = """
@@ -70,6 +89,20 @@ NOTHING = """
 Not simulated: no library has rows near one thread a core both spinning and waiting, which is where a job that follows
 the CPU runs alone. Others used the machine; on a quieter one `python -m replication.thread_penalty` adds such windows.
 """
+COLUMNS = ("scenario", "threads", "policy", "mean completion, s", "ratio", "CPU-seconds a core-second")
+
+
+class Row(NamedTuple):
+    """One policy under one way of a library's threads; a figure for each seed."""
+
+    scenario: str
+    way: str
+    policy: str
+    seconds: Sequence[float]
+    ratios: Sequence[float]
+    """Of the mean completion to that of fair sharing with one thread."""
+    costs: Sequence[float]
+    """CPU-seconds for a core-second of work, contention included."""
 
 
 def reaches_one_thread_a_core(library: str) -> bool:
@@ -78,28 +111,23 @@ def reaches_one_thread_a_core(library: str) -> bool:
     return all(each.threads_per_core < NEAR_ONE for each in lowest)
 
 
-def runs(scenario: str, overrides: Mapping[str, object], seeds: Sequence[int]) -> dict[str, list[RunOutcome]]:
+def runs(study: Study, overrides: Mapping[str, object], seeds: Sequence[int]) -> dict[str, list[RunOutcome]]:
     """By policy, a run for each seed."""
-    document = load_scenario(scenario, overrides)
+    document = load_scenario(study.scenario, {**study.overrides, **overrides})
     instances = [draw(document, seed) for seed in seeds]
-    return {policy.label: [run(each, policy) for each in instances] for policy in policy_runs(document, POLICIES)}
+    return {policy.label: [run(each, policy) for each in instances] for policy in policy_runs(document, study.policies)}
 
 
-def rows(scenario: str, library: str, seeds: Sequence[int]) -> Iterator[str]:
-    """The lines of one scenario and library; `one thread` costs nothing, whatever the library."""
-    ways = {way: runs(scenario, {**keys, "threadLibrary": library}, seeds) for way, keys in WAYS.items()}
-    ways["one thread"] = runs(scenario, {}, seeds)
-    base = [_completion(each) for each in ways["default, spin"]["fair"]]
+def rows(study: Study, library: str, seeds: Sequence[int]) -> Iterator[Row]:
+    """The rows of one scenario and library; `one thread` costs nothing, whatever the library."""
+    of_library = {"threadLibrary": library}
+    ways = {way: runs(study, {**keys, **of_library} if keys else keys, seeds) for way, keys in WAYS.items()}
+    base = [_completion(each) for each in ways["one thread"]["fair"]]
     for way, by_policy in ways.items():
         for policy, found in by_policy.items():
             times = [_completion(each) for each in found]
             ratios = [time / of for time, of in zip(times, base, strict=True)]
-            cells = [
-                plus_minus(estimate(times), 0),
-                plus_minus(estimate(ratios), 2),
-                plus_minus(estimate([_cost(each) for each in found]), 2),
-            ]
-            yield f"| {scenario} | {library} | {way} | `{policy}` | {' | '.join(cells)} |"
+            yield Row(study.scenario, way, policy, times, ratios, [_cost(each) for each in found])
 
 
 def _completion(outcome: RunOutcome) -> float:
@@ -108,13 +136,34 @@ def _completion(outcome: RunOutcome) -> float:
 
 
 def _cost(outcome: RunOutcome) -> float:
-    """CPU-seconds for a core-second of work, contention included."""
     return sum(job.served_cpu_seconds for job in outcome.jobs) / sum(job.work_cpu_seconds for job in outcome.jobs)
 
 
+def table(found: Iterable[Row]) -> str:
+    """The file of a library."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in found:
+        figures = zip((row.seconds, row.ratios, row.costs), (0, 2, 2), strict=True)
+        writer.writerow((*row[:3], *(plus_minus(estimate(each), digits) for each, digits in figures)))
+    return text.getvalue()
+
+
+def summary(tables: Iterable[str]) -> Iterator[str]:
+    """The page's lines, of the files of all libraries together."""
+    ratios: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for row in (row for text in tables for row in csv.DictReader(io.StringIO(text))):
+        of_policy = ratios.setdefault((row["scenario"], row["policy"]), {})
+        of_policy.setdefault(row["threads"], []).append(float(row["ratio"].split()[0]))
+    for (scenario, policy), of_policy in ratios.items():
+        cells = (f"{geometric_mean(each):.2f} ({min(each):.2f}–{max(each):.2f})" for each in of_policy.values())
+        yield f"| {scenario} | `{policy}` | {' | '.join(cells)} |"
+
+
 def main(
-    seeds: Annotated[int, typer.Option(min=2, help="Seeds of each scenario.")] = 12,
-    only: Annotated[list[str] | None, typer.Option(help="Only this library.")] = None,
+    seeds: Annotated[int, typer.Option(min=2, help="Seeds of each scenario.")] = 4,
+    only: Annotated[list[str] | None, typer.Option(help="Only this library; the others keep their figures.")] = None,
 ) -> None:
     """Simulate the scenarios, and write replication/threads.md."""
     err = Console(stderr=True)
@@ -122,11 +171,22 @@ def main(
         err.print(f"--only {unknown[0]}: it is not measured; use one of {', '.join(libraries())}.")
         raise typer.Exit(2)
     numbers = range(1, seeds + 1)
-    usable = [library for library in only or libraries() if reaches_one_thread_a_core(library)]
-    lines = [line for library in usable for name in SCENARIOS for line in rows(name, library, numbers)]
-    found = HEADING.format(seeds=seeds) + "\n".join(lines) + "\n" if lines else NOTHING
-    PAGE.write_text(TEXT.format(cores=CORES) + section(load()) + found, encoding="utf-8")
-    err.print(f"wrote {PAGE.name}")
+    usable = {library: FIGURES / f"{library}.csv" for library in libraries() if reaches_one_thread_a_core(library)}
+    FIGURES.mkdir(exist_ok=True)
+    for library in set(only or usable) & set(usable):
+        found = [row for study in STUDIES for row in rows(study, library, numbers)]
+        usable[library].write_text(table(found), encoding="utf-8")
+    tables = {library: file.read_text(encoding="utf-8") for library, file in usable.items() if file.exists()}
+    head = HEADING.format(
+        libraries=len(tables),
+        seeds=seeds,
+        cores=CORES,
+        ways=" | ".join(WAYS),
+        lines="|".join("---" for _ in WAYS),
+    )
+    found_lines = head + "\n".join(summary(tables.values())) + "\n" if tables else NOTHING
+    PAGE.write_text(TEXT.format(cores=CORES) + section(load()) + found_lines, encoding="utf-8")
+    err.print(f"wrote {PAGE.name} with {len(tables)} libraries")
 
 
 if __name__ == "__main__":

@@ -130,6 +130,8 @@ def _threads() -> Iterator[Metric]:
     yield _gauge("training_threads", "The most threads that one of its libraries has.", following.threads)
     wanted = following.wanted if following.follows else None
     yield _gauge("training_threads_wanted", "The number of threads for the CPU in effect.", wanted)
+    help_text = "The most threads with which its steps are faster, where they are all of it that uses CPU."
+    yield _gauge("training_threads_useful", help_text, following.useful)
     help_text = "The CPU that it gets, in cores: its affinity, its quota, or its use while it waits for more."
     yield _gauge("training_cpu_in_effect_cores", help_text, following.cores)
 

@@ -131,6 +131,12 @@ class Reporter:
         return self._record.steps if self._recording else 0
 
     @property
+    def timed_steps(self) -> tuple[int, float]:
+        """Steps counted so far, and the seconds that they took, without evaluations and checkpoints between them."""
+        now = self._record.snapshot()
+        return now.steps, now.step_duration_sum_seconds
+
+    @property
     def ended(self) -> bool:
         """Whether it was closed, or is the copy of a reporter in a forked child."""
         return self._ended

@@ -32,6 +32,7 @@ TYPES = {
     "training_checkpoint_on_sigterm": "gauge",
     "training_threads": "gauge",
     "training_threads_wanted": "gauge",
+    "training_threads_useful": "gauge",
     "training_cpu_in_effect_cores": "gauge",
     "training_nonfinite_loss": "counter",
     "training_outlier_loss": "counter",
@@ -63,6 +64,7 @@ def busy_port(make_reporter: MakeReporter, monkeypatch: pytest.MonkeyPatch) -> i
     """The port of a reporter that has been told everything once."""
     for name, value in {"wanted": 1, "applied": 1, "threads": 2, "cores": 0.5}.items():
         monkeypatch.setattr(following, name, value)
+    monkeypatch.setattr(type(following), "useful", 3)
     reporter = make_reporter(planned_steps=100, objective="max", framework="pytorch", model="mlp", study="lr search")
     reporter.step(loss=2.0, samples=32)
     reporter.step(loss=1.0, samples=32)
@@ -96,7 +98,7 @@ def test_the_values_are_those_that_were_told(busy_port: int | None, scrape: Scra
     assert now["training_samples_total"] == 64
     assert now["training_epochs_total"] == 1
     assert now["training_steps_planned"] == 100
-    assert (now["training_threads"], now["training_threads_wanted"]) == (2, 1)
+    assert (now["training_threads"], now["training_threads_wanted"], now["training_threads_useful"]) == (2, 1, 3)
     assert now["training_cpu_in_effect_cores"] == 0.5
     assert now["training_step_duration_seconds_count"] == 1
 

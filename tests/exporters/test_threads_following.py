@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from threading import Semaphore, current_thread
@@ -21,6 +22,7 @@ from slopewise_exporter.threads import following as following_module
 from slopewise_exporter.threads import libraries
 from slopewise_exporter.threads.cpu import Reading
 from slopewise_exporter.threads.following import Following
+from slopewise_exporter.threads.work import MIN_STEPS, Work
 
 RUN = (sys.executable, "-m", "slopewise_exporter", "run", "--")
 TWO_CORES = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
@@ -242,6 +244,62 @@ def test_a_step_that_another_thread_reports_waits_for_the_trainings_own(
     assert numbers() == {1}
 
 
+@pytest.mark.parametrize(
+    ("variables", "useful"),
+    [
+        ({}, 2),  # what it had at its start, whatever it has of them now
+        ({"OMP_NUM_THREADS": "1"}, 1),
+        ({"SLOPEWISE_THREADS": "4"}, 4),
+        ({"LOCAL_WORLD_SIZE": "2"}, None),  # of one rank
+    ],
+)
+def test_the_useful_threads_are_no_number_that_follows_the_cpu(
+    followed: Following, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], useful: int | None
+) -> None:
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    followed.work = Work(lambda: False)
+    followed.apply()
+    assert followed.useful is None  # no interval has ended
+    followed.look()
+    assert followed.useful == useful
+
+
+def test_others_that_compute_leave_the_useful_threads_unknown() -> None:
+    reading, waits = Reading(4.0, 1.2, 0.0), Reading(4.0, 0.9, 0.5)  # 1.8 threads run or wait
+    for readings, children in (([reading], True), ([waits], False), ([waits, reading], False)):
+        work = Work(partial(bool, children))
+        for each in readings:
+            work.read(each, 1)
+        assert not work.only_libraries
+    work = Work(lambda: False)
+    work.read(waits, 2)
+    work.read(waits, 1)  # it was lowered within the interval
+    assert work.only_libraries
+    work.read(waits, 1)
+    assert not work.only_libraries
+
+
+def test_a_process_knows_whether_it_has_children() -> None:
+    code = "import subprocess, sys; from slopewise_exporter.threads.work import has_children as has; print(has());"
+    code += "child = subprocess.Popen(['cat'], stdin=subprocess.PIPE); print(has()); child.communicate(); print(has())"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=180).stdout
+    assert told.split() == ["False", "True", "False"]
+
+
+def test_steps_are_counted_by_the_reporter(make_reporter: MakeReporter) -> None:
+    reporter, reading, work = make_reporter(), Reading(1.0), Work()
+    assert work.read(reading, 1).steps_per_second is None
+    for _ in range(MIN_STEPS):
+        reporter.step()
+    steps, seconds = reporter.timed_steps
+    assert work.read(reading, 1).steps_per_second == pytest.approx(steps / seconds)
+    reporter.step()
+    assert work.read(reading, 1).steps_per_second is None  # too few
+    reporter.close()
+    assert work.read(reading, 1).steps_per_second is None  # of nobody
+
+
 def test_its_own_thread_reads(cores: list[float]) -> None:
     looks = Semaphore(0)
 
@@ -365,6 +423,33 @@ def test_an_unchanged_script_follows_its_quota_up_and_down(
     _, errors = training.communicate(timeout=180)
     assert training.returncode == 0, errors
     assert seen == ["[1] 1", "[1] 1", "[2] 2", "[2] 2", "[1] 1"]
+
+
+@TWO_CORES
+@pytest.mark.processes
+def test_a_second_thread_that_makes_trees_slower_is_tried_and_goes_again(
+    run: Callable[..., subprocess.Popen[str]],
+) -> None:
+    """Of scikit-learn itself, whose trees sleep here where they have two threads."""
+    script = f"""{TRAINING}{WITHOUT_WAITS}
+    import time
+    from slopewise_exporter.threads.cpu import Reading
+
+    _module.affinity_cores = lambda: 2
+    _module.following._read = lambda: Reading(2.0, 0.8 if trees[-1] == 2 else 1.0, 0.0)
+    with_one = grower.TreeGrower.__init__
+    def slower(self, *arguments, **named):
+        if len(trees) % 25 == 0 and trees:
+            _module.following.look()
+        with_one(self, *arguments, **named)
+        time.sleep(0.1 * (trees[-1] - 1))
+    grower.TreeGrower.__init__ = slower
+    trees.append(2)
+    HistGradientBoostingRegressor(max_iter=150).fit(rows, rows.sum(1))
+    print(*trees[2::25], "useful", _module.following.useful)
+    """
+    output, errors = run(dedent(script), *ON_TWO_CORES, *RUN).communicate(timeout=180)
+    assert output.splitlines()[-1] == "2 1 1 2 1 1 useful 1", errors
 
 
 @pytest.mark.processes

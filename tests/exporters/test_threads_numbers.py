@@ -110,9 +110,9 @@ def test_pressure_is_the_time_in_which_some_waited(write: Write) -> None:
     own = {**V2, "pods/job/cgroup.type": "domain"}
     folder = write({**own, "pods/job/cpu.pressure": "some avg10=99.00 avg60=0 avg300=0 total=1000000\nfull total=9\n"})
     cpu = reader(folder, [10, 15], [1, 4.5])
-    assert cpu.read()[1:] == (None, None)
+    assert cpu.read()[1:3] == (None, None)
     write({"pods/job/cpu.pressure": "some avg10=0.00 avg60=0 avg300=0 total=3500000\n"})
-    assert cpu.read()[1:] == (0.7, 0.5)
+    assert cpu.read()[1:3] == (0.7, 0.5)
 
 
 def test_pressure_counts_where_the_kernel_says_nothing_of_threads_also_on_a_hybrid_host(write: Write) -> None:
@@ -173,15 +173,18 @@ def test_ranks_share_the_limit_and_each_has_one_thread_at_least() -> None:
 class Neighbours:
     """Trainings with as many threads as wanted on so many cores, shared evenly among them."""
 
-    def __init__(self, cores: float, jobs: int) -> None:
+    def __init__(self, cores: float, jobs: int, shown: dict[int, tuple[float, float]] | None = None) -> None:
         self.cores = cores
+        self.shown = shown or {}
         self.numbers = [ThreadNumber(int(cores)) for _ in range(jobs)]
         self.threads = [number.next(Reading(cores)) for number in self.numbers]
 
     def interval(self) -> list[int]:
         runnable = sum(self.threads)
         got = min(1.0, self.cores / runnable)
-        readings = [Reading(self.cores, threads * got, 1 - got) for threads in self.threads]
+        readings = [
+            Reading(self.cores, threads * got, 1 - got, self.shown.get(threads, (None,))[0]) for threads in self.threads
+        ]
         self.threads = [number.next(reading) for number, reading in zip(self.numbers, readings, strict=True)]
         return list(self.threads)
 
@@ -223,6 +226,80 @@ def test_the_second_reading_after_a_resize_up_raises_it_and_the_first_one_after_
     resized = [Reading(0.5, 0.5, SHORT), Reading(2, 0.8, 0.3), Reading(2, 1.0, ENOUGH), Reading(0.5, 1.0, SHORT)]
     assert [number.next(reading) for reading in resized] == [1, 1, 2, 1]
     assert 2 * INTERVAL_SECONDS < 15
+
+
+WAKES = {1: (400.0, 1.0), 2: (50.0, 0.8)}
+"""Steps a second and cores by threads: histogram gradient boosting of 3,000 rows on two free virtual cores, waiting."""
+
+PYTHON = {1: (100.0, 1.0), 4: (100.0, 1.0)}
+SCALES = {1: (400.0, 1.0), 2: (760.0, 1.95), 3: (1100.0, 2.9), 4: (1450.0, 3.8)}
+UP_TO_TWO = {1: (400.0, 1.0), 2: (700.0, 1.9), 3: (690.0, 2.6), 4: (300.0, 1.5)}
+
+
+def course(shown: dict[int, tuple[float, float]], begins_with: float, intervals: int) -> list[int]:
+    """The numbers of a training alone on four cores, which had so many cores at its start."""
+    number = ThreadNumber(max(shown))
+    threads = [number.next(Reading(begins_with))]
+    for _ in range(intervals):
+        steps, cores = shown[threads[-1]]
+        threads.append(number.next(Reading(4.0, cores, ENOUGH, steps)))
+    return threads
+
+
+@pytest.mark.parametrize(
+    ("shown", "begins_with", "numbers"),
+    [
+        (WAKES, 4, [2, 1, 1, 2, 1, 1, 1]),  # what it uses is tried, then one more
+        (WAKES, 1, [1, 2, 1, 1, 1, 1, 1]),
+        (SCALES, 4, [4, 4, 4, 4, 4, 4, 4]),
+        (SCALES, 1, [1, 2, 2, 3, 3, 4, 4]),  # what is tried is decided before the next is
+        (UP_TO_TWO, 4, [4, 2, 2, 3, 2, 2, 2]),
+        (PYTHON, 4, [4, 1, 4, 4, 4, 4, 4]),  # no dearer with four: they may be for something else
+    ],
+)
+def test_threads_that_make_steps_dearer_and_no_faster_go_again(
+    shown: dict[int, tuple[float, float]], begins_with: float, numbers: list[int]
+) -> None:
+    assert course(shown, begins_with, len(numbers) - 1) == numbers
+
+
+def test_what_did_not_pay_is_tried_again_once_in_33_intervals() -> None:
+    late = course(WAKES, 4, 400)[10:]
+    assert 0 < late.count(2) <= len(late) / 33 + 1
+
+
+def test_what_did_not_pay_is_remembered_and_no_more_are_useful() -> None:
+    number = ThreadNumber(2)
+    useful: list[int] = []
+    for threads in (1, 1, 2, 1, 1):
+        number.next(Reading(2.0, WAKES[threads][1], ENOUGH, WAKES[threads][0]) if useful else Reading(1.0))
+        useful.append(number.useful)
+    assert useful == [2, 2, 1, 1, 1]
+    assert number.next(Reading(4.0, 1.0, ENOUGH, 400.0)) == 1  # also after a resize: it says nothing about that
+
+
+def test_what_did_not_pay_is_forgotten_where_the_limit_lets_no_more_be_tried() -> None:
+    number = ThreadNumber(2)
+    for reading in (Reading(1.0), Reading(2.0, 1.0, ENOUGH, 400.0), Reading(2.0, 0.8, ENOUGH, 50.0)):
+        number.next(reading)
+    useful = []
+    for _ in range(33):
+        number.next(Reading(1.0, 1.0, ENOUGH, 400.0))
+        useful.append(number.useful)
+    assert useful == [1] * 31 + [2] * 2
+
+
+def test_nothing_is_decided_while_it_waits_for_cpu() -> None:
+    number = ThreadNumber(2)
+    readings = [Reading(1.0), Reading(2.0, 1.0, ENOUGH, 400.0), Reading(2.0, 0.8, 0.12, 50.0)]
+    assert [number.next(reading) for reading in readings] == [1, 2, 2]
+    assert number.useful == 2
+
+
+def test_two_neighbours_whose_second_thread_does_not_pay_do_not_swing() -> None:
+    neighbours = Neighbours(2, 2, WAKES)
+    late = [neighbours.interval() for _ in range(400)][200:]
+    assert sum(run.count(2) for run in late) <= 2 * len(late) / 33
 
 
 FOLLOWS = {"SLOPEWISE_THREADS": "follow"}

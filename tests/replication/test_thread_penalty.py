@@ -21,7 +21,6 @@ from replication.thread_penalty import (
     simulated_cpu_seconds,
     table,
 )
-from replication.threads import rows
 from slopewise.simulator.scenario import csv_tables
 from slopewise.simulator.scenario.parts import libraries
 
@@ -123,8 +122,14 @@ def test_a_library_that_there_is_not_is_refused() -> None:
 
 
 def test_the_page_has_every_policy_under_every_behaviour() -> None:
-    lines = list(rows("demo", libraries()[0], [1, 2]))
-    assert len(lines) == 12
-    assert lines[0].split("|")[6].strip() == "1.00 ± 0.00"
-    assert sum("`fair`" in line for line in lines) == 4
-    assert set(threads.WAYS) <= {line.split("|")[3].strip() for line in lines}
+    study, library = threads.STUDIES[0], libraries()[0]
+    found = list(threads.rows(study, library, [1, 2]))
+    assert {(row.way, row.policy) for row in found} == {
+        (way, policy) for way in threads.WAYS for policy in ("fair", *study.policies)
+    }
+    (base,) = (row for row in found if (row.way, row.policy) == ("one thread", "fair"))
+    assert base.ratios == [1.0, 1.0]
+    assert len(threads.table(found).splitlines()) == 1 + len(found)
+    page = list(threads.summary([threads.table(found), threads.table(row._replace(ratios=[4.0]) for row in found)]))
+    assert page[0].endswith("| 2.00 (1.00–4.00) |")
+    assert len(page) == 1 + len(study.policies)

@@ -69,6 +69,14 @@ def useful_cores(job: Job, node: Node) -> float:
     return min(node.cpu_cores, job.useful_parallelism_cores or node.cpu_cores)
 
 
+def stated_cores(owner_cores: float | None, useful_threads: float | None) -> float | None:
+    """CPU beyond which a job is no faster, in cores: what its owner states, or fewer threads. None: neither is known.
+
+    `useful_threads`: what its process may have at most, and found faster; a number that follows the CPU is no bound.
+    """
+    return min((each for each in (owner_cores, useful_threads) if each is not None), default=None)
+
+
 def steps_left(job: Job) -> float | None:
     """Planned steps that are not done; None: none are planned, or the job does not count them."""
     if job.steps_planned is None or job.steps_total is None:

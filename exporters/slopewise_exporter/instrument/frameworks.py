@@ -230,6 +230,7 @@ def _histograms(_: Training, module: ModuleType) -> None:
 
     @wraps(grower, updated=())
     def grow(*arguments: Any, **named: Any) -> Any:
+        following.work.trees += 1
         if following.wanted != following.applied:
             following.apply()
         if isinstance(named.get("n_threads"), int):

@@ -26,6 +26,8 @@ class Reading(NamedTuple):
     used_cores: float | None = None
     waited_share: float | None = None
     """From 0 to 1."""
+    steps_per_second: float | None = None
+    """None: not counted, or too few of them to tell."""
 
 
 def in_effect_cores(reading: Reading, ranks: int = 1) -> float:

@@ -26,12 +26,14 @@ from slopewise_exporter.threads.at_start import (
 from slopewise_exporter.threads.cpu import CpuReader, Reading, affinity_cores, in_effect_cores
 from slopewise_exporter.threads.libraries import Libraries
 from slopewise_exporter.threads.number import ThreadNumber
+from slopewise_exporter.threads.work import Work
 from slopewise_exporter.values import Checker
 
 INTERVAL_SECONDS = 5.0
 
 FIRST_INTERVAL_SECONDS = 1.0
-"""After the first step: under weights nothing else says that the CPU is short, and a short training ends soon."""
+"""After the first step: under weights nothing else says that the CPU is short, and a short training ends soon. And of
+a number that is tried, which may be 20 times as slow."""
 
 
 class Following:
@@ -46,6 +48,7 @@ class Following:
         """What the libraries had when they were last asked."""
         self.cores: float | None = None
         """The CPU in effect."""
+        self.work = Work()
         self.thread: threading.Thread | None = None
         """The training's, where others report steps too: OpenMP's number belongs to the thread that asks."""
         self._read = read
@@ -103,6 +106,14 @@ class Following:
         """Whether the number follows the CPU; one that the user gave does not."""
         return self._number is not None
 
+    @property
+    def useful(self) -> int | None:
+        """The most threads with which steps are faster; None: not known, or others of this job compute too."""
+        most = None if self._libraries is None else self._libraries.most_given
+        if most is None or self._ranks > 1 or not self.work.only_libraries:
+            return None
+        return most if self._number is None else min(most, self._number.useful)
+
     def instead_of(self, counted: int) -> int:
         """The number for a library that has counted so many threads when it began."""
         libraries = self._libraries
@@ -159,16 +170,17 @@ class Following:
             threading.Thread(target=self._run, name="slopewise-threads", daemon=True).start()
 
     def _run(self) -> None:
-        pause = threading.Event()
-        pause.wait(min(FIRST_INTERVAL_SECONDS, self._interval_seconds))
+        pause, short = threading.Event(), min(FIRST_INTERVAL_SECONDS, self._interval_seconds)
+        pause.wait(short)
         while self._libraries is not None:
             self.look()
-            pause.wait(self._interval_seconds)
+            tries = self._number is not None and self._number.tries
+            pause.wait(short if tries else self._interval_seconds)
 
     def _look(self) -> None:
         if self._read is None:
             return
-        reading = self._read()
+        reading = self.work.read(self._read(), self.threads)
         self.cores = in_effect_cores(reading, self._ranks)
         if self._number is not None:
             self.wanted = self._number.next(reading)

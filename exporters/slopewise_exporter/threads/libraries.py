@@ -57,13 +57,16 @@ class Libraries:
         self._set: dict[tuple[str, int], int] = {}
         self.given: list[int] = []
         """The numbers that were set, the newest last."""
+        self.most_given: int | None = None
+        """The most that one of them may have: what the user has set, or it had at its start. None: not asked yet."""
 
     def set(self, number: int, *, anew: bool = False) -> int:
         """Give each its number, and return the highest that one of them has now. `anew`: no fit of LightGBM runs."""
         before = self.given[-1:]
         self.given.append(number)
         if is_by_hand(os.environ, GENERAL):
-            return int(os.environ[GENERAL].partition(",")[0])
+            self.most_given = int(os.environ[GENERAL].partition(",")[0])
+            return self.most_given
         pools = [*_pools(self._check), *_torch()]
         # All are asked before one is set: some of them share a number, which belongs to the thread that asks.
         asked = [(pool, (pool.filepath, threading.get_ident()), pool.num_threads) for pool in pools]
@@ -75,6 +78,9 @@ class Libraries:
             pool.set_num_threads(min(to_set, has) if lowers_only and pool.user_api == "openmp" else to_set)
             getattr(type(pool), "clear_controlling_thread", int)()  # other threads of the training may set it too
         self._set.update({key: pool.num_threads for pool, key, _ in mine})
+        ours = {key for _, key, _ in mine}
+        most = (self._had[key] if key in ours else has for _, key, has in asked)
+        self.most_given = number if self._fixed else max((each for each in most if each), default=self.most)
         if ours_in(os.environ):
             self._ours.add(number)
         if before not in ([], [number]):

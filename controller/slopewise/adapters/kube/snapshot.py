@@ -26,6 +26,7 @@ from slopewise.adapters.prometheus.missing_evaluations import (
     with_missing,
 )
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading, Scope
+from slopewise.estimators.speed import stated_cores
 from slopewise.model import (
     ContainerHealth,
     Job,
@@ -161,7 +162,9 @@ def _job(
         gpu_use=use.gpu_use if use and pod.accelerators else None,
         request_follows_limit=facts.request_follows_limit,
         threads=series.threads,
-        useful_parallelism_cores=requested.useful_parallelism_cores,
+        useful_parallelism_cores=stated_cores(
+            requested.useful_parallelism_cores, None if pod.accelerators else series.useful_threads
+        ),
         restarted=series.restarted,
         process_started_at_seconds=series.process_started_at_seconds,
         first_step_at_seconds=series.first_step_at_seconds,

@@ -20,6 +20,7 @@ from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations, unreachable, with_missing
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReader, PrometheusReading
 from slopewise.errors import ActuationError, SlopewiseError
+from slopewise.estimators.speed import stated_cores
 from slopewise.model import (
     MEMORY_JSON,
     Arrival,
@@ -117,6 +118,7 @@ class LocalObserver:
             wait_ratio=series.wait_ratio,
             waited_seconds_total=series.waited_seconds_total,
             threads=series.threads,
+            useful_parallelism_cores=stated_cores(job.useful_parallelism_cores, series.useful_threads),
             restarted=series.restarted,
             process_started_at_seconds=series.process_started_at_seconds,
             first_step_at_seconds=series.first_step_at_seconds,

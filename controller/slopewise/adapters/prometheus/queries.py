@@ -98,7 +98,7 @@ RESPONSES_SUM = f"{DEFAULT_RESPONSES}_sum"
 REQUESTS_IN_FLIGHT = DEFAULT_IN_FLIGHT
 STEPS_TOTAL = "training_steps_total"
 STEPS_PLANNED = "training_steps_planned"
-THREADS = "training_threads"
+THREADS, USEFUL_THREADS = "training_threads", "training_threads_useful"
 
 CHECKPOINT_SAVED_AT = "training_checkpoint_timestamp_seconds"
 CHECKPOINT_DURATION = "training_checkpoint_duration_seconds"
@@ -115,7 +115,7 @@ WAIT_SECONDS = 300.0
 """The least time over which waits are compared with steps: one step may take a minute."""
 
 FACT_NAMES = (
-    "training_(steps_total|steps_planned|threads|wait_seconds_total|checkpoint_(timestamp_seconds|duration_seconds|on_sigterm))"
+    "training_(steps_total|steps_planned|threads|threads_useful|wait_seconds_total|checkpoint_(timestamp_seconds|duration_seconds|on_sigterm))"
     "|training_study|process_start_time_seconds"
 )
 """The facts that jobs report, as one pattern: a further fact costs rows but no query. A job without checkpoints has

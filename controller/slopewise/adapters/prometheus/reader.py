@@ -77,6 +77,8 @@ class JobSeries(msgspec.Struct, frozen=True, gc=False):
     waited_seconds_total: float | None = None
     threads: float | None = None
     """The most threads that a library of its latest process has; None: not reported."""
+    useful_threads: float | None = None
+    """The most with which its steps are faster, where they alone use its CPU; None: not reported."""
     state: JobState | None = None
     study: str = ""  # that it names itself
     responses: Responses | None = None
@@ -392,6 +394,7 @@ class PrometheusReader:
             wait_ratio=process.wait_ratio,
             waited_seconds_total=process.numbers.get(queries.WAIT_AND_STEPS[0]),
             threads=process.numbers.get(queries.THREADS),
+            useful_threads=process.numbers.get(queries.USEFUL_THREADS),
             state=process.state,
             study=process.study,
             responses=process.responses,

@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
+from slopewise.estimators.speed import stated_cores
 from slopewise.model import (
     Absence,
     Arrival,
@@ -139,7 +140,7 @@ class Watch:
             usage=None if newest is None else _usage(newest, job),
             steps_total=None if reported is None else _steps(reported, job),
             steps_planned=job.steps_planned if job.reports else None,
-            useful_parallelism_cores=_stated_cores(job),
+            useful_parallelism_cores=stated_cores(_stated_cores(job), running.useful_threads),
             restarted=restarted,
             process_started_at_seconds=EPOCH_SECONDS + running.process_started_seconds,
             responses=None if reported is None else responses(reported, job),

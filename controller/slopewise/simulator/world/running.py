@@ -110,6 +110,11 @@ class RunningJob:
         return Demand(cores, self.in_effect, self.threads, self.job.accelerator)
 
     @property
+    def useful_threads(self) -> int | None:
+        """What the exporter reports of a number that follows the CPU; None: it does not."""
+        return self.threads.useful if self.threads is not None and self.threads.follows else None
+
+    @property
     def _allocated_cores(self) -> float:
         """Its limit, or its request where it has none."""
         limit = self.in_effect.limit_millicores

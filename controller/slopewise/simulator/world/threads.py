@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from slopewise_exporter.threads.cpu import Reading
-from slopewise_exporter.threads.number import ThreadNumber, fitting
+from slopewise_exporter.threads.number import ThreadNumber
 
 ThreadBehaviour = Literal["spin", "wait", "follow"]
 """Threads that wait for another one spin, or sleep; or they sleep, and their number follows the CPU in effect."""
@@ -68,14 +68,25 @@ class RunningThreads:
         self._threads = threads
         self.follows = threads.behaviour == "follow"
         self._number = ThreadNumber(threads.most)
-        self.number = min(threads.most, fitting(limit_cores)) if self.follows else threads.most
+        fits = self._number.next(Reading(limit_cores))
+        self.number = fits if self.follows else threads.most
 
     def penalty(self, cores: float) -> Penalty:
         """Of its threads on this much CPU."""
         return self._threads.penalty(self.number, cores)
 
-    def read(self, limit_cores: float, used_cores: float, waited_ratio: float) -> bool:
-        """An interval has ended, in which its threads waited for a core for this part of the time; True: it changes."""
+    @property
+    def useful(self) -> int:
+        """The most threads with which it is faster, as far as it has tried more."""
+        return self._number.useful
+
+    @property
+    def next_reading_seconds(self) -> float:
+        """Until its CPU is read again: what is tried is soon decided."""
+        return FIRST_READING_SECONDS if self._number.tries else READING_SECONDS
+
+    def read(self, reading: Reading) -> bool:
+        """An interval has ended; True: the number changes."""
         before = self.number
-        self.number = self._number.next(Reading(limit_cores, used_cores, waited_ratio))
+        self.number = self._number.next(reading)
         return self.number != before

@@ -20,7 +20,8 @@ from slopewise.simulator.world.model import Instance, MoveKind, TraceEvent, hori
 from slopewise.simulator.world.running import RunningJob
 from slopewise.simulator.world.sharing import IDLE, Rate, limit_cores, rates
 from slopewise.simulator.world.tallies import ClusterTally
-from slopewise.simulator.world.threads import FIRST_READING_SECONDS, READING_SECONDS
+from slopewise.simulator.world.threads import FIRST_READING_SECONDS
+from slopewise_exporter.threads.cpu import Reading
 
 Action = Callable[[], None]
 
@@ -185,9 +186,10 @@ class World:
         if running.node is None or running.threads is None or running.incarnation != incarnation:
             return
         limit = limit_cores(running.in_effect, self.nodes[running.node], self.control)
-        if running.threads.read(limit, running.rate.cores, running.rate.waited_ratio):
+        rate = running.rate
+        if running.threads.read(Reading(limit, rate.cores, rate.waited_ratio, rate.speed)):
             self._changed[running.node] = None
-        self._plan_reading(running, READING_SECONDS)
+        self._plan_reading(running, running.threads.next_reading_seconds)
 
     def _note_half_time(self) -> None:
         for running in self.present.values():

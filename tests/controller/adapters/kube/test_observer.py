@@ -77,6 +77,12 @@ def test_a_job_is_reported_in_full() -> None:
     assert (job.accepts.min_millicores, job.ineligible_reason, job.pending, job.warnings) == (500, None, None, ())
 
 
+@pytest.mark.parametrize(("accelerators", "cores"), [(0.0, 1.0), (2.0, 1.5)])
+def test_its_threads_bound_the_cpu_that_it_can_use_unless_it_has_gpus(accelerators: float, cores: float) -> None:
+    pod = a_pod("p", a_container(), accelerators=accelerators, annotations={"slopewise.dev/max-useful-cpu": "1500m"})
+    assert world(pod, p=structs.replace(REPORTS, useful_threads=1.0)).job().useful_parallelism_cores == cores
+
+
 def test_a_lowered_memory_request_is_shown_with_what_the_next_pod_will_request() -> None:
     side = a_container("side", init=True)
     pod = a_pod("p", a_container(memory_request_bytes=GIB // 4), side)

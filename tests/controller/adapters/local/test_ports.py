@@ -66,6 +66,11 @@ def observe(series: dict[str, JobSeries], *names: str, limiter: FakeLimiter | No
     return observer.observe().snapshot
 
 
+def test_its_threads_bound_the_cpu_that_a_job_can_use() -> None:
+    jobs = observe({"a": JobSeries(useful_threads=0.5), "b": JobSeries(useful_threads=8.0)}, "a", "b").jobs
+    assert [job.useful_parallelism_cores for job in jobs] == [0.5, 1.0]
+
+
 @dataclass
 class FakeMissing:
     """Knows the cause at once."""

@@ -130,7 +130,7 @@ def world(pages: Scraped) -> World:
     world.add("serves-again", served(("", 40, 8.0), started=1000), instance="a:1")
     world.add("serves-again", None, instance="b:2")
     world.add("checkpoints", page() + checkpoints(saved_at=1_600_000_000.25, duration=1.5, on_sigterm=1))
-    world.add("threads", page() + "training_threads 8\n")
+    world.add("threads", page() + "training_threads 8\ntraining_threads_useful 16\n")
     world.add("waits", page() + waiting(0, 0))
     world.add("never-waits", page() + waiting(0, 0))
     first_step = "training_first_step_timestamp_seconds {}\n"
@@ -175,8 +175,8 @@ def test_the_part_of_its_steps_in_which_a_job_waited_for_batches(world: World) -
 
 
 def test_the_threads_that_its_exporter_reports(world: World) -> None:
-    assert world.job("threads").threads == 8
-    assert world.job("steady").threads is None
+    assert (world.job("threads").threads, world.job("threads").useful_threads) == (8, 16)
+    assert (world.job("steady").threads, world.job("steady").useful_threads) == (None, None)
 
 
 def test_a_level_follows_a_value_that_stays_within_a_window(world: World) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.worlds import a_job, a_node
 
+from slopewise.estimators.speed import stated_cores
 from slopewise.policies.shared.shares import down_the_order, in_proportion, useful_cores
 
 BOUNDED = st.tuples(st.floats(0, 10), st.floats(0, 1), st.floats(0, 5))
@@ -43,6 +44,15 @@ def test_bounds_hold_and_all_is_handed_out_that_the_bounds_allow(jobs: list[tupl
 def test_a_job_can_use_the_node_unless_it_says_less() -> None:
     node = a_node(cpu_cores=2.0)
     assert [useful_cores(a_job("a", useful_cores=cores), node) for cores in (None, 0.5, 8.0)] == [2.0, 0.5, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("owner", "threads", "cores"), [(None, None, None), (None, 2, 2), (1.5, None, 1.5), (1.5, 2, 1.5), (1.5, 1, 1)]
+)
+def test_the_fewer_of_what_the_owner_states_and_the_useful_threads_count(
+    owner: float | None, threads: float | None, cores: float | None
+) -> None:
+    assert stated_cores(owner, threads) == cores
 
 
 def test_groups_come_one_after_another_and_share_evenly_within() -> None:

@@ -10,6 +10,7 @@ from slopewise.simulator.engine import run
 from slopewise.simulator.world.actuator import SimActuator
 from slopewise.simulator.world.default_scheduler import DefaultScheduler
 from slopewise.simulator.world.model import JobOutcome, SimJob
+from slopewise.simulator.world.observer import SimObserver
 from slopewise.simulator.world.threads import (
     FIRST_READING_SECONDS,
     READING_SECONDS,
@@ -19,6 +20,7 @@ from slopewise.simulator.world.threads import (
     Threads,
 )
 from slopewise.simulator.world.world import World
+from slopewise_exporter.threads.cpu import Reading
 from slopewise_exporter.threads.following import FIRST_INTERVAL_SECONDS, INTERVAL_SECONDS
 
 SPINNING = (Penalty(1.0, 1.0, 1.0), Penalty(2.0, 5.0, 0.2), Penalty(4.0, 20.0, 0.05))
@@ -51,8 +53,8 @@ def test_penalties_are_straight_between_the_measured_points_and_level_outside() 
         ([a_threaded_job(name, 10.0) for name in "ab"], 50.0, 50.0),  # spinning does little with its share
         ([a_threaded_job(name, 12.0, "wait", SLEEPING) for name in "ab"], 20.0, 15.0),  # sleeping leaves some unused
         ([a_threaded_job(name, 4.2, "follow") for name in "ab"], 5.0, 5.0),  # it costs until the first reading alone
-        # With one thread each from 1 to 6 s, with two to 11 s, which does a fifth of the work, and then with one again.
-        ([a_threaded_job(name, 0.2 + 5.0 + 1.0 + 3.0, "follow") for name in "ab"], 14.0, 14.0),
+        # With one thread each from 1 to 11 s, with two to 12 s, which does a fifth of the work, then with one again.
+        ([a_threaded_job(name, 0.2 + 10.0 + 0.2 + 3.0, "follow") for name in "ab"], 15.0, 15.0),
         ([a_sim_job("a", 30.0, threads=Threads(1, "spin", SPINNING))], 30.0, 30.0),  # one thread changes nothing
     ],
 )
@@ -61,10 +63,27 @@ def test_what_threads_cost(jobs: list[SimJob], seconds: float, cpu_seconds: floa
         assert (job.jct_seconds, job.served_cpu_seconds) == pytest.approx((seconds, cpu_seconds))
 
 
-def test_it_rises_at_the_first_reading_after_a_neighbour_has_ended() -> None:
-    jobs = outcomes(a_threaded_job("a", 4.2, "follow"), a_threaded_job("b", 4.2 + 1.0 + 50.0, "follow"))
+def test_a_second_thread_that_is_slower_is_tried_for_a_second_and_then_the_observer_says_one() -> None:
+    slower = (Penalty(1.0, 8.0, 0.05), Penalty(2.0, 2.5, 0.4))
+    # Two threads do a tenth of a core's work a second until 1 s and from 7 s to 8 s.
+    (job,) = run(an_instance([a_threaded_job("a", 20.0, "follow", slower)], TWO_CORES), a_policy_run()).jobs
+    assert job.jct_seconds == pytest.approx(20.0 + 2 * 0.9)
+    world = World(an_instance([a_threaded_job("a", 20.0, "follow", slower)], TWO_CORES), "requests")
+    world.pass_time(0.0)
+    DefaultScheduler(world, 1).place_waiting()
+    observer, useful = SimObserver(world, oracle=False), []
+    for at in (5.0, 15.0):
+        while world.next_event_seconds <= at:
+            world.pass_time(world.next_event_seconds)
+        world.pass_time(at)
+        useful += [job.useful_parallelism_cores for job in observer.observe().snapshot.jobs]
+    assert useful == [2.0, 1.0]
+
+
+def test_it_rises_at_the_second_reading_after_a_neighbour_has_ended() -> None:
+    jobs = outcomes(a_threaded_job("a", 4.2, "follow"), a_threaded_job("b", 4.2 + 6.0 + 50.0, "follow"))
     assert jobs["a"].jct_seconds == pytest.approx(5.0)
-    assert jobs["b"].jct_seconds == pytest.approx(6.0 + 25.0)
+    assert jobs["b"].jct_seconds == pytest.approx(11.0 + 25.0)
 
 
 def test_a_lower_limit_lowers_it_at_the_next_reading() -> None:
@@ -88,5 +107,8 @@ def test_the_readings_are_the_exporters() -> None:
     assert (FIRST_READING_SECONDS, READING_SECONDS) == (FIRST_INTERVAL_SECONDS, INTERVAL_SECONDS)
     threads = RunningThreads(Threads(4, "follow", SPINNING), 1.5)
     assert threads.number == 2
-    assert not threads.read(1.5, 1.5, 0.0)
+    assert not threads.read(Reading(1.5, 1.5, 0.0, 1.0))
+    assert threads.next_reading_seconds == READING_SECONDS
+    assert threads.read(Reading(3.0, 2.0, 0.0, 1.0))
+    assert threads.next_reading_seconds == FIRST_READING_SECONDS
     assert RunningThreads(Threads(4, "wait", SPINNING), 1.5).number == 4

@@ -1,0 +1,64 @@
+"""What this process does with its CPU: steps a second, and whether threads of libraries are all that computes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from slopewise_exporter import lifecycle
+from slopewise_exporter.threads.cpu import Reading
+
+MIN_STEPS = 20
+"""An interval of fewer says nothing about the speed of steps: one of them more or less is 5 %."""
+
+BESIDE_CORES = 0.5
+"""What this package and a training's other threads use at most where only the libraries' threads compute."""
+
+
+def has_children() -> bool:
+    """Whether this process has started others that have not ended; also where the system does not say."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    except (AttributeError, OSError):  # not on Windows
+        pass
+    return True
+
+
+class Work:
+    """The work between one reading and the next."""
+
+    def __init__(self, has_children: Callable[[], bool] = has_children) -> None:
+        self.trees = 0
+        """Steps of a training that reports none."""
+        self._has_children = has_children
+        self._beside = False
+        self._threads = 0
+        self._done: tuple[object, int, float] = (self, 0, 0.0)
+        self._is_known = False
+
+    @property
+    def only_libraries(self) -> bool:
+        """Whether the threads of libraries were all that computed at each reading: their number bounds its CPU."""
+        return self._is_known and not self._beside
+
+    def read(self, reading: Reading, threads: int | None) -> Reading:
+        """The reading with the speed of steps. `threads`: what the libraries have; None: not asked yet."""
+        if reading.used_cores is not None and threads is not None:
+            before, self._threads = self._threads, threads  # the number may have changed within the interval
+            # A loader's workers and threads of Python's own use CPU that no library has counted.
+            ran_or_waited = reading.used_cores / max(1e-3, 1.0 - (reading.waited_share or 0.0))
+            most = max(before, threads) + BESIDE_CORES
+            self._beside = self._beside or self._has_children() or ran_or_waited > most
+            self._is_known = True
+        return reading._replace(steps_per_second=self._steps_per_second())
+
+    def _steps_per_second(self) -> float | None:
+        """None: there were too few, or another training reports."""
+        reporter = lifecycle.newest()
+        steps, seconds = getattr(reporter, "timed_steps", (self.trees, time.monotonic()))
+        (before, counted, began), self._done = self._done, (reporter, steps, seconds)
+        done, took = steps - counted, seconds - began
+        return done / took if before is reporter and done >= MIN_STEPS and took > 0 else None
