@@ -93,7 +93,7 @@ class AcceptedRange:
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A part of the memory, and how another one is made of it."""
+    """Data of a pass or of the memory, and how another one is made of it."""
 
     def altered(self, **changes: Any) -> Self:
         """The same with other values for these fields. TypeError for a name that is none."""
