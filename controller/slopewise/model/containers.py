@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import msgspec
+from msgspec.structs import replace
 
 CpuControl = Literal["limits", "requests"]
 """How CPU is given: `limits` are hard ceilings; `requests` are shares, work-conserving within a node."""
@@ -97,4 +98,4 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     def altered(self, **changes: Any) -> Self:
         """The same with other values for these fields. TypeError for a name that is none."""
-        return msgspec.structs.replace(self, **changes)
+        return replace(self, **changes)
