@@ -159,7 +159,7 @@ class MissingEvaluation:
 
 
 class Job(Record, frozen=True, omit_defaults=False, gc=False):
-    """One training workload on one node. No dataclass: one of 45 fields takes 10 µs to make, and this 1 µs."""
+    """One training workload on one node. No dataclass: with so many fields one takes 16 µs to make, and this 1 µs."""
 
     uid: str
     name: str

@@ -27,7 +27,7 @@ LIMIT = CpuAllocation(3000, 3000)
 
 
 def a_gpu_job(**more: object) -> Job:
-    return a_job("a").altered(accelerators=1.0, allocation=LIMIT, **more)  # type: ignore[arg-type]
+    return a_job("a").altered(accelerators=1.0, allocation=LIMIT, **more)
 
 
 def an_interval(number: int, seconds: float, waited: float | None, cores: float, short: float | None = None) -> Pace:

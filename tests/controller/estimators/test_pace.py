@@ -17,7 +17,7 @@ INTERVAL = 20.0
 
 def training(steps: float | None, cpu_seconds: float | None, at: float, **more: object) -> Job:
     usage = Usage(at, cpu_seconds_total=cpu_seconds)
-    return a_job("job", at=at).altered(steps_total=steps, usage=usage, **more)  # type: ignore[arg-type]
+    return a_job("job", at=at).altered(steps_total=steps, usage=usage, **more)
 
 
 def serving(count: float, busy_seconds: float, cpu_seconds: float, at: float, **more: float) -> Job:

@@ -162,7 +162,7 @@ def test_a_stop_is_made_once_and_tried_again_if_failed(result: OutcomeResult | N
 
 @pytest.mark.parametrize("changed", [{"process_started_at_seconds": START + 60}, {"started_at_seconds": START + 60}])
 def test_a_process_that_its_owner_starts_again_is_judged_by_hits_of_its_own(changed: dict[str, float]) -> None:
-    resumed = at_target(at=START + 90).altered(**changed)  # type: ignore[arg-type]
+    resumed = at_target(at=START + 90).altered(**changed)
     due, memory = stops(MemoryState({"a": recorded("applied")}), a_snapshot([resumed], at=START + 90))
     assert due == []
     known = memory.jobs["a"]

@@ -48,7 +48,7 @@ def world(**more: object) -> ClusterSnapshot:
         Arrival("new", "new", "team", START, memory_request_bytes=6 * GIB),
         Arrival("light", "light", "t", START),
     )
-    snapshot = a_snapshot([job.altered(**more)], [a_node("n1"), a_node("n2")])  # type: ignore[arg-type]
+    snapshot = a_snapshot([job.altered(**more)], [a_node("n1"), a_node("n2")])
     return replace(snapshot, waiting=arrivals)
 
 
