@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +46,7 @@ def exported(jobs: int, now: float) -> Iterator[Metric]:
     telemetry = Telemetry(control="requests", interval_seconds=20.0, document="training", instruments=instruments)
     ends = Ends(now + 600, now + 500, now + 800, now + 700)
     seen = [
-        replace(
-            a_job(f"train-{number:05d}", node=f"node-{number % NODES:03d}", at=now), namespace=f"team-{number % 20}"
-        )
+        a_job(f"train-{number:05d}", node=f"node-{number % NODES:03d}", at=now).altered(namespace=f"team-{number % 20}")
         for number in range(jobs)
     ]
     memory = {

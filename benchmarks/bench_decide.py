@@ -149,7 +149,7 @@ def with_curves(snapshot: ClusterSnapshot, memory: MemoryState) -> World:
             work=1000.0, cpu_seconds=490.0, counter=490.0, counted_at_seconds=THEN, steps_first=0.0, steps=1000.0,
             steps_cpu_seconds=490.0, process_started_at_seconds=job.process_started_at_seconds,
         )  # fmt: skip
-        jobs.append(job if index % 2 else replace(job, steps_planned=None))
+        jobs.append(job if index % 2 else job.altered(steps_planned=None))
         remembered[job.uid] = memory.jobs[job.uid].altered(points=points)
     return replace(snapshot, jobs=tuple(jobs)), replace(memory, jobs=remembered)
 

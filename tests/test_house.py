@@ -26,7 +26,7 @@ MAX_PARAMETERS = 7
 MAX_ATTRIBUTES = 14
 MAX_FIELDS = 20
 MAX_CONSTANTS = 20
-RECORD_BASES = {"Struct", "NamedTuple"}
+RECORD_BASES = {"Struct", "NamedTuple", "Record"}
 NO_EXCEPTIONS: Mapping[str, int] = {}
 
 LONG_MODULES: Mapping[str, int] = {

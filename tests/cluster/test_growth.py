@@ -109,7 +109,7 @@ class Controller:
         job = a_job(managed.job_uid, node=managed.pod.node or "", at=at, level=0.4321)
         study = job.objectives.in_study("digits")
         cpu = managed.container.desired
-        return replace(job, allocation=cpu, steps_total=400.0, steps_planned=1000.0, objectives=study)
+        return job.altered(allocation=cpu, steps_total=400.0, steps_planned=1000.0, objectives=study)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -105,7 +104,7 @@ def test_down_an_order_each_group_shares_what_those_before_leave() -> None:
 def test_no_limit_is_the_whole_node_what_is_set_for_the_pod_bounds_its_container_and_other_may_be_in_effect(
     own: CpuAllocation, more: dict[str, CpuAllocation], limits: int, requests: int
 ) -> None:
-    job, node = replace(a_job("j"), allocation=own, **more), a_node(cpu_cores=2)  # type: ignore[arg-type]
+    job, node = a_job("j").altered(allocation=own, **more), a_node(cpu_cores=2)
     assert (accepted_millicores(job, node, "limits"), accepted_millicores(job, node, "requests")) == (limits, requests)
     in_effect = (actual_millicores(job, node, "limits"), actual_millicores(job, node, "requests"))
     assert in_effect == ((1500, 400) if "actual" in more else (limits, requests))

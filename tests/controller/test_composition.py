@@ -66,7 +66,7 @@ def composed(cpu: str = "flowcon", placement: str = "specon") -> Composed:
 
 
 def movable(uid: str, node: str) -> Job:
-    return replace(a_job(uid, node=node, cpu_seconds=20.0), migratable=True)
+    return a_job(uid, node=node, cpu_seconds=20.0).altered(migratable=True)
 
 
 def grown(per_second: float, before: float, category: str, listed: str = "NL") -> JobMemory:
@@ -274,7 +274,7 @@ def test_the_name_of_two_policies_has_both(policy: str, placement: str | None, n
 class TestWhatThePolicyBeforeItChanged:
     @staticmethod
     def decided(allocation: CpuAllocation, original: CpuAllocation, policy: str = "fair") -> Decisions:
-        job = replace(a_job("j"), allocation=allocation)
+        job = a_job("j").altered(allocation=allocation)
         memory = MemoryState({"j": JobMemory(original=original), "untouched": JobMemory()})
         world = a_snapshot([job, a_job("untouched")], [a_node(cpu_cores=4.0)])
         return CpuRestored(part(policy, CPU_SECONDS)).decide(world, memory)

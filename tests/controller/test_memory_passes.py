@@ -53,8 +53,7 @@ class Story:
 
     def a_pass(self, used_mib: float, *, node: Node | None = None, pending: PendingResize | None = None) -> PassReport:
         """One that finds this working set; what it changes is in effect in the next one."""
-        job = replace(
-            a_job("j", at=self.at_seconds),
+        job = a_job("j", at=self.at_seconds).altered(
             usage=Usage(self.at_seconds, 0.0, used_mib * MIB),
             memory=self.has,
             memory_request_bytes=float(self.has.request_bytes or 0),

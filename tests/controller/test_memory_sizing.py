@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from support.worlds import START, a_job, a_snapshot
 
@@ -47,7 +45,7 @@ def known(job_class: str | None, used: MemoryUse | None, original: MemoryAllocat
 def decided(
     has: MemoryAllocation | None, memory: JobMemory, control: MemoryControl = "Requests", **more: object
 ) -> ResizeMemory | None:
-    job: Job = replace(a_job("j"), memory=has, **more)  # type: ignore[arg-type]
+    job: Job = a_job("j").altered(memory=has, **more)
     found = list(resizes(a_snapshot([job]), MemoryState({"j": memory}), control))
     assert len(found) <= 1
     return found[0] if found else None

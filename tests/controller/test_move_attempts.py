@@ -94,7 +94,7 @@ def test_as_many_are_tried_in_vain_in_one_pass_and_the_reason_of_the_others_says
 def test_the_pods_of_a_workload_that_cannot_move_are_asked_about_once() -> None:
     gang = replace(MOBILE, members=("w:0", "w:1"))
     snapshot = crowded("w:0", "w:1", "a")
-    jobs = [replace(job, movability=gang) if job.uid in gang.members else job for job in snapshot.jobs]
+    jobs = [job.altered(movability=gang) if job.uid in gang.members else job for job in snapshot.jobs]
     actuator = Blocks(blocked={"w:0": "deferred"})
     moves = [to("n2", uid) for uid in ("w:0", "w:1", "a")]
     report = a_pass(moves, actuator, replace(snapshot, jobs=tuple(jobs)))
@@ -123,7 +123,7 @@ def test_memory_that_a_placement_does_not_take_is_there_for_the_next_one() -> No
 def test_a_job_whose_last_move_could_not_be_begun_is_not_asked_for_again_meanwhile() -> None:
     blocked = replace(MOBILE, backoff_reason=f"until 12:05:00 UTC: {BUDGET}")
     snapshot = crowded("a", "b")
-    jobs = (replace(snapshot.jobs[0], movability=blocked), snapshot.jobs[1])
+    jobs = (snapshot.jobs[0].altered(movability=blocked), snapshot.jobs[1])
     actuator = FakeActuator()
     report = a_pass([to("n2", "a"), to("n2", "b")], actuator, replace(snapshot, jobs=jobs))
     assert results(report) == [("b", "applied")]

@@ -209,7 +209,7 @@ def test_from_the_floor_to_the_even_share_takes_one_pass_under_the_default_behav
 def leaving() -> ClusterSnapshot:
     """Job a, which has run for a while, is to go to another node."""
     snapshot = two_jobs()
-    jobs = tuple(replace(job, started_at_seconds=START - 100.0) for job in snapshot.jobs)
+    jobs = tuple(job.altered(started_at_seconds=START - 100.0) for job in snapshot.jobs)
     return replace(snapshot, jobs=jobs, moving=(MoveUnderWay("a", "n1", "n2", START - 3.0, "saving and ending"),))
 
 
@@ -260,8 +260,8 @@ def test_a_pass_counts_promises_and_reports_how_each_job_stands_whatever_the_pol
     memory, reports = FakeMemory(), []
     for number in range(8):
         at = START + 20.0 * number
-        running = replace(
-            a_job("a", level=0.4, at=at, cpu_seconds=20.0 * number), steps_total=10.0 * number, objectives=asked
+        running = a_job("a", level=0.4, at=at, cpu_seconds=20.0 * number).altered(
+            steps_total=10.0 * number, objectives=asked
         )
         reports.append(a_pass(a_snapshot([running, a_job("b", at=at)], at=at), FakeActuator(), memory, {}))
     reached = [report.objective_statuses["a"].target for report in reports]
@@ -279,7 +279,7 @@ def test_a_pass_reports_a_server_that_hangs_as_one_that_misses_its_objective() -
     for number in range(6):
         at, served = START + 20.0 * number, 100.0 if number else 0.0
         counts = Responses(served, 0.2 * served, in_flight=12.0)
-        hangs = replace(a_job("a", level=None, at=at), responses=counts, objectives=Objectives(qoe_seconds=0.5))
+        hangs = a_job("a", level=None, at=at).altered(responses=counts, objectives=Objectives(qoe_seconds=0.5))
         policy = dqoes.Policy(dqoes.Parameters(), Setting(20.0, "limits"))
         reports.append(pass_over(a_snapshot([hangs], at=at), policy, memory=memory))
     found = [report.objective_statuses["a"].qoe for report in reports]
@@ -291,8 +291,8 @@ def test_a_pass_reports_a_server_that_hangs_as_one_that_misses_its_objective() -
 def sized_job(request_mib: int) -> Job:
     """A converged job that uses 100 MiB."""
     memory = MemoryAllocation(request_mib * 2**20, 2**30)
-    made = replace(a_job("a"), memory=memory, memory_request_bytes=float(request_mib * 2**20))
-    return replace(made, usage=Usage(START, 0.0, 100.0 * 2**20))
+    made = a_job("a").altered(memory=memory, memory_request_bytes=float(request_mib * 2**20))
+    return made.altered(usage=Usage(START, 0.0, 100.0 * 2**20))
 
 
 def memory_pass(job: Job, actuator: FakeActuator, memory: FakeMemory) -> PassReport:
@@ -328,5 +328,5 @@ def test_a_lowered_memory_request_is_stored_before_it_is_written_and_reported() 
 def test_a_change_of_memory_that_was_taken_back_is_remembered_as_refused() -> None:
     memory = FakeMemory(MemoryState({"a": JobMemory(decided=PolicyMemory(job_class="NL"))}))
     waits = PendingResize("deferred", START, "no room", CpuAllocation(None, 1000), MemoryAllocation(2**20, 2**30))
-    memory_pass(replace(sized_job(512), pending=waits), FakeActuator(), memory)
+    memory_pass(sized_job(512).altered(pending=waits), FakeActuator(), memory)
     assert memory.state.jobs["a"].memory_resizes.refused_at_seconds == START

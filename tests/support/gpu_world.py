@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean
 
 from support.worlds import START, FakeActuator, FakeClock, FakeMemory, a_job, a_node
@@ -74,15 +74,14 @@ class Training:
             self.throttled += 10 * seconds
 
     def job(self, uid: str, now: float) -> Job:
-        job = replace(
-            a_job(
-                uid,
-                level=self.level,
-                finite=self.level == self.level,
-                at=now,
-                cpu_seconds=self.cpu,
-                started_at=START - 600,
-            ),
+        job = a_job(
+            uid,
+            level=self.level,
+            finite=self.level == self.level,
+            at=now,
+            cpu_seconds=self.cpu,
+            started_at=START - 600,
+        ).altered(
             allocation=CpuAllocation(self.limit, self.limit if self.guaranteed else 1000),
             steps_total=float(int(self.steps)),
             process_started_at_seconds=START - 600,
@@ -95,7 +94,7 @@ class Training:
             return job
         newest = self.uses[-round(120 / INTERVAL) :]
         use = fmean(newest) if self.accelerators and newest else None
-        return replace(job, waited_seconds_total=None, gpu_use=use)
+        return job.altered(waited_seconds_total=None, gpu_use=use)
 
 
 @dataclass

@@ -44,10 +44,10 @@ def bounded(**limits: object) -> Bounds:
 def a_mobile_job(uid: str, node: str = "n1", **more: Any) -> Job:
     """A job of one thread that has been on its node for an hour and saves on SIGTERM; a pod without a limit."""
     job = a_job(uid, node=node, useful_cores=1.0, started_at=LONG_AGO, life=LONG_AGO)
-    mobile = replace(
-        job, migratable=True, checkpoint=SAVES, movability=MOBILE, steps_total=500.0, steps_planned=10_000.0
+    mobile = job.altered(
+        migratable=True, checkpoint=SAVES, movability=MOBILE, steps_total=500.0, steps_planned=10_000.0
     )
-    return replace(mobile, **more)
+    return mobile.altered(**more)
 
 
 def crowded(*uids: str, idle: str = "n2", at: float = START, **more: Any) -> ClusterSnapshot:

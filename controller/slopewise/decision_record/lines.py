@@ -263,7 +263,7 @@ def _with_level(job: Job, levels: Sequence[NotFinite]) -> Job:
     for mark in levels:
         level = float(mark.level)
         if mark.point is not None:
-            points[mark.point] = points[mark.point]._replace(level=level)
+            points[mark.point] = msgspec.structs.replace(points[mark.point], level=level)
         elif evaluation is not None:
-            evaluation = replace(evaluation, level=level)
-    return replace(job, evaluation=evaluation, points=tuple(points)) if levels else job
+            evaluation = evaluation.altered(level=level)
+    return job.altered(evaluation=evaluation, points=tuple(points)) if levels else job

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 from slopewise.adapters.local.machine_cpu import CpuCount, MachineCpu, OtherUse
@@ -38,7 +37,7 @@ class CpuSampler:
         limiter, jobs = self._session.workshop.limiter, self._session.supervisor.running()
         try:
             used = {job.name: limiter.usage(job.name).cpu_seconds_total or 0.0 for job in jobs}
-            held = tuple(replace(job, allocation=limiter.read(job.name)) for job in jobs)
+            held = tuple(job.altered(allocation=limiter.read(job.name)) for job in jobs)
         except ActuationError:  # one of them ended in between: the next second has the rest
             return
         nodes = tuple(each.node for each in self._session.nodes)

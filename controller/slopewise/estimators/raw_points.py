@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from msgspec import structs
@@ -79,7 +78,7 @@ def _with_evaluation_as_point(job: Job, known: JobMemory) -> Job:
         return job
     steps = job.steps_total if before is None or before.unit == "steps" else None
     sample = RawPoint(evaluation.sampled_at_seconds, evaluation.level, steps)
-    return replace(job, points=tuple(_newer((sample,), before)))
+    return job.altered(points=tuple(_newer((sample,), before)))
 
 
 def _newer(points: Sequence[RawPoint], before: Points | None) -> Sequence[RawPoint]:

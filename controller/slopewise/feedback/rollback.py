@@ -94,8 +94,7 @@ class _Rollback:
     late: Outcome[Resize] | None = None
 
 
-@dataclass(slots=True)  # not frozen, which takes three times as long to make, and 10,000 are made in a pass
-class _Case:
+class _Case(msgspec.Struct, frozen=True, gc=False):
     """One job, with all that its verdict depends on."""
 
     job: Job
@@ -166,7 +165,8 @@ def _rollback_of(case: _Case) -> _Rollback | None:
     if _times_out(job) and (unheard := _unheard(case, change)) is not None:
         return unheard
     if (found := _gpu_effect(case, change)) is not None:
-        learned = replace(case, known=case.known.altered(gpu=case.known.gpu.altered(learned=found.learned)))
+        known = case.known.altered(gpu=case.known.gpu.altered(learned=found.learned))
+        learned = msgspec.structs.replace(case, known=known)
         return _rolled_back(learned, msgspec.structs.replace(change, from_millicores=found.back_to), found.reason)
     if job.container_health is None and not change.regression:
         return None
@@ -317,7 +317,7 @@ def _of_pending(case: _Case, pending: PendingResize) -> _Rollback | None:
     if pending.result != "infeasible" and waited <= case.settings.deferred_deadline_seconds:
         return reported
     control = _control_of(case, pending)
-    actual = accepted_millicores(replace(case.job, allocation=pending.actual), case.node, control)
+    actual = accepted_millicores(case.job.altered(allocation=pending.actual), case.node, control)
     desired = accepted_millicores(case.job, case.node, control)
     if actual == desired:
         return reported  # the pending part is not the controlled dimension

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import msgspec
+from msgspec.structs import replace
 
 CpuControl = Literal["limits", "requests"]
 """How CPU is given: `limits` are hard ceilings; `requests` are shares, work-conserving within a node."""
@@ -93,8 +94,8 @@ class AcceptedRange:
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A part of the memory, and how another one is made of it."""
+    """Data of a pass or of the memory, and how another one is made of it."""
 
     def altered(self, **changes: Any) -> Self:
         """The same with other values for these fields. TypeError for a name that is none."""
-        return msgspec.structs.replace(self, **changes)
+        return replace(self, **changes)

@@ -10,14 +10,13 @@ from typing import Generic, Literal, TypeVar
 
 import msgspec
 
-from slopewise.model.containers import CpuControl, MemoryBound, OutcomeResult
+from slopewise.model.containers import CpuControl, MemoryBound, OutcomeResult, Record
 from slopewise.model.jobs import Arrival, ClusterSnapshot, Job, MoveUnderWay
 from slopewise.model.memory import JobMemory, MemoryState, MoveRecord
 from slopewise.model.objective_status import ObjectiveStatus
 
 
-@dataclass(frozen=True, slots=True)
-class Resize:
+class Resize(Record, frozen=True, omit_defaults=False, gc=False):
     """A change of a job's CPU to an absolute target, in millicores; idempotent. No limit counts as the whole node."""
 
     job_uid: str
@@ -116,8 +115,7 @@ def only(decisions: Iterable[Decision], *kinds: type[D]) -> list[D]:
     return [each for each in decisions if isinstance(each, kinds)]
 
 
-@dataclass(frozen=True, slots=True)
-class Withheld(Generic[D_co]):
+class Withheld(Record, Generic[D_co], frozen=True, omit_defaults=False, gc=False):
     """A decision that a guard withholds. The reason names the guard, its figure and its bound."""
 
     decision: D_co
@@ -125,8 +123,7 @@ class Withheld(Generic[D_co]):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[D_co]):
+class Outcome(Record, Generic[D_co], frozen=True, omit_defaults=False, gc=False):
     """The outcome of a decision that was let through."""
 
     decision: D_co

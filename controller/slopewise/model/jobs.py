@@ -16,6 +16,7 @@ from slopewise.model.containers import (
     CpuAllocation,
     MemoryAllocation,
     PendingResize,
+    Record,
     Unconfirmed,
 )
 from slopewise.model.freezes import NO_FREEZES, Freezes
@@ -75,8 +76,7 @@ class Node:
     """Its kubelet reports too little free memory (condition MemoryPressure), and may evict pods."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Record, frozen=True, omit_defaults=False, gc=False):
     """The evaluation value of a job, as a level over a window: its median, never one raw sample.
 
     `series` names the series it came from: another one (its first `eval` after minutes of `train_ema`) is no jump.
@@ -158,9 +158,8 @@ class MissingEvaluation:
     """What is wrong and what to do, e.g. `port 41523 refuses; …`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One training workload on one node."""
+class Job(Record, frozen=True, omit_defaults=False, gc=False):
+    """One training workload on one node. No dataclass: with so many fields one takes 16 µs to make, and this 1 µs."""
 
     uid: str
     name: str

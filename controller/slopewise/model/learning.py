@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -11,7 +11,7 @@ WorkUnit = Literal["steps", "cpu"]
 """What the work of a point is counted in: steps, or core-seconds where a job counts no steps."""
 
 
-class RawPoint(NamedTuple):
+class RawPoint(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One scrape of a job: its loss, and the steps done at the same moment (None: it counts none)."""
 
     at_seconds: float

@@ -292,7 +292,7 @@ def search(hold: Callable[[ClusterSnapshot, MemoryState], object], worlds: int) 
 
 
 def _many(policy: PolicyFile, control: CpuControl) -> None:
-    jobs = tuple(replace(_a_job(f"job-{number}"), node=f"n{number % 50}") for number in range(1000))
+    jobs = tuple(_a_job(f"job-{number}").altered(node=f"n{number % 50}") for number in range(1000))
     snapshot = ClusterSnapshot(START, tuple(_a_node(f"n{number}") for number in range(50)), jobs)
     contract.decide(_maker(policy, control)(), snapshot, MemoryState())
 
@@ -305,10 +305,10 @@ def a_busy_world() -> tuple[ClusterSnapshot, MemoryState]:
     jobs = (
         _a_job("fast", cpu_seconds=20.0),
         _a_job("slow", cpu_seconds=15.0),
-        replace(_a_job("diverged"), evaluation=_an_evaluation(float("nan"))),
-        replace(_a_job("silent"), evaluation=None, usage=None),
-        replace(_a_job("other"), node="n2"),
-        replace(_a_job("ended"), state=JobState.FINISHED),
+        _a_job("diverged").altered(evaluation=_an_evaluation(float("nan"))),
+        _a_job("silent").altered(evaluation=None, usage=None),
+        _a_job("other").altered(node="n2"),
+        _a_job("ended").altered(state=JobState.FINISHED),
     )
     memory = {"fast": _known(0.05, None), "slow": _known(0.0001, 0.5), "diverged": _known(0.02, None)}
     return ClusterSnapshot(START, (_a_node("n1", 2.0), _a_node("n2", 4.0)), jobs), MemoryState(memory)

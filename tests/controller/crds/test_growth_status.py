@@ -88,7 +88,7 @@ def status_of(job: Job, previous: JobGrowthStatus = NEW, **more: Any) -> JobGrow
 
 
 def test_a_running_job_in_its_columns() -> None:
-    job = replace(a_job(UID, limit=2000, level=0.123456), steps_total=423.0, steps_planned=1000.0)
+    job = a_job(UID, limit=2000, level=0.123456).altered(steps_total=423.0, steps_planned=1000.0)
     status = status_of(job, withheld=(Withheld(a_resize(), "cooldown", "cooldown: resized 5 s ago"),))
     assert (status.state, status.progress, status.cpu) == ("Training", "42%", "2 → 1.5")
     assert (status.job_class, status.loss, status.growth) == ("NL", 0.1235, 0.01235)
@@ -97,10 +97,10 @@ def test_a_running_job_in_its_columns() -> None:
 
 def test_a_trial_is_shown_with_its_study_and_while_it_runs_with_its_chance() -> None:
     memory = {UID: known(job_class="first").with_decided(chance=0.123456)}
-    trial = replace(a_job(UID), objectives=Objectives(study="lr"))
+    trial = a_job(UID).altered(objectives=Objectives(study="lr"))
     status = status_of(trial, memory=memory)
     assert (status.study, status.chance) == ("lr", 0.1235)
-    ended = status_of(replace(a_job(UID), state=JobState.FINISHED), status, memory=memory)
+    ended = status_of(a_job(UID).altered(state=JobState.FINISHED), status, memory=memory)
     assert (ended.study, ended.chance) == ("lr", None), "also of one that has named it itself"
     gone = departed_status(Departure("p no longer selects it", None), status, START)
     assert (gone.study, gone.chance) == ("lr", None)
@@ -108,10 +108,10 @@ def test_a_trial_is_shown_with_its_study_and_while_it_runs_with_its_chance() -> 
 
 
 def test_what_a_job_reported_last_stays_once_its_series_are_gone() -> None:
-    running = replace(a_job(UID, limit=2000, level=0.25), steps_total=423.0, steps_planned=1000.0)
+    running = a_job(UID, limit=2000, level=0.25).altered(steps_total=423.0, steps_planned=1000.0)
     silent = a_job(UID, limit=2000, level=None)
     before = status_of(running)
-    ended = status_of(replace(silent, state=JobState.FINISHED), before)
+    ended = status_of(silent.altered(state=JobState.FINISHED), before)
     assert (ended.loss, ended.progress, ended.progress_ratio) == (0.25, "42%", 0.423)
     assert (status_of(silent, before).loss, status_of(silent, before).progress) == (None, "-")
 
@@ -135,7 +135,7 @@ def test_what_is_wanted_stays_in_sight_between_two_looks() -> None:
 
 
 def test_what_the_api_server_has_accepted_is_wanted_until_the_kubelet_reports_it() -> None:
-    job = replace(a_job(UID, limit=2000), actual=CpuAllocation(2000, 1000))
+    job = a_job(UID, limit=2000).altered(actual=CpuAllocation(2000, 1000))
     accepted = status_of(job, outcomes=(Outcome(a_resize(), "applied"),))
     assert (accepted.cpu, accepted.last_action) == ("2 → 1.5", "limits 2 to 1500m applied")
     assert (accepted.cpu_millicores, accepted.cpu_accepted_millicores, accepted.cpu_wanted_millicores) == (
@@ -148,15 +148,15 @@ def test_what_the_api_server_has_accepted_is_wanted_until_the_kubelet_reports_it
         "the API server has accepted 1500m; n1 has not reported it in effect yet"
     )
 
-    later = status_of(replace(a_job(UID, limit=1500), actual=CpuAllocation(1500, 1000)), accepted)
+    later = status_of(a_job(UID, limit=1500).altered(actual=CpuAllocation(1500, 1000)), accepted)
     assert (later.cpu, of(later, "InEffect").status) == ("1.5", "True")
     assert (later.last_action, later.last_action_time) == (accepted.last_action, accepted.last_action_time)
 
 
 def test_a_kubelet_that_does_not_follow_is_reported_and_its_pods_have_what_it_reports() -> None:
     dead = Unconfirmed("the API server has accepted limit 1500m; n1 does not carry it out", late=True)
-    job = replace(a_job(UID, limit=1500), actual=CpuAllocation(300, 1000), unconfirmed=dead)
-    other = replace(a_job("w:1", limit=500), actual=CpuAllocation(400, 1000), unconfirmed=Unconfirmed("a moment ago"))
+    job = a_job(UID, limit=1500).altered(actual=CpuAllocation(300, 1000), unconfirmed=dead)
+    other = a_job("w:1", limit=500).altered(actual=CpuAllocation(400, 1000), unconfirmed=Unconfirmed("a moment ago"))
     status = running_status([other, job], a_view(other, job), NEW)
     assert (status.cpu, status.cpu_accepted_millicores) == ("0.7 → 2", 2000)
     condition = of(status, "InEffect")
@@ -165,14 +165,14 @@ def test_a_kubelet_that_does_not_follow_is_reported_and_its_pods_have_what_it_re
 
 
 NO_ROOM = "Node didn't have enough resource: cpu"
-WAITS = replace(a_job(UID), pending=PendingResize("deferred", START, NO_ROOM, CpuAllocation(2000, 500)))
+WAITS = a_job(UID).altered(pending=PendingResize("deferred", START, NO_ROOM, CpuAllocation(2000, 500)))
 BACKS_OFF = JobMemory(backoff=Backoff(until_seconds=START + 1, reason="OOM"))
 
 
 @pytest.mark.parametrize(
     ("job", "more", "kind", "status", "reason"),
     [
-        (replace(a_job(UID), actual=CpuAllocation(None, 1000)), {}, "InEffect", "True", "Reported"),
+        (a_job(UID).altered(actual=CpuAllocation(None, 1000)), {}, "InEffect", "True", "Reported"),
         (a_job(UID), {}, "InEffect", "Unknown", "NotReported"),
         (a_job(UID, state=JobState.FINISHED), {}, "InEffect", "Unknown", "Ended"),
         (WAITS, {}, "InEffect", "False", "Deferred"),
@@ -180,7 +180,7 @@ BACKS_OFF = JobMemory(backoff=Backoff(until_seconds=START + 1, reason="OOM"))
         (a_job(UID), {}, "MetricsAvailable", "True", "Fresh"),
         (a_job(UID, level=None), {"memory": {UID: JobMemory()}}, "MetricsAvailable", "Unknown", "NotSeenYet"),
         (
-            replace(a_job(UID, level=None), missing_evaluation=SILENT),
+            a_job(UID, level=None).altered(missing_evaluation=SILENT),
             {"memory": {UID: JobMemory()}},
             "MetricsAvailable",
             "False",
@@ -192,7 +192,7 @@ BACKS_OFF = JobMemory(backoff=Backoff(until_seconds=START + 1, reason="OOM"))
         (a_job(UID, samples=1), {}, "MetricsAvailable", "Unknown", "TooFewSamples"),
         (a_job(UID), {}, "Managed", "True", "Managed"),
         (a_job(UID, state=JobState.FINISHED), {}, "Managed", "False", "Ended"),
-        (replace(a_job(UID), ineligible_reason="it has a GPU"), {}, "Managed", "False", "Ineligible"),
+        (a_job(UID).altered(ineligible_reason="it has a GPU"), {}, "Managed", "False", "Ineligible"),
         (a_job(UID), {"memory": {UID: BACKS_OFF}}, "Managed", "False", "BackingOff"),
         (a_job(UID), {"mode": "Recommend"}, "Managed", "False", "ModeRecommend"),
         (a_job(UID), {"withheld": (Withheld(a_resize(), "canary", "not chosen"),)}, "Managed", "False", "NotInCanary"),
@@ -206,13 +206,13 @@ def test_conditions_of_a_job(job: Job, more: dict[str, Any], kind: str, status: 
 
 
 def test_that_a_kubelet_begins_to_follow_is_a_transition() -> None:
-    behind = replace(a_job(UID, limit=1500), actual=CpuAllocation(2000, 1000), unconfirmed=Unconfirmed("", late=True))
+    behind = a_job(UID, limit=1500).altered(actual=CpuAllocation(2000, 1000), unconfirmed=Unconfirmed("", late=True))
     keys = [
         transition_key([job], a_view(job))
         for job in (
             behind,
-            replace(behind, unconfirmed=Unconfirmed("")),
-            replace(behind, actual=CpuAllocation(1500, 1000), unconfirmed=None),
+            behind.altered(unconfirmed=Unconfirmed("")),
+            behind.altered(actual=CpuAllocation(1500, 1000), unconfirmed=None),
         )
     ]
     assert len(set(keys)) == 3
@@ -228,14 +228,14 @@ def test_a_workload_of_several_pods_is_reported_as_one() -> None:
     view = a_view(*jobs, withheld=(Withheld(a_resize("w:0", 500), "floor", "floor"),))
     status = running_status(jobs, view, NEW)
     assert (status.cpu, status.state, of(status, "Finished").status) == ("2 → 0.5", "Training", "False")
-    ended = [replace(job, state=JobState.FINISHED) for job in jobs]
+    ended = [job.altered(state=JobState.FINISHED) for job in jobs]
     assert of(running_status(ended, a_view(*ended), NEW), "Finished").reason == "Succeeded"
-    failed = [jobs[0], replace(jobs[1], state=JobState.FAILED)]
+    failed = [jobs[0], jobs[1].altered(state=JobState.FAILED)]
     assert running_status(failed, a_view(*failed), NEW).state == "Failed"
 
 
 def test_steps_that_cost_more_than_they_did_are_a_condition_until_they_cost_less() -> None:
-    job = replace(a_job(UID), threads=8.0)
+    job = a_job(UID).altered(threads=8.0)
     dear = known(timing=Timing(least_step_cpu_seconds=2.0), paces=(Pace(START, 4.0, 1.0),) * 3)
     cheap = dear.altered(paces=(Pace(START, 2.0, 1.0),) * 3)
     assert OVERSUBSCRIBES not in {each.type for each in status_of(job, memory={UID: cheap}).conditions}
@@ -250,7 +250,7 @@ def test_steps_that_cost_more_than_they_did_are_a_condition_until_they_cost_less
     assert of(again, OVERSUBSCRIBES).status == "False"
     assert of(running_status([job], a_view(job), seen), OVERSUBSCRIBES).status == "Unknown"
     assert message(again.conditions) == ""
-    ended = replace(job, state=JobState.FINISHED)
+    ended = job.altered(state=JobState.FINISHED)
     assert of(running_status([ended], a_view(ended, memory={UID: dear}), seen), OVERSUBSCRIBES).status == "Unknown"
     assert transition_key([job], a_view(job, memory={UID: dear})) != transition_key(
         [job], a_view(job, memory={UID: cheap})
@@ -258,7 +258,7 @@ def test_steps_that_cost_more_than_they_did_are_a_condition_until_they_cost_less
 
 
 def test_a_job_whose_gpus_wait_says_for_what_until_they_do_so_no_more() -> None:
-    job = replace(a_job(UID, limit=3000, request=3000), accelerators=1.0)
+    job = a_job(UID, limit=3000, request=3000).altered(accelerators=1.0)
 
     def steps(waited: float, cores: float) -> JobMemory:
         return known(paces=tuple(Pace(START + 20 * number, 0.9, cores, 1.0, waited) for number in range(3)))
@@ -291,13 +291,13 @@ def test_a_condition_keeps_the_time_of_its_last_change() -> None:
 def test_figures_that_move_are_progress_and_facts_that_change_are_transitions() -> None:
     job = a_job(UID, limit=2000)
     key = transition_key([job], a_view(job))
-    moved = replace(a_job(UID, limit=2000, level=0.5), steps_total=5.0)
+    moved = a_job(UID, limit=2000, level=0.5).altered(steps_total=5.0)
     assert transition_key([moved], a_view(moved)) == key
     for other in (
         a_job(UID, limit=1000),
         a_job(UID, limit=2000, state=JobState.FINISHED),
         a_job(UID, limit=2000, age=1000.0),
-        replace(job, ineligible_reason="GPU"),
+        job.altered(ineligible_reason="GPU"),
     ):
         assert transition_key([other], a_view(other)) != key
     assert transition_key([job], a_view(job, memory={UID: known(job_class="CL")})) != key
@@ -305,12 +305,12 @@ def test_figures_that_move_are_progress_and_facts_that_change_are_transitions() 
 
 
 def test_eta_is_the_steps_left_at_the_pace_measured_last() -> None:
-    job = replace(a_job(UID), steps_total=400.0, steps_planned=1000.0)
+    job = a_job(UID).altered(steps_total=400.0, steps_planned=1000.0)
     memory = JobMemory(paces=(Pace(1.0, 9.0, None), *(Pace(2.0, 0.5, 1.0) for _ in range(3))))
     assert eta(job, memory, START, carried_out=True) == "5m00s"
     assert eta(job, JobMemory(), START, carried_out=True) == "-"
-    assert eta(replace(job, steps_planned=None), memory, START, carried_out=True) == "-"
-    assert eta(replace(job, state=JobState.FINISHED), memory, START, carried_out=True) == "-"
+    assert eta(job.altered(steps_planned=None), memory, START, carried_out=True) == "-"
+    assert eta(job.altered(state=JobState.FINISHED), memory, START, carried_out=True) == "-"
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_eta_is_the_end_that_a_policy_expects_and_how_sure_it_is(after: float, s
     ],
 )
 def test_an_end_expected_of_an_order_counts_if_carried_out(mode: str, ineligible: str | None, shown: str) -> None:
-    job = replace(a_job(UID), steps_total=400.0, steps_planned=1000.0, ineligible_reason=ineligible)
+    job = a_job(UID).altered(steps_total=400.0, steps_planned=1000.0, ineligible_reason=ineligible)
     memory = JobMemory(
         decided=PolicyMemory(ends=Ends(START + 720.0, START + 500.0, START + 1200.0)), paces=(Pace(2.0, 0.5, 1.0),)
     )
@@ -354,7 +354,7 @@ def test_durations_have_two_units(seconds: float, text: str) -> None:
 
 
 def test_hostile_text_stays_on_one_short_line() -> None:
-    job = replace(a_job(UID), ineligible_reason="x\n" * 1000)
+    job = a_job(UID).altered(ineligible_reason="x\n" * 1000)
     reason = status_of(job).reason or ""
     assert "\n" not in reason
     assert len(reason) <= 160
@@ -379,16 +379,16 @@ def test_a_pass_that_was_held_has_nothing_to_show() -> None:
 
 
 def test_a_job_that_reports_no_loss_has_a_state_a_reason_and_a_condition_of_its_own() -> None:
-    silent = replace(a_job(UID, level=None), missing_evaluation=SILENT)
+    silent = a_job(UID, level=None).altered(missing_evaluation=SILENT)
     status = status_of(silent)
     assert (status.state, status.reason) == ("NoLoss", f"no loss: {SILENT.message}")
     available = of(status, "MetricsAvailable")
     assert (available.status, available.reason, available.message) == ("False", "ScrapeFails", SILENT.message)
-    assert status_of(replace(silent, ineligible_reason="has a GPU")).reason == "has a GPU"
-    assert status_of(replace(silent, state=JobState.FINISHED)).state == "Finished"
+    assert status_of(silent.altered(ineligible_reason="has a GPU")).reason == "has a GPU"
+    assert status_of(silent.altered(state=JobState.FINISHED)).state == "Finished"
     other = replace(SILENT, reason="NoMetric")
     assert transition_key([silent], a_view(silent)) != transition_key(
-        [replace(silent, missing_evaluation=other)], a_view(silent)
+        [silent.altered(missing_evaluation=other)], a_view(silent)
     )
 
 
@@ -400,13 +400,13 @@ def test_a_job_that_could_not_be_moved_says_why_and_until_when_whatever_the_poli
         == f"not moved to n2: {no}"
     )
 
-    waits = replace(a_job(UID), movability=Movability("suspend", backoff_reason=f"until 12:05:00 UTC: {no}"))
+    waits = a_job(UID).altered(movability=Movability("suspend", backoff_reason=f"until 12:05:00 UTC: {no}"))
     found = running_status([waits], a_view(waits), JobGrowthStatus()).reason
     assert found == f"not moved until 12:05:00 UTC: {no}"
 
 
 def test_under_two_policies_the_reason_may_be_as_long_as_two() -> None:
-    job = replace(a_job(UID), ineligible_reason="x" * 1000)
+    job = a_job(UID).altered(ineligible_reason="x" * 1000)
     placed = {UID: known(job_class="NL", placement=PolicyMemory(job_class="CC"))}
     assert len(status_of(job, memory=placed, decided_by="flowcon+specon").reason or "") == 320
     assert status_of(job, memory=placed, decided_by="flowcon+specon").job_class == "NL"
@@ -446,7 +446,7 @@ def test_a_stop_that_a_guard_withholds_is_the_reason_and_a_mode_is_not() -> None
 
 
 def test_a_workload_that_was_stopped_keeps_its_figures_and_the_reason_and_counts_as_finished() -> None:
-    before = status_of(replace(a_job(UID, level=0.19), steps_total=423.0, steps_planned=1000.0))
+    before = status_of(a_job(UID, level=0.19).altered(steps_total=423.0, steps_planned=1000.0))
     after = absent_status(Absence(UID, "stopped", WHY), before, START + 40)
     assert (after.state, after.reason, after.progress, after.loss) == ("Stopped", WHY, "42%", 0.19)
     assert (of(after, "Finished").status, of(after, "Finished").reason) == ("True", "StoppedAtTarget")
@@ -456,14 +456,14 @@ def test_a_workload_that_was_stopped_keeps_its_figures_and_the_reason_and_counts
 class TestMemory:
     def job(self, uid: str = UID, **more: Any) -> Job:
         usage = Usage(START, 0.0, 100.0 * 2**20)
-        made = replace(a_job(uid), usage=usage, memory=MemoryAllocation(2**28, 2**29))
-        return replace(made, **more)
+        made = a_job(uid).altered(usage=usage, memory=MemoryAllocation(2**28, 2**29))
+        return made.altered(**more)
 
     def test_it_is_the_sum_over_the_pods_and_a_dash_where_a_part_is_not_known(self) -> None:
         jobs = [self.job("w:0"), self.job("w:1")]
         status = running_status(jobs, a_view(*jobs), NEW)
         assert (status.memory, status.memory_request_bytes) == ("200Mi / 512Mi / 1024Mi", 2**29)
-        jobs[1] = replace(jobs[1], memory=MemoryAllocation(2**28), usage=None)
+        jobs[1] = jobs[1].altered(memory=MemoryAllocation(2**28), usage=None)
         status = running_status(jobs, a_view(*jobs), NEW)
         assert (status.memory, status.memory_limit_bytes) == ("- / 512Mi / -", None)
 
@@ -492,9 +492,9 @@ class TestMemory:
 
 
 def test_a_workload_of_two_pods_says_which_of_them_a_reason_is_of() -> None:
-    first, second = replace(a_job("w/0"), name="w-0"), replace(a_job("w/1"), name="w-1", ineligible_reason="has a GPU")
+    first, second = a_job("w/0").altered(name="w-0"), a_job("w/1").altered(name="w-1", ineligible_reason="has a GPU")
     reason = running_status([first, second], a_view(first, second), NEW).reason or ""
     assert reason.startswith("w-0: ")
     assert reason.endswith("; w-1: has a GPU")
-    alike = replace(first, ineligible_reason="has a GPU")
+    alike = first.altered(ineligible_reason="has a GPU")
     assert running_status([alike, second], a_view(alike, second), NEW).reason == "has a GPU"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from support.worlds import START, a_job, a_snapshot
@@ -28,7 +27,7 @@ LIMIT = CpuAllocation(3000, 3000)
 
 
 def a_gpu_job(**more: object) -> Job:
-    return replace(a_job("a"), accelerators=1.0, allocation=LIMIT, **more)  # type: ignore[arg-type]
+    return a_job("a").altered(accelerators=1.0, allocation=LIMIT, **more)
 
 
 def an_interval(number: int, seconds: float, waited: float | None, cores: float, short: float | None = None) -> Pace:
@@ -165,9 +164,9 @@ def measured(job: Job, waited: Sequence[float | None], health: Sequence[Containe
     memory = MemoryState()
     for number, (seconds, of_container) in enumerate(zip(waited, health, strict=True)):
         at = START + 20.0 * number
-        seen = replace(a_job("a", at=at, cpu_seconds=60.0 * number), accelerators=job.accelerators)
-        seen = replace(
-            seen, steps_total=40.0 * number, waited_seconds_total=seconds, container_health=of_container, gpu_use=0.3
+        seen = a_job("a", at=at, cpu_seconds=60.0 * number).altered(accelerators=job.accelerators)
+        seen = seen.altered(
+            steps_total=40.0 * number, waited_seconds_total=seconds, container_health=of_container, gpu_use=0.3
         )
         memory = pace.measure(a_snapshot([seen], at=at), memory, 20.0)
     return memory.jobs["a"]
@@ -225,6 +224,6 @@ def test_no_seconds_are_won_while_a_job_is_away() -> None:
     before = known.altered(
         timing=known.timing.altered(anchor=PaceAnchor(START + 1040, 1.0, None, 1.0)), paces=paces[:2]
     )
-    snapshot = a_snapshot([replace(a_job("a", limit=9000), accelerators=1.0)])
+    snapshot = a_snapshot([a_job("a", limit=9000).altered(accelerators=1.0)])
     measured = measure(snapshot, MemoryState({"a": known}), MemoryState({"a": before}))
     assert measured.jobs["a"].gpu.seconds_won == pytest.approx(40)

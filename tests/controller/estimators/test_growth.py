@@ -122,7 +122,7 @@ def test_growth_is_a_part_of_the_range_which_is_at_least_half_of_what_the_evalua
 
 @pytest.mark.parametrize(("before", "after"), [(0.0, 0.01), (None, None), (50.0, 10.0)])
 def test_without_cpu_or_after_a_reset_efficiency_is_unknown(before: float | None, after: float | None) -> None:
-    later = replace(seen(20, 1.0, after), usage=Usage(START + 20, cpu_seconds_total=after))
+    later = seen(20, 1.0, after).altered(usage=Usage(START + 20, cpu_seconds_total=after))
     assert growth_of(follow(seen(0, 2.0, before), later)).cpu_efficiency is None
 
 
@@ -174,14 +174,14 @@ def test_a_job_that_never_had_a_loss_is_silent_once_its_counters_are_gone() -> N
     gone = a_job("j", level=None, at=START + 20)
     memory = MemoryState({"j": counted})
     assert follow(gone, memory=memory).levels.silent_since_seconds == START + 20
-    assert follow(replace(gone, steps_total=20.0), memory=memory).levels.silent_since_seconds is None
+    assert follow(gone.altered(steps_total=20.0), memory=memory).levels.silent_since_seconds is None
     assert follow(gone).levels.silent_since_seconds is None, "it never reported anything"
 
 
 def test_all_four_resources_are_measured_where_they_are_observable() -> None:
     def with_usage(after: float, level: float, total: float) -> Job:
         usage = Usage(START + after, total, 4 * 2**30, total * 2**20, total * 2**21)
-        return replace(seen(after, level, total), usage=usage)
+        return seen(after, level, total).altered(usage=usage)
 
     efficiency = growth_of(follow(with_usage(0, 1.0, 0), with_usage(20, 0.5, 20))).efficiency
     per_second = 1 / 20

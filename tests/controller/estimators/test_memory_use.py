@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot
 
@@ -18,7 +16,7 @@ def job_at(seconds: float, mib: float | None, saved_at: float | None = None, lev
     """A job whose working set was sampled then, in MiB."""
     made = a_job("j", level=level, at=START + seconds)
     usage = Usage(START + seconds, seconds, None if mib is None else mib * MIB)
-    return replace(made, usage=usage, checkpoint=None if saved_at is None else Checkpoint(START + saved_at))
+    return made.altered(usage=usage, checkpoint=None if saved_at is None else Checkpoint(START + saved_at))
 
 
 def peaks(*jobs: Job) -> tuple[float, float]:

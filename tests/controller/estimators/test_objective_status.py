@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -38,7 +37,7 @@ INTERVAL = 20.0
 
 def job(objectives: Objectives, *, steps: float | None = None, planned: float | None = None, **more: Any) -> Job:
     made = a_job("a", **more)
-    return replace(made, objectives=objectives, steps_total=steps, steps_planned=planned)
+    return made.altered(objectives=objectives, steps_total=steps, steps_planned=planned)
 
 
 def timed(*seconds: float, cores: float | None = 1.0, **more: Any) -> JobMemory:
@@ -105,7 +104,7 @@ def test_the_vector_of_900_steps_with_1000_s_left(seconds: float, cores: float |
 
 def test_a_job_that_is_late_with_all_cpu_of_the_largest_node_is_hopeless() -> None:
     assert deadline(1000, 900, 2.0, cores=1.0, nodes=[a_node("n1", 1.0), a_node("n2", 8.0)]).hopeless
-    wide = replace(job(Objectives(deadline_at_seconds=START + 1000), steps=0, planned=900))
+    wide = job(Objectives(deadline_at_seconds=START + 1000), steps=0, planned=900)
     nodes = [a_node("n1", 1.0), a_node("n2", 8.0)]
     found = status(wide, timed(2.0), nodes).deadline
     assert found is not None
@@ -223,7 +222,7 @@ class TestServersThatHang:
             at, served = START + INTERVAL * number, 100.0 if number else 0.0
             counts = Responses(served, 0.2 * served, failed * number, 0.1 * failed * number, in_flight)
             made = job(Objectives(qoe_seconds=asked))
-            made = replace(made, responses=counts, evaluation=None, usage=None, restarted=number == restart_at)
+            made = made.altered(responses=counts, evaluation=None, usage=None, restarted=number == restart_at)
             snapshot = a_snapshot([made], at=at)
             state = objectives.confirm(snapshot, pace.measure(snapshot, state, INTERVAL), INTERVAL)
             here = objectives.statuses(snapshot, state)["a"].qoe
@@ -261,7 +260,7 @@ class TestServersThatHang:
             timing=Timing(answering=Answering(0.0, START - 60, START - 40), anchor=anchor),
             objectives=ObjectiveMemory(missed=Confirmed(missed)),
         )
-        made = replace(job(Objectives(qoe_seconds=0.5)), responses=responses)
+        made = job(Objectives(qoe_seconds=0.5)).altered(responses=responses)
         state = objectives.confirm(a_snapshot([made]), MemoryState({"a": remembered}), INTERVAL)
         found = status(made, state.jobs["a"]).qoe
         assert found is not None

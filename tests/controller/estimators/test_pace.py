@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -18,11 +17,11 @@ INTERVAL = 20.0
 
 def training(steps: float | None, cpu_seconds: float | None, at: float, **more: object) -> Job:
     usage = Usage(at, cpu_seconds_total=cpu_seconds)
-    return replace(a_job("job", at=at), steps_total=steps, usage=usage, **more)  # type: ignore[arg-type]
+    return a_job("job", at=at).altered(steps_total=steps, usage=usage, **more)
 
 
 def serving(count: float, busy_seconds: float, cpu_seconds: float, at: float, **more: float) -> Job:
-    return replace(training(None, cpu_seconds, at), responses=Responses(count, busy_seconds, **more))
+    return training(None, cpu_seconds, at).altered(responses=Responses(count, busy_seconds, **more))
 
 
 def paces(*jobs: Job) -> tuple[Pace, ...]:
@@ -42,7 +41,7 @@ def remembered(*jobs: Job) -> JobMemory:
 def counted(job: Job, at: float, cpu_seconds: float | None) -> Job:
     """With a count of its CPU that is from another time than the look."""
     evaluation = None if job.responses else job.evaluation  # a server has none that shows the time of its scrape
-    return replace(job, usage=Usage(START + at, cpu_seconds_total=cpu_seconds), evaluation=evaluation)
+    return job.altered(usage=Usage(START + at, cpu_seconds_total=cpu_seconds), evaluation=evaluation)
 
 
 TRAINING, BUSY_SERVER = training(100, 0, START), serving(0, 0, 0, START)
@@ -177,7 +176,7 @@ class TestUnanswered:
     def test_a_server_that_hangs_and_is_restarted_and_hangs_again_has_answered_none_since_then(self) -> None:
         hangs = [answers(10, at, in_flight=3) for at in (40, 60)]
         again = [
-            replace(answers(0, at, in_flight=2), process_started_at_seconds=START + 65, restarted=at == 70)
+            answers(0, at, in_flight=2).altered(process_started_at_seconds=START + 65, restarted=at == 70)
             for at in (70, 90)
         ]
         known = remembered(*ANSWERED, *hangs, *again)
@@ -207,7 +206,7 @@ class TestUnanswered:
 
     def test_a_server_that_keeps_restarting_does_not_keep_the_figures_of_before(self) -> None:
         restarts = [
-            replace(answers(0, at), restarted=True, process_started_at_seconds=START + at - 1)
+            answers(0, at).altered(restarted=True, process_started_at_seconds=START + at - 1)
             for at in range(25, 95, 10)
         ]
         known = remembered(*ANSWERED, *restarts)
@@ -226,7 +225,7 @@ class TestUnanswered:
     )
     def test_no_count_makes_a_pace_of_zero_or_infinity(self, counts: list[tuple[float, ...]]) -> None:
         jobs = [
-            replace(training(None, at * 20, START + at * 20), responses=Responses(*each))
+            training(None, at * 20, START + at * 20).altered(responses=Responses(*each))
             for at, each in enumerate(counts)
         ]
         known = remembered(*jobs)

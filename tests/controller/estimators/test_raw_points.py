@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -37,7 +36,7 @@ def after(
         job = a_job("job", at=at, cpu_seconds=cpu[turn] if cpu else some[-1][0], life=process[turn] if process else 1.0)
         points = tuple(RawPoint(START + seconds, level, steps) for seconds, level, steps in some)
         steps = steps_total[turn] if steps_total else some[-1][2]
-        memory = raw_points.measure(a_snapshot([replace(job, points=points, steps_total=steps)], at=at), memory)
+        memory = raw_points.measure(a_snapshot([job.altered(points=points, steps_total=steps)], at=at), memory)
     kept = memory.jobs["job"].points
     assert kept is not None
     return kept
@@ -115,7 +114,7 @@ class TestEvaluations:
         for number, (seconds, level, steps) in enumerate(seen):
             at = START + 5.0 * number
             job = a_job("job", at=at, age=at - START - seconds, level=level, cpu_seconds=5.0 * number)
-            snapshot = a_snapshot([replace(job, steps_total=steps)], at=at)
+            snapshot = a_snapshot([job.altered(steps_total=steps)], at=at)
             memory = raw_points.measure(snapshot, memory, from_evaluations=True)
         return memory.jobs["job"].points
 

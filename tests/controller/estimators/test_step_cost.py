@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from support.worlds import START, a_job, a_snapshot
@@ -94,7 +93,7 @@ def test_another_node_begins_again() -> None:
 
 
 def test_a_served_model_has_no_steps() -> None:
-    job = replace(a_job("a"), responses=Responses(10, 1.0))
+    job = a_job("a").altered(responses=Responses(10, 1.0))
     memory = MemoryState({"a": JobMemory(paces=(Pace(START, 1.0, 0.5),) * 3)})
     assert measure(a_snapshot([job]), memory, memory) is memory
 
@@ -102,13 +101,13 @@ def test_a_served_model_has_no_steps() -> None:
 class TestARestart:
     """70 s after the first process ended, or another training in that one; 20 s at one core are an interval."""
 
-    OF_FIRST = [replace(a_job("a", life=START - 20), steps_total=10.0 * number) for number in range(5)]
+    OF_FIRST = [a_job("a", life=START - 20).altered(steps_total=10.0 * number) for number in range(5)]
 
     @staticmethod
     def after(jobs: Sequence[Job], begin: int, known: JobMemory) -> JobMemory:
         for number, job in enumerate(jobs):
             at = START + begin + 20 * number
-            seen = replace(job, evaluation=None, usage=Usage(20.0 * number, at))
+            seen = job.altered(evaluation=None, usage=Usage(20.0 * number, at))
             before = MemoryState({"a": known})
             snapshot = a_snapshot([seen], at=at)
             known = measure(snapshot, pace.measure(snapshot, before, 20), before).jobs["a"]
@@ -117,7 +116,7 @@ class TestARestart:
     def test_the_steps_of_the_one_before_are_not_those_of_now(self) -> None:
         dear = self.after(self.OF_FIRST, 0, JobMemory()).altered(timing=Timing(least_step_cpu_seconds=1.0))
         assert oversubscribed(a_job("a"), dear) is not None
-        resumed = [replace(a_job("a", life=START + 140), steps_total=35.0 + 20 * number) for number in range(4)]
+        resumed = [a_job("a", life=START + 140).altered(steps_total=35.0 + 20 * number) for number in range(4)]
         assert step_cost(self.after(resumed[:1], 150, dear)) is None
         cost = step_cost(self.after(resumed, 150, dear))
         assert cost is not None
@@ -126,11 +125,11 @@ class TestARestart:
     @pytest.mark.parametrize("life", [START + 140, START - 20])
     def test_one_that_counts_its_steps_from_the_start_is_another_training(self, life: float) -> None:
         known = self.after(self.OF_FIRST, 0, JobMemory())
-        other = [replace(a_job("a", life=life), steps_total=2.0 * number) for number in range(6)]
+        other = [a_job("a", life=life).altered(steps_total=2.0 * number) for number in range(6)]
         cost = step_cost(self.after(other, 150, known))
         assert cost is not None
         assert tuple(cost) == pytest.approx((10.0, 10.0, 1.0, False))
-        resumed = [replace(a_job("a", life=START + 140), steps_total=30.0 + 2 * number) for number in range(6)]
+        resumed = [a_job("a", life=START + 140).altered(steps_total=30.0 + 2 * number) for number in range(6)]
         assert oversubscribed(a_job("a"), self.after(resumed, 150, known)) is not None
 
 
@@ -138,9 +137,9 @@ class TestItsSentence:
     KNOWN = after(*[2.0] * 3, *[3.2] * 3)
 
     def test_threads_cores_and_what_a_step_costs(self) -> None:
-        job = replace(a_job("a"), threads=8.0)
+        job = a_job("a").altered(threads=8.0)
         assert oversubscribed(job, self.KNOWN) == "8 threads on 0.50 cores: a step costs 3.2 CPU-seconds, 2 at best"
-        assert oversubscribed(replace(job, threads=1.0), self.KNOWN) is not None
+        assert oversubscribed(job.altered(threads=1.0), self.KNOWN) is not None
 
     def test_threads_that_are_not_reported_are_left_out(self) -> None:
         assert oversubscribed(a_job("a"), self.KNOWN) == "on 0.50 cores: a step costs 3.2 CPU-seconds, 2 at best"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ TARGETS = Objectives(target_level=0.1, deliverable_level=0.4)
 
 
 def job(level: float | None, objectives: Objectives = TARGETS, **more: object) -> Job:
-    return replace(a_job("a", level=level, **more), objectives=objectives)  # type: ignore[arg-type]
+    return a_job("a", level=level, **more).altered(objectives=objectives)  # type: ignore[arg-type]
 
 
 def counted(jobs: Sequence[Job], before: JobMemory | None = None, hits: int = 3) -> JobMemory:

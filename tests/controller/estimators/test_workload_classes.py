@@ -18,7 +18,7 @@ def of_class(name: str, uid: str = "a", *, memory: float | None = None) -> Job:
     job = a_job(uid)
     assert job.usage is not None
     usage = msgspec.structs.replace(job.usage, memory_bytes=memory)
-    return replace(job, workload_class=name, steps_planned=100.0, usage=usage)
+    return job.altered(workload_class=name, steps_planned=100.0, usage=usage)
 
 
 def timed(*paces: tuple[float, float], at: float = START) -> JobMemory:
@@ -122,7 +122,7 @@ class TestEnded:
         assert measure(snapshot, MemoryState(), MemoryState({"a": ended("a", 150.0)})).classes == {}
 
     def test_a_job_that_reports_its_end_and_stays_is_recorded_once(self) -> None:
-        job = replace(of_class("vae"), state=JobState.FINISHED)
+        job = of_class("vae").altered(state=JobState.FINISHED)
         known = {"a": ended("a", 150.0)}
         first = measure(a_snapshot([job]), MemoryState(known), MemoryState())
         again = measure(a_snapshot([job]), MemoryState(known, classes=first.classes), MemoryState())
@@ -131,7 +131,7 @@ class TestEnded:
     def test_a_job_that_ends_beside_newer_ones_leaves_what_it_was_timed_at(self) -> None:
         jobs = [of_class("vae", uid) for uid in "abcde"]
         known = {job.uid: timed((1.0, 1.0), at=START + n) for n, job in enumerate(jobs)}
-        jobs[0], known["a"] = replace(jobs[0], state=JobState.FINISHED), ended("a", 150.0, paces=known["a"].paces)
+        jobs[0], known["a"] = jobs[0].altered(state=JobState.FINISHED), ended("a", 150.0, paces=known["a"].paces)
         state = measured(jobs, known)
         assert [(each.line is not None, each.work) for each in state.classes["vae"] if each.job_uid == "a"] == [
             (True, 150.0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from support.worlds import START, a_job, a_node
 
@@ -30,7 +28,7 @@ def found(
         Pace(CHANGED_AT + 20 * (n + 1), step, 3.0, 1.0, waited / step, short) for n, (step, waited) in enumerate(after)
     ]
     known = JobMemory(gpu=GpuMemory(learned=learned), paces=tuple(paces), original=CpuAllocation(original, 1000))
-    return effect(replace(a_job("a"), accelerators=1.0), known, change, a_node(cpu_cores=24.0))
+    return effect(a_job("a").altered(accelerators=1.0), known, change, a_node(cpu_cores=24.0))
 
 
 def test_steps_that_wait_after_a_cut_take_it_back_and_the_job_lends_no_more() -> None:

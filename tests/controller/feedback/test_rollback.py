@@ -57,7 +57,7 @@ def reviewed(
     settings: RollbackSettings = PATIENCE,
 ) -> RollbackReview:
     """What becomes of the wishes for job `j`, which has `limit` since a minute."""
-    job = job or replace(a_job("j", limit=limit), container_health=container_health)
+    job = job or a_job("j", limit=limit).altered(container_health=container_health)
     memory = MemoryState({"j": known or changed()})
     decisions = Decisions("p", wishes, {"j": "because"}, memory)
     return review(decisions, a_snapshot([job], [a_node(cpu_cores=4.0)], at=at), settings)
@@ -80,7 +80,7 @@ class TestScrapesThatTimeOut:
     STEPS = structs.replace(LOWERED, from_millicores=30, to_millicores=20)
 
     def job(self, limit: int, missing: MissingEvaluation = SLOW) -> Job:
-        return replace(a_job("j", limit=limit, level=None), missing_evaluation=missing)
+        return a_job("j", limit=limit, level=None).altered(missing_evaluation=missing)
 
     def test_a_lowered_job_gets_its_original_cpu_back_and_is_left_alone_for_a_while(self) -> None:
         wishes = (Resize("j", "n1", "limits", 20, 10, "waits"),)
@@ -144,7 +144,7 @@ class TestHarm:
                 {},
             ),
             (None, changed(), {}),
-            (None, changed(), {"job": replace(FAILED, container_health=RESTARTED)}),
+            (None, changed(), {"job": FAILED.altered(container_health=RESTARTED)}),
         ],
         ids=[
             "no change", "it gave back", "more than three intervals ago", "not in effect any more", "another pod",
@@ -157,9 +157,9 @@ class TestHarm:
         assert untouched(reviewed(health, known, **more))
 
     def test_a_change_that_its_kubelet_has_not_carried_out_did_nothing(self) -> None:
-        job = replace(a_job("j", limit=500), container_health=RESTARTED)
-        assert untouched(reviewed(job=replace(job, actual=CpuAllocation(1000, 1000))))
-        assert not untouched(reviewed(job=replace(job, actual=job.allocation)))
+        job = a_job("j", limit=500).altered(container_health=RESTARTED)
+        assert untouched(reviewed(job=job.altered(actual=CpuAllocation(1000, 1000))))
+        assert not untouched(reviewed(job=job.altered(actual=job.allocation)))
 
     def test_a_verdict_stands_until_the_resources_are_back(self) -> None:
         regressed = changed(structs.replace(LOWERED, regression="OOM-killed"))
@@ -278,9 +278,9 @@ class TestGrowth:
 
 def waiting(result: OutcomeResult = "deferred", *, desired: CpuAllocation | None = None) -> Job:
     """Job `j` wishes for 1000m with a request of 800m, and has 500m with one of 250m."""
-    job = replace(a_job("j"), allocation=desired or CpuAllocation(1000, 800))
+    job = a_job("j").altered(allocation=desired or CpuAllocation(1000, 800))
     pending = PendingResize(result, START - 9000, "no room on n1", CpuAllocation(500, 250))
-    return replace(job, pending=pending)
+    return job.altered(pending=pending)
 
 
 RAISED = Change(START - 30, "limits", 500, 1000, reported="deferred")
@@ -334,7 +334,7 @@ def test_what_is_still_to_be_judged_is_looked_at_soon() -> None:
     def watched(job: Job, change: Change | None = None) -> bool:
         return watches(MemoryState({"j": changed(change)}), a_snapshot([job]), PATIENCE)
 
-    seen = replace(a_job("j"), container_health=HEALTHY)
+    seen = a_job("j").altered(container_health=HEALTHY)
     assert watched(seen, LOWERED)
     assert watched(waiting())
     assert not watched(seen, structs.replace(LOWERED, at_seconds=START - 181))
@@ -354,7 +354,7 @@ class Wants:
 def a_pass(
     at: float, limit: int, container_health: ContainerHealth, memory: FakeMemory, actuator: FakeActuator
 ) -> PassReport:
-    job = replace(a_job("j", limit=limit, at=at), container_health=container_health)
+    job = a_job("j", limit=limit, at=at).altered(container_health=container_health)
     bounds = Bounds("Auto", 1, 64_000, cooldown_seconds=120, max_step_ratio=4, min_change_ratio=0)
     snapshot = a_snapshot([job], [a_node(cpu_cores=4.0)], at=at)
     return pass_over(snapshot, Wants(), actuator, memory, bounds, interval_seconds=60.0)

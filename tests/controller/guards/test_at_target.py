@@ -45,7 +45,7 @@ STOP = Stop("a", "n1", WHY)
 
 
 def at_target(uid: str = "a", level: float = 0.19, asked: Objectives = ASKED, **more: Any) -> Job:
-    return replace(a_job(uid, level=level, life=START - 600, **more), objectives=asked)
+    return a_job(uid, level=level, life=START - 600, **more).altered(objectives=asked)
 
 
 def reviewed(*jobs: Job, known: JobMemory = REACHED, bounds: Bounds = AUTO, at: float = START, **more: Any) -> Reviewed:
@@ -162,7 +162,7 @@ def test_a_stop_is_made_once_and_tried_again_if_failed(result: OutcomeResult | N
 
 @pytest.mark.parametrize("changed", [{"process_started_at_seconds": START + 60}, {"started_at_seconds": START + 60}])
 def test_a_process_that_its_owner_starts_again_is_judged_by_hits_of_its_own(changed: dict[str, float]) -> None:
-    resumed = replace(at_target(at=START + 90), **changed)  # type: ignore[arg-type]
+    resumed = at_target(at=START + 90).altered(**changed)
     due, memory = stops(MemoryState({"a": recorded("applied")}), a_snapshot([resumed], at=START + 90))
     assert due == []
     known = memory.jobs["a"]

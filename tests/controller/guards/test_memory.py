@@ -39,7 +39,7 @@ LOWERED, RAISED, LIMIT = a_change(1024, 360), a_change(360, 1024), a_change(512,
 
 def a_world(job: Job | None = None, *, pressure: bool = False, gib: int = 8) -> ClusterSnapshot:
     node = replace(a_node(), memory_pressure=pressure, memory_bytes=gib * 2**30)
-    sized = replace(a_job("j"), memory=MemoryAllocation(1024 * MIB, 2048 * MIB), memory_request_bytes=1024.0 * MIB)
+    sized = a_job("j").altered(memory=MemoryAllocation(1024 * MIB, 2048 * MIB), memory_request_bytes=1024.0 * MIB)
     return a_snapshot([job or sized], [node])
 
 
@@ -58,7 +58,7 @@ def verdict(
     return one.reason
 
 
-GUARANTEED = replace(a_job("j"), memory_ineligible_reason="it is Guaranteed")
+GUARANTEED = a_job("j").altered(memory_ineligible_reason="it is Guaranteed")
 UNDER_WAY = replace(a_world(), moving=(MoveUnderWay("j", "n1", "n2", START, "saving"),))
 PRESSURE = "memory_pressure: node n1 reports MemoryPressure, and evicts first what uses more than it requests"
 LIMIT_BACK = a_change(640, 512, "limit")
@@ -122,7 +122,7 @@ def test_after_its_node_refused_a_change_every_change_waits_for_a_minute(change:
 
 def test_while_a_resize_is_pending_nothing_but_taking_it_back() -> None:
     waits = PendingResize("deferred", START, "no room", CpuAllocation(None, 1000))
-    world = a_world(replace(a_job("j"), pending=waits))
+    world = a_world(a_job("j").altered(pending=waits))
     assert verdict(RAISED, world) == "memory_pending: the last resize is deferred: no room"
     back = replace(LOWERED, is_rollback=True)
     assert verdict(back, world) == back
@@ -138,7 +138,7 @@ def test_a_raise_gets_what_its_node_has_left() -> None:
 
 
 def test_room_is_what_jobs_neither_request_nor_use_and_is_given_once() -> None:
-    jobs = [replace(a_job(uid), memory_request_bytes=1024.0 * MIB) for uid in ("j", "k")]
+    jobs = [a_job(uid).altered(memory_request_bytes=1024.0 * MIB) for uid in ("j", "k")]
     node = replace(a_node(), memory_bytes=3 * 2**30)
     heavy = JobMemory(memory_use=MemoryUse(START, 1536.0 * MIB, 1536.0 * MIB, samples=10))
     memory = MemoryState({"j": JobMemory(memory_use=USE), "k": heavy})

@@ -159,7 +159,7 @@ def test_the_pods_of_a_workload_move_whole_or_not_at_all() -> None:
 
 def test_a_veto_of_one_pod_is_a_veto_of_all() -> None:
     snapshot = gang()
-    late = replace(snapshot.jobs[1], started_at_seconds=START - 1.0)
+    late = snapshot.jobs[1].altered(started_at_seconds=START - 1.0)
     snapshot = replace(snapshot, jobs=(snapshot.jobs[0], late))
     _, withheld = reviewed([to("n2", uid) for uid in GANG], snapshot, remembered(*GANG), AUTO)
     assert [each.reason for each in withheld] == [
@@ -172,9 +172,7 @@ def test_a_workload_whose_pods_are_all_wished_to_one_node_is_one_move() -> None:
     # Alone on its node it would gain nothing: w:2 is a job of somebody else's that gets the core for itself.
     wide = gang("x:0", memory_request_bytes=3.0 * 2**30)
     big = replace(wide.nodes[1], cpu_cores=4.0)
-    snapshot = replace(
-        wide, nodes=(wide.nodes[0], big), jobs=(*wide.jobs[:2], replace(wide.jobs[2], movability=MOBILE))
-    )
+    snapshot = replace(wide, nodes=(wide.nodes[0], big), jobs=(*wide.jobs[:2], wide.jobs[2].altered(movability=MOBILE)))
     moves = [to("n2", uid) for uid in GANG]
     allowed, withheld = reviewed(moves, snapshot, remembered(*GANG, "x:0"), AUTO)
     assert withheld == ()
@@ -199,7 +197,7 @@ def _bigger(snapshot: ClusterSnapshot) -> tuple:  # type: ignore[type-arg]
 
 def test_a_pod_that_is_on_the_target_already_need_not_be_wished_there() -> None:
     snapshot = gang()
-    there = replace(snapshot.jobs[1], node="n2")
+    there = snapshot.jobs[1].altered(node="n2")
     snapshot = replace(snapshot, jobs=(snapshot.jobs[0], there))
     given = reason(replace(snapshot, nodes=_bigger(snapshot)), remembered(*GANG), move=to("n2", "w:0"))
     assert not given.startswith("all_or_nothing")

@@ -75,7 +75,7 @@ def test_a_converged_job_that_makes_room_for_a_learner_gains_even_where_it_must_
 def test_a_squeezed_job_that_gets_less_than_its_weight_is_not_taken_for_one_that_needs_no_more() -> None:
     """On a host that other work fills, a weight of 10 beside 1,000 gets less than its part."""
     snapshot = crowded("a", "b")
-    squeezed = replace(snapshot.jobs[0], allocation=CpuAllocation(None, 10))
+    squeezed = snapshot.jobs[0].altered(allocation=CpuAllocation(None, 10))
     snapshot = replace(snapshot, jobs=(squeezed, *snapshot.jobs[1:]))
     before = JobMemory(growth=measured(0.0, cores=0.005), original=CpuAllocation(None, 1000))
     # a goes from 10/1,010 of a core to a whole one, b from the rest to a whole one.
@@ -91,8 +91,8 @@ def test_a_limit_goes_with_the_job_unless_its_owner_gave_it_more() -> None:
 
 def test_a_job_of_little_weight_has_the_weight_that_it_came_with_where_it_goes() -> None:
     a, b = crowded("a", "b").jobs
-    squeezed, learner = replace(a, allocation=CpuAllocation(None, 100)), a_mobile_job("c", "n2")
-    heavy = replace(b, allocation=CpuAllocation(None, 1900))
+    squeezed, learner = a.altered(allocation=CpuAllocation(None, 100)), a_mobile_job("c", "n2")
+    heavy = b.altered(allocation=CpuAllocation(None, 1900))
     snapshot = replace(crowded("a", "b"), jobs=(squeezed, heavy, learner))
     weight = learner.allocation.request_millicores
     memory = MemoryState(
@@ -177,8 +177,8 @@ REQUEST = st.integers(10, 4000)
 
 
 def _job(uid: str, node: str, useful: float | None, request: int) -> Job:
-    job = replace(a_mobile_job(uid, node), useful_parallelism_cores=useful)
-    return replace(job, allocation=CpuAllocation(None, request), started_at_seconds=LONG_AGO, movability=MOBILE)
+    job = a_mobile_job(uid, node).altered(useful_parallelism_cores=useful)
+    return job.altered(allocation=CpuAllocation(None, request), started_at_seconds=LONG_AGO, movability=MOBILE)
 
 
 @examples(50)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from support.worlds import START, a_job, a_node, a_snapshot
 
 from slopewise.guards.move_budgets import Ledger
@@ -13,7 +11,7 @@ GIB = 2.0**30
 
 
 def a_lowered_job() -> Job:
-    return replace(a_job("a"), memory_request_bytes=1 * GIB, memory_at_start_bytes=6 * GIB)
+    return a_job("a").altered(memory_request_bytes=1 * GIB, memory_at_start_bytes=6 * GIB)
 
 
 def test_a_lowered_request_makes_room_at_home_and_needs_the_original_elsewhere() -> None:

@@ -43,12 +43,12 @@ Reviewed = tuple[tuple[Move, ...], tuple[Withheld[Move], ...]]
 
 
 def world(**more: object) -> ClusterSnapshot:
-    job = replace(a_job("runs", node="n1"), migratable=True, memory_request_bytes=3 * GIB)
+    job = a_job("runs", node="n1").altered(migratable=True, memory_request_bytes=3 * GIB)
     arrivals = (
         Arrival("new", "new", "team", START, memory_request_bytes=6 * GIB),
         Arrival("light", "light", "t", START),
     )
-    snapshot = a_snapshot([replace(job, **more)], [a_node("n1"), a_node("n2")])  # type: ignore[arg-type]
+    snapshot = a_snapshot([job.altered(**more)], [a_node("n1"), a_node("n2")])
     return replace(snapshot, waiting=arrivals)
 
 
@@ -189,4 +189,4 @@ def test_every_move_is_let_through_or_withheld_once_and_the_pods_of_a_workload_t
 def _bound_together(job: Job, uids: tuple[str, ...]) -> Job:
     """One that trains, and saves when it is signalled to end; the jobs named move whole or not at all."""
     movability = Movability("suspend", members=uids) if job.uid in uids else job.movability
-    return replace(job, state=JobState.TRAINING, migratable=True, movability=movability, checkpoint=SAVES)
+    return job.altered(state=JobState.TRAINING, migratable=True, movability=movability, checkpoint=SAVES)

@@ -39,7 +39,7 @@ MIB = 2**20
 FREEZE = Freeze("f", "Freeze", "Freeze f (namespace/team): disk trouble")
 OPEN = replace(AUTO, moving=None)
 LOWER = Resize("j", "n1", "limits", 1000, 500, "why")
-ROLLBACK = replace(LOWER, is_rollback=True)
+ROLLBACK = LOWER.altered(is_rollback=True)
 LESS_MEMORY = ResizeMemory("j", "n1", "request", 1024 * MIB, 360 * MIB, "why")
 GO = Migrate("j", "n1", "n2", "why")
 ARRIVE = Place("new", "n2", "why")
@@ -51,8 +51,7 @@ OF_ANOTHER = Freezes(namespaces={"other": FREEZE}, nodes={"n9": FREEZE})
 
 
 def world(freezes: Freezes = NO_FREEZES) -> ClusterSnapshot:
-    job = replace(
-        a_job("j", level=0.19),
+    job = a_job("j", level=0.19).altered(
         memory=MemoryAllocation(1024 * MIB, 2048 * MIB),
         memory_request_bytes=1024.0 * MIB,
         migratable=True,

@@ -70,7 +70,7 @@ def clamped(verdict: Resize | Withheld[Resize]) -> tuple[int, str]:
 
 
 def accepting(*bounds: Any) -> Job:
-    return replace(a_job("j"), accepts=AcceptedRange(*bounds))
+    return a_job("j").altered(accepts=AcceptedRange(*bounds))
 
 
 def backed_off(until: float | None) -> JobMemory:
@@ -79,7 +79,7 @@ def backed_off(until: float | None) -> JobMemory:
 
 GPU = "asks for nvidia.com/gpu, which a resize could take away"
 PAUSED = "and only Canary and Auto change anything"
-PENDING = replace(a_job("j"), pending=PendingResize("deferred", START - 10, "no room", CpuAllocation(500, 500)))
+PENDING = a_job("j").altered(pending=PendingResize("deferred", START - 10, "no room", CpuAllocation(500, 500)))
 CANARY = replace(OPEN, mode="Canary")
 TINY = a_job("j", request=1)
 
@@ -94,7 +94,7 @@ TINY = a_job("j", request=1)
             {"bounds": replace(CANARY, canary_ratio=1e-9)},
             "canary: mode is Canary, and the job is not in its share of 0%",
         ),
-        (500, {"job": replace(a_job("j"), ineligible_reason=GPU)}, f"ineligible: {GPU}"),
+        (500, {"job": a_job("j").altered(ineligible_reason=GPU)}, f"ineligible: {GPU}"),
         (500, {"known": backed_off(START + 90)}, "backoff: for another 90 s: OOM-killed"),
         (1500, {"job": PENDING}, "pending: the last resize is deferred: no room"),
         # pinned by the platform, and never turned round
@@ -178,7 +178,7 @@ def test_canary_changes_a_share_of_the_workloads_and_always_the_same_ones() -> N
     assert all(in_canary(f"{uid}:{slot}", 0.1) for uid in chosen for slot in range(4))
 
 
-WITH_GPU = replace(a_job("j", limit=6000), accelerators=1.0)
+WITH_GPU = a_job("j", limit=6000).altered(accelerators=1.0)
 TWO_CORES = JobMemory(
     levels=Levels(series="s"),
     original=CpuAllocation(6000, 1000),
@@ -222,7 +222,7 @@ def test_a_job_with_gpus_of_which_nothing_is_known_keeps_its_original() -> None:
 def test_a_raise_of_a_pod_whose_request_follows_stays_within_what_others_leave_of_the_node() -> None:
     """Others leave 6 of 8 cores. 2 and 3 are reserved, 1.5 more are too much, and fit after a cut of the other one."""
     jobs = [
-        replace(a_job(uid, limit=cpu, request=cpu), accelerators=1.0, request_follows_limit=True)
+        a_job(uid, limit=cpu, request=cpu).altered(accelerators=1.0, request_follows_limit=True)
         for uid, cpu in (("j", 2000), ("other", 3000))
     ]
     snapshot = a_snapshot(jobs, [a_node(cpu_cores=8.0, available_cores=6.0)])
@@ -251,14 +251,14 @@ def a_give_back(job: Job, mode: str = "Auto") -> Resize | Withheld[Resize]:
 
 
 def test_a_give_back_waits_for_no_metrics_cooldown_step_or_other_harm() -> None:
-    verdict = a_give_back(replace(a_job("j", age=1000, restarted=True)))
+    verdict = a_give_back(a_job("j", age=1000, restarted=True))
     assert (clamped(verdict), isinstance(verdict, Resize) and verdict.is_rollback) == ((1000, "gives back"), True)
 
 
 def test_a_give_back_is_held_by_a_mode_that_changes_nothing_by_the_jobs_end_and_by_others_who_resize() -> None:
     assert veto(a_give_back(a_job("j"), "Recommend")).startswith("paused: ")
     assert veto(a_give_back(a_job("j", state=JobState.FAILED))) == "ended: job is failed"
-    assert veto(a_give_back(replace(a_job("j"), ineligible_reason="vpa resizes it"))) == "ineligible: vpa resizes it"
+    assert veto(a_give_back(a_job("j").altered(ineligible_reason="vpa resizes it"))) == "ineligible: vpa resizes it"
 
 
 def test_floor_and_ceiling_of_a_weight_are_in_cpu() -> None:
@@ -318,7 +318,7 @@ def ask_of_four(
     control: CpuControl = "limits",
 ) -> Resize | Withheld[Resize]:
     """What becomes of one resize of job `j`, which has three more jobs beside it on a node of two cores."""
-    asked = replace(job or a_job("j"), allocation=CpuAllocation(now, now))
+    asked = (job or a_job("j")).altered(allocation=CpuAllocation(now, now))
     others = [a_job(uid, request=1900) for uid in ("a", "b", "c")]
     remembered = {uid: JobMemory(original=CpuAllocation(None, EVEN)) for uid in ("a", "b", "c")}
     mine = known or JobMemory(levels=Levels(series="s"))
@@ -392,7 +392,7 @@ def test_an_even_share_below_the_floor_counts_as_the_floor() -> None:
 
 
 def test_the_users_and_the_platforms_bounds_hold_below_the_even_share_too() -> None:
-    silent = replace(a_job("j", age=42), accepts=AcceptedRange(None, 400, "its limit"))
+    silent = a_job("j", age=42).altered(accepts=AcceptedRange(None, 400, "its limit"))
     assert clamped(ask_of_four(2000, now=25, bounds=replace(OPEN, max_millicores=300), job=silent))[0] == 300
     assert clamped(ask_of_four(2000, now=25, job=silent))[0] == 400
 

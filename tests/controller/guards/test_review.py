@@ -35,15 +35,15 @@ def test_no_kind_of_decision_is_without_guards_or_without_a_name_in_a_record() -
 
 
 def test_what_is_withheld_is_reported_by_kind_and_first_what_gives_way_to_another_decision() -> None:
-    job = replace(a_job("a"), memory=MemoryAllocation(1024, 2048), memory_request_bytes=1024.0)
-    snapshot = a_snapshot([job, replace(a_job("b"), migratable=True), a_job("c")])
+    job = a_job("a").altered(memory=MemoryAllocation(1024, 2048), memory_request_bytes=1024.0)
+    snapshot = a_snapshot([job, a_job("b").altered(migratable=True), a_job("c")])
     snapshot = replace(snapshot, moving=(MoveUnderWay("c", "n1", "n2", 0.0, "saving"),))
     asked: list[Decision] = [
         Stop("a", "n1", "why"),
         ResizeMemory("a", "n1", "request", 1024, 512, "why"),
         Migrate("b", "n1", "n1", "why"),
         LOWER,
-        replace(LOWER, job_uid="c"),
+        LOWER.altered(job_uid="c"),
     ]
     allowed, withheld = reviewed(asked, snapshot, MemoryState(), replace(AUTO, mode="Observe"))
     assert allowed == ()

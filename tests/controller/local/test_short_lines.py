@@ -29,7 +29,7 @@ def logged() -> Iterator[list[str]]:
 def a_pass(*, outcomes: tuple[Outcome[Resize], ...] = (), withheld: tuple[Withheld[Resize], ...] = ()) -> PassReport:
     job = a_job("a")
     snapshot = a_snapshot([job])
-    here = type(job)(**{name: getattr(job, name) for name in job.__slots__} | {"namespace": "local"})
+    here = job.altered(namespace="local")
     snapshot = type(snapshot)(START, snapshot.nodes, (here,))
     return PassReport(START, "flowcon", {}, START + 20, snapshot=snapshot, results=Results(outcomes, withheld))
 

@@ -34,7 +34,7 @@ RESIZE = Resize("a", "n1", "limits", 1000, 500, "why")
 
 
 def a_report(**more: object) -> PassReport:
-    trial = replace(a_job("a"), objectives=Objectives(study="s"))
+    trial = a_job("a").altered(objectives=Objectives(study="s"))
     return PassReport(START, "flowcon", {}, START, snapshot=a_snapshot([trial]), **more)  # type: ignore[arg-type]
 
 
@@ -87,7 +87,7 @@ def test_the_last_loss_is_the_one_that_a_job_hands_over_at_its_end() -> None:
     for at, level in ((START + 3, 0.4), (START + 9, 0.8)):
         tally.of("a").end({"train": 9.0, "eval": 0.2}, START + 4)
         assert tally.of("a").last_level == 0.2
-        late = replace(eval_loss, level=level, sampled_at_seconds=at)
+        late = eval_loss.altered(level=level, sampled_at_seconds=at)
         tally.see(PrometheusReading({JobKey("local", "a"): JobSeries(late)}, 3))
     assert tally.of("a").last_level == 0.8
 
@@ -100,7 +100,7 @@ def test_a_reading_after_the_end_says_the_direction_and_whether_it_diverged_and_
     job = tally.of("a")
     assert (job.last_level, job.objective, job.finite) == (0.9, "max", False)
     assert job.metric == 'training_loss{stage="eval"} (max)'
-    tally.see(PrometheusReading({JobKey("local", "a"): JobSeries(replace(late, series="val_accuracy"))}, 3))
+    tally.see(PrometheusReading({JobKey("local", "a"): JobSeries(late.altered(series="val_accuracy"))}, 3))
     assert (job.last_level, job.metric) == (0.7, "val_accuracy (max)")
 
 
@@ -118,8 +118,8 @@ def test_the_rungs_are_those_of_the_plan_that_the_jobs_file_states_where_the_job
     tally = RunTally()
     points = Points("steps", "training_loss", np.array([[9.0, 0.9], [11.0, 0.7]], "<f4").tobytes())
     memory = MemoryState({"a": known().altered(points=points)})
-    trial = replace(a_job("a"), steps_planned=90.0, objectives=Objectives(study="s"))
-    for job, rungs in ((replace(trial, objectives=Objectives()), {}), (trial, {1: pytest.approx(0.8)})):
+    trial = a_job("a").altered(steps_planned=90.0, objectives=Objectives(study="s"))
+    for job, rungs in ((trial.altered(objectives=Objectives()), {}), (trial, {1: pytest.approx(0.8)})):
         tally.count(replace(a_report(decisions=Decisions("x", (), {}, memory)), snapshot=a_snapshot([job])))
         assert tally.of("a").rungs == rungs, "only trials are compared"
 

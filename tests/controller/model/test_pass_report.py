@@ -78,7 +78,7 @@ def test_a_resize_and_a_withheld_move_are_both_said_whatever_a_placement_remembe
 
 
 def test_the_resize_of_a_job_is_what_was_wanted_and_the_last_of_several() -> None:
-    late, now = Outcome(RESIZE, "infeasible", "no room"), Outcome(replace(RESIZE, to_millicores=800), "applied")
+    late, now = Outcome(RESIZE, "infeasible", "no room"), Outcome(RESIZE.altered(to_millicores=800), "applied")
     assert a_report(outcomes=(late, now)).by_job["a"].resize == now.decision
     assert a_report(withheld=(Withheld(RESIZE, "paused", "paused"),)).by_job["a"].resize == RESIZE
     assert a_report().by_job["b"].resize is None

@@ -123,7 +123,7 @@ def test_moves_memory_and_stops_have_their_own_words(path: Path) -> None:
 def rewritten(last: Pass, inputs: Inputs) -> Pass:
     gib = 2**30
     jobs = tuple(
-        replace(job, memory=MemoryAllocation(gib // 2, gib), allocation=CpuAllocation(None, 1000), node="machine")
+        job.altered(memory=MemoryAllocation(gib // 2, gib), allocation=CpuAllocation(None, 1000), node="machine")
         for job in inputs.snapshot.jobs
     )
     uid = jobs[0].uid

@@ -92,14 +92,12 @@ class TestEveryPolicy:
     @pytest.mark.parametrize("figure", [SMALLEST_FIGURE, LARGEST_FIGURE])
     def test_survives_the_most_extreme_figures(self, name: str, control: CpuControl, figure: float) -> None:
         snapshot, memory = a_busy_world()
-        first = replace(snapshot.jobs[0], steps_total=SMALLEST_FIGURE, steps_planned=figure)
+        first = snapshot.jobs[0].altered(steps_total=SMALLEST_FIGURE, steps_planned=figure)
         assert first.evaluation is not None
         for seconds, sign in ((0, 1), (20, -1), (40, 1)):
             at = snapshot.taken_at_seconds + seconds
-            extreme = replace(first.evaluation, level=sign * 0.9 * LARGEST_LEVEL, sampled_at_seconds=at)
-            worse = replace(
-                snapshot, taken_at_seconds=at, jobs=(replace(first, evaluation=extreme), *snapshot.jobs[1:])
-            )
+            extreme = first.evaluation.altered(level=sign * 0.9 * LARGEST_LEVEL, sampled_at_seconds=at)
+            worse = replace(snapshot, taken_at_seconds=at, jobs=(first.altered(evaluation=extreme), *snapshot.jobs[1:]))
             memory = check_everything(maker(name, control), control, worse, memory, decides_on(name)).memory
         assert msgspec.json.decode(MEMORY_JSON.encode(memory.jobs[first.uid]), type=JobMemory) is not None
 
@@ -124,8 +122,7 @@ SQUEEZED, CAME_WITH = CpuAllocation(100, 100), CpuAllocation(1500, 900)
 def a_world_beside(silent: Job, known_of_it: JobMemory) -> World:
     """Two jobs that report everything there is, in the middle of their lives, and one that reports nothing."""
     jobs = [
-        replace(
-            a_job(uid, cpu_seconds=seconds),
+        a_job(uid, cpu_seconds=seconds).altered(
             steps_total=100.0,
             steps_planned=1000.0,
             objectives=Objectives(0.2, START + 600.0, target_level=0.2),
@@ -150,7 +147,7 @@ class TestSilentJobs:
         assert "unchanged" in decisions.reasons["silent"] or not decisions.resizes
 
     def test_one_that_stopped_long_ago_gets_back_what_it_came_with(self, name: str, control: CpuControl) -> None:
-        silent = replace(a_job("silent", level=None, cpu_seconds=500.0), allocation=SQUEEZED)
+        silent = a_job("silent", level=None, cpu_seconds=500.0).altered(allocation=SQUEEZED)
         before = known(
             levels=Levels(silent_since_seconds=START - 90.0),
             efficiency=0.001,

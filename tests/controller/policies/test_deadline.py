@@ -24,7 +24,7 @@ def training(
     job = a_job(uid, started_at=START - age, useful_cores=useful)
     planned, total = (None, None) if steps is None else (steps + 100, 100.0)
     objectives = Objectives(deadline_at_seconds=None if within is None else START + within)
-    return replace(job, steps_total=total, steps_planned=planned, objectives=objectives)
+    return job.altered(steps_total=total, steps_planned=planned, objectives=objectives)
 
 
 def timed(cpu_seconds: float = 1.0, wanted: float | None = None, cores: float = 0.5, **more: object) -> JobMemory:
@@ -202,7 +202,7 @@ class TestPlacement:
     NODES = (a_node("n1", 2.0), a_node("n2", 2.0), a_node("n3", 4.0))
 
     def on(self, node: str, uid: str, steps: float) -> Job:
-        return replace(training(uid, steps=steps), node=node)
+        return training(uid, steps=steps).altered(node=node)
 
     def test_the_node_with_the_least_free_cpu_that_fits_is_chosen(self) -> None:
         jobs = [self.on("n1", "a", 900), self.on("n1", "b", 450), self.on("n2", "c", 450), self.on("n3", "d", 90)]

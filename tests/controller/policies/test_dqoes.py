@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -37,7 +36,7 @@ ASKED = 10.0
 
 def served(uid: str, *, asked: float | None = ASKED, weight: float = 1.0, useful: float | None = None) -> Job:
     job = a_job(uid, level=None, useful_cores=useful)
-    return replace(job, objectives=Objectives(qoe_seconds=asked, weight=weight), responses=Responses(0, 0.0))
+    return job.altered(objectives=Objectives(qoe_seconds=asked, weight=weight), responses=Responses(0, 0.0))
 
 
 def took(seconds: float, cores: float | None, wanted: float | None = None, **more: object) -> JobMemory:
@@ -63,7 +62,7 @@ class TestClasses:
 
     def test_a_server_that_hangs_is_named_and_has_an_even_share(self) -> None:
         """Beside one that needs 0.4 of the core, which it has."""
-        hangs = replace(served("hangs"), responses=Responses(0, 0.0, in_flight=12))
+        hangs = served("hangs").altered(responses=Responses(0, 0.0, in_flight=12))
         silent = JobMemory(timing=Timing(answering=Answering(0.0, START - 75)), decided=PolicyMemory(wanted_cores=0.1))
         decisions = decide([hangs, served("works")], {"hangs": silent, "works": that_wants(0.4)})
         assert decisions.reasons["hangs"].startswith(
@@ -227,7 +226,7 @@ class TestClosedLoop:
                 }
                 ratios.append({uid: paces[uid].seconds / asked[uid] for uid in asked})
             jobs = [
-                replace(served(uid, asked=asked[uid]), allocation=CpuAllocation(round(1000 * cores), 1000))
+                served(uid, asked=asked[uid]).altered(allocation=CpuAllocation(round(1000 * cores), 1000))
                 for uid, cores in had.items()
             ]
             memory = policy.decide(a_snapshot(jobs, at=at), MemoryState(measured, memory.nodes)).memory

@@ -36,7 +36,7 @@ def node(name: str, cpu_cores: float = 1.0, gib: int = 32) -> Node:
 
 def job(uid: str, on: str, *, gib: float = 0.0, migratable: bool = True, **more: object) -> Job:
     made = a_job(uid, node=on, **more)  # type: ignore[arg-type]
-    return replace(made, usage=Usage(START, 0.0, gib * GIB), memory_request_bytes=gib * GIB, migratable=migratable)
+    return made.altered(usage=Usage(START, 0.0, gib * GIB), memory_request_bytes=gib * GIB, migratable=migratable)
 
 
 def using(cores: float | None, at: float = START) -> JobMemory:
@@ -131,7 +131,7 @@ def test_a_move_without_gain_is_not_made() -> None:
         job("big", "n1", migratable=False),
         job("big", "n1", state=JobState.CHECKPOINTING),
         job("big", "n1", state=JobState.STARTING),
-        replace(job("big", "n1"), movability=Movability(blocked_reason="a bare pod")),
+        job("big", "n1").altered(movability=Movability(blocked_reason="a bare pod")),
     ],
 )
 def test_a_job_that_may_not_move_is_passed_over_for_the_next_largest(passed_over: Job) -> None:
@@ -142,7 +142,7 @@ def test_a_job_that_may_not_move_is_passed_over_for_the_next_largest(passed_over
 
 def test_a_job_goes_to_the_next_best_node_where_the_best_would_not_take_it() -> None:
     tainted = Movability("suspend", refused_nodes={"n2": "a taint"})
-    jobs = [replace(job("big", "n1"), movability=tainted), job("small", "n1"), job("c", "n3")]
+    jobs = [job("big", "n1").altered(movability=tainted), job("small", "n1"), job("c", "n3")]
     snapshot = world([node("n1"), node("n2"), node("n3")], jobs)
     moves = decide(snapshot, {"big": using(0.5), "small": using(0.45), "c": using(0.2)}).moves
     assert [(move.job_uid, move.node) for move in moves] == [("big", "n3")]

@@ -21,7 +21,7 @@ def node(name: str, cpu_cores: float = 16.0, gib: int = 64, bound: int | None = 
 
 
 def pod(uid: str, on: str, millicores: int, gib: float | None = None) -> Job:
-    return replace(a_job(uid, node=on, request=millicores), memory_request_bytes=None if gib is None else gib * GIB)
+    return a_job(uid, node=on, request=millicores).altered(memory_request_bytes=None if gib is None else gib * GIB)
 
 
 def arrival(millicores: int = 0, gib: float | None = None) -> Arrival:

@@ -86,7 +86,7 @@ class TestCurve:
 
 class TestForecasts:
     def found(self, memory: MemoryState, **more: Any) -> Forecast:
-        job = replace(a_job("a", at=START, cpu_seconds=20.0), **more)
+        job = a_job("a", at=START, cpu_seconds=20.0).altered(**more)
         snapshot = a_snapshot([job], at=START)
         return forecasts(snapshot, memory, [job], {}, FAVOURS["balanced"], 20.0)["a"]
 
@@ -153,7 +153,7 @@ class TestIndex:
 
     def test_the_weight_of_a_job_counts_in_proportion(self) -> None:
         heavy = a_forecast("b")
-        heavy.job = replace(heavy.job, objectives=Objectives(weight=3.0))
+        heavy.job = heavy.job.altered(objectives=Objectives(weight=3.0))
         assert index_of(heavy) == pytest.approx(3 * index_of(a_forecast("a")))
 
 
@@ -237,10 +237,10 @@ def decisions(
 
 class TestNode:
     def test_a_job_whose_loss_is_not_finite_neither_claims_nor_leads(self) -> None:
-        diverged = replace(
-            a_job("nan", at=START, cpu_seconds=1.0), evaluation=Evaluation(math.nan, 4, START, "loss", finite=False)
+        diverged = a_job("nan", at=START, cpu_seconds=1.0).altered(
+            evaluation=Evaluation(math.nan, 4, START, "loss", finite=False)
         )
-        sound = replace(a_job("sound", at=START, cpu_seconds=50.0))
+        sound = a_job("sound", at=START, cpu_seconds=50.0)
         state = decisions([diverged, sound], {"nan": known(), "sound": known()}, cores=1.0)
         cores = {uid: each.decided.wanted_cores or 0.0 for uid, each in state.memory.jobs.items()}
         assert cores["nan"] == pytest.approx(0.025)
@@ -249,8 +249,7 @@ class TestNode:
         assert state.memory.jobs["nan"].decided.ends is None
 
     def test_a_served_model_without_a_loss_gets_what_its_objective_needs(self) -> None:
-        server = replace(
-            a_job("server", at=START, cpu_seconds=50.0), evaluation=None, responses=Responses(100, 30.0),
+        server = a_job("server", at=START, cpu_seconds=50.0).altered(evaluation=None, responses=Responses(100, 30.0),
             objectives=Objectives(qoe_seconds=0.5),
         )  # fmt: skip
         trains = a_job("train", at=START, cpu_seconds=50.0)
@@ -267,7 +266,7 @@ class TestDepartedJobs:
         policy = marginal.Policy(marginal.Parameters(), Setting(20.0, "requests"))
         node = [a_node("n1", 1.0)]
         a, b = (
-            replace(a_job(uid, at=START, cpu_seconds=0.0), steps_total=0.0, steps_planned=100.0) for uid in ("a", "b")
+            a_job(uid, at=START, cpu_seconds=0.0).altered(steps_total=0.0, steps_planned=100.0) for uid in ("a", "b")
         )
         begun = {uid: stepping(1.0, 1.0).altered(levels=Levels(first=2.0, best=2.0)) for uid in ("a", "b")}
         first = policy.decide(a_snapshot([a, b], node, at=START), MemoryState(begun)).memory
@@ -288,8 +287,7 @@ class TestBesideOtherPods:
 
     def decided(self, left: float, *, waiting: bool) -> list[tuple[str, str]]:
         jobs = [
-            replace(
-                a_job(f"job-{n}", node="free", at=START + 100, cpu_seconds=20.0),
+            a_job(f"job-{n}", node="free", at=START + 100, cpu_seconds=20.0).altered(
                 steps_total=20.0, steps_planned=300.0, migratable=True,
                 points=(RawPoint(START + 99, 0.5, 20.0),),
             )

@@ -15,7 +15,7 @@ from slopewise.policies.procon import Parameters, Policy
 
 def job(uid: str, on: str, steps_left: float | None = None) -> Job:
     planned = None if steps_left is None else 100 + steps_left
-    return replace(a_job(uid, node=on), steps_total=100.0, steps_planned=planned)
+    return a_job(uid, node=on).altered(steps_total=100.0, steps_planned=planned)
 
 
 def at_pace(*seconds: float) -> JobMemory:
@@ -59,5 +59,5 @@ def test_with_nothing_known_the_node_with_the_fewest_jobs_is_chosen(unknown: Job
 
 
 def test_a_served_model_has_no_end_that_could_be_known() -> None:
-    served = replace(job("a", "n1", 1000), responses=Responses(1.0, 1.0))
+    served = job("a", "n1", 1000).altered(responses=Responses(1.0, 1.0))
     assert "not known" in decide([served], {"a": at_pace(1.0)}).reasons["a"]

@@ -52,7 +52,7 @@ def grown(now: float | None, before: float | None, category: str | None, **more:
 
 
 def a_movable_job(uid: str, node: str = "n1", **more: Any) -> Job:
-    return replace(a_job(uid, node=node, **more), migratable=True)
+    return a_job(uid, node=node, **more).altered(migratable=True)
 
 
 def evaluated_at(nodes: Sequence[Node], at: float = START - INTERVAL) -> dict[str, NodeMemory]:
@@ -94,7 +94,7 @@ def classified(growths: Sequence[float], others: int = 2) -> tuple[list[str], li
             previous_growth=None if before is None else growth(before, at - INTERVAL),
         )
         remembered = {"job": mine} | {other.uid: known(job_class="PC") for other in beside}
-        jobs = [replace(job, evaluation=a_job("job", at=at).evaluation), *beside]
+        jobs = [job.altered(evaluation=a_job("job", at=at).evaluation), *beside]
         decisions = decide(a_snapshot(jobs, nodes, at=at), MemoryState(remembered, state.nodes))
         state, before = decisions.memory, value
         categories.append(str(state.jobs["job"].decided.job_class))
@@ -201,7 +201,7 @@ def test_a_job_without_a_loss_is_no_growing_job_and_keeps_none_from_being_rebala
     silent = a_movable_job("silent", level=None)
     snapshot, memory = a_request({"n1": ["PC"], "n4": ["CC"]})
     memory = MemoryState({**memory.jobs, "silent": JobMemory()}, memory.nodes)
-    beside_slow = replace(snapshot, jobs=(*snapshot.jobs, replace(silent, node="n4")))
+    beside_slow = replace(snapshot, jobs=(*snapshot.jobs, silent.altered(node="n4")))
     decisions = decide(beside_slow, memory)
     assert moves(decisions) == {}, "no job grows beside it"
     assert decisions.reasons["silent"] == "PC: reports no loss, unchanged"
@@ -256,8 +256,8 @@ def after_the_answer(first: Decisions, snapshot: ClusterSnapshot, node: str, **a
     later = START + INTERVAL
     slow = first.memory.jobs["slow"]
     slow = structs.replace(slow, growth=growth(0.003, later), previous_growth=slow.growth, **answer)
-    jobs = [replace(job, node=node if job.uid == "slow" else job.node) for job in snapshot.jobs]
-    fresh = [replace(job, evaluation=a_job(job.uid, at=later).evaluation) for job in jobs]
+    jobs = [job.altered(node=node if job.uid == "slow" else job.node) for job in snapshot.jobs]
+    fresh = [job.altered(evaluation=a_job(job.uid, at=later).evaluation) for job in jobs]
     return decide(
         a_snapshot(fresh, FOUR_NODES, at=later), MemoryState({**first.memory.jobs, "slow": slow}, first.memory.nodes)
     )
@@ -278,7 +278,7 @@ def test_a_move_is_known_to_be_made_also_by_a_job_that_was_between_two_nodes_at_
     others = {job.uid: asked.memory.jobs[job.uid] for job in missing.jobs}
     between = decide(missing, MemoryState(others, asked.memory.nodes))
     later = START + 2 * INTERVAL
-    back = [replace(job, node="n1" if job.uid == "slow" else job.node) for job in snapshot.jobs]
+    back = [job.altered(node="n1" if job.uid == "slow" else job.node) for job in snapshot.jobs]
     again = decide(a_snapshot(back, FOUR_NODES, at=later), MemoryState({**others, "slow": slow}, between.memory.nodes))
     assert again.memory.jobs["slow"].decided.marks == frozenset({"migrated"})
     assert again.moves == ()
@@ -322,7 +322,7 @@ def test_of_equal_scores_the_least_used_node_wins(cores: tuple[float, ...], used
 )
 def test_a_job_goes_only_where_it_is_taken_and_is_marked_if_it_goes(changed: dict[str, Any], to: str | None) -> None:
     snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"] * 2, "n3": ["PC"] * 2, "n4": ["PC"] * 5})
-    jobs = tuple(replace(job, **changed) if job.uid == "slow" else job for job in snapshot.jobs)
+    jobs = tuple(job.altered(**changed) if job.uid == "slow" else job for job in snapshot.jobs)
     decisions = decide(replace(snapshot, jobs=jobs), memory)
     assert moves(decisions) == ({} if to is None else {"slow": ("n4", to)})
     if "movability" in changed:
@@ -351,7 +351,7 @@ def test_the_weights_decide_what_the_least_score_is() -> None:
 @pytest.mark.parametrize("held", [{"migratable": False}, {"state": JobState.CHECKPOINTING}])
 def test_a_job_that_may_not_be_moved_now_is_not_asked_for_and_its_reason_says_so(held: dict[str, Any]) -> None:
     snapshot, memory = a_request({"n1": ["PC"], "n4": ["PC"] * 5})
-    jobs = [replace(job, **held) if job.uid == "slow" else job for job in snapshot.jobs]
+    jobs = [job.altered(**held) if job.uid == "slow" else job for job in snapshot.jobs]
     decisions = decide(replace(snapshot, jobs=tuple(jobs)), memory)
     assert decisions.moves == ()
     assert "does not say that it may be moved now" in decisions.reasons["slow"]
@@ -418,7 +418,7 @@ def test_vectors_of_rebalancing(
 ) -> None:
     """`odd`: how the job that converged last may be moved."""
     snapshot, memory = a_converged_cluster(*loads)
-    jobs = tuple(replace(job, movability=odd) if job.uid == "n1-2" else job for job in snapshot.jobs)
+    jobs = tuple(job.altered(movability=odd) if job.uid == "n1-2" else job for job in snapshot.jobs)
     decisions = decide(replace(snapshot, jobs=jobs, moving=moving), memory)
     assert moves(decisions) == expected
     assert all(move.reason.startswith("rebalance: ") for move in decisions.moves)
@@ -471,7 +471,7 @@ def test_a_rebalancing_that_failed_is_asked_for_again_and_one_that_was_made_is_n
     assert moves(decide(later, first.memory)) == {"n1-2": ("n1", "n2")}
     moved = structs.replace(first.memory.jobs["n1-2"], moves_total=1)
     made = MemoryState({**first.memory.jobs, "n1-2": moved}, first.memory.nodes)
-    there = [replace(job, node="n2") if job.uid == "n1-2" else job for job in snapshot.jobs]
+    there = [job.altered(node="n2") if job.uid == "n1-2" else job for job in snapshot.jobs]
     after = decide(replace(later, jobs=tuple(there)), made)
     assert after.moves == ()
     assert after.memory.jobs["n1-2"].decided.marks == frozenset({"migrated", "rebalanced"})
@@ -485,7 +485,7 @@ def test_a_job_that_is_not_movable_or_does_not_fit_is_passed_over() -> None:
         "n1-1": {"memory_request_bytes": 9.0 * 2**30},
         "n1-0": {},
     }
-    jobs = tuple(replace(job, **held[job.uid]) for job in snapshot.jobs)  # type: ignore[arg-type]
+    jobs = tuple(job.altered(**held[job.uid]) for job in snapshot.jobs)  # type: ignore[arg-type]
     assert moves(decide(replace(snapshot, jobs=jobs), memory)) == {"n1-0": ("n1", "n2")}
 
 

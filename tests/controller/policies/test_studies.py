@@ -22,7 +22,7 @@ from slopewise.simulator.world.model import RunOutcome, SimJob
 
 def a_trial(uid: str, *, study: str = "s", favours_best: bool = False, **more: Any) -> Job:
     asked = Objectives(study=study, favours_best=favours_best)
-    return replace(a_job(uid, at=START, cpu_seconds=50.0, **more), objectives=asked)
+    return a_job(uid, at=START, cpu_seconds=50.0, **more).altered(objectives=asked)
 
 
 def curve_of(*levels: float, every: float = 10.0) -> JobMemory:
@@ -117,7 +117,7 @@ class TestOrder:
     @pytest.mark.parametrize("silent", ["b", "ab"])
     def test_where_larger_is_better_a_trial_without_an_evaluation_now_keeps_its_place(self, silent: str) -> None:
         jobs = [a_trial(uid, objective="max") for uid in ("a", "b")]
-        jobs = [replace(job, evaluation=None) if job.uid in silent else job for job in jobs]
+        jobs = [job.altered(evaluation=None) if job.uid in silent else job for job in jobs]
         memory = {
             uid: curve_of(0.1, best).altered(levels=Levels(first=0.1, best=best))
             for uid, best in (("a", 0.3), ("b", 0.9))
@@ -138,7 +138,7 @@ class TestOrder:
         assert math.fsum(each.chance for each in of_sweep) == pytest.approx(1.0)
 
     def test_studies_of_two_namespaces_are_two(self) -> None:
-        jobs = [a_trial("a"), replace(a_trial("b"), namespace="other")]
+        jobs = [a_trial("a"), a_trial("b").altered(namespace="other")]
         studies = studies_of(jobs, {"a": 0.9, "b": 0.1})
         assert (in_order(studies), dict(studies.trials)) == (["a", "b"], {})
 
@@ -174,7 +174,7 @@ class TestDue:
         assert studies_of([a_trial("a"), a_trial("b")], {"a": 0.7, "b": 0.5}).due == {"a": 200.0, "b": 200.0}
 
     def test_trials_of_two_nodes_exchange_nothing(self) -> None:
-        jobs = [a_trial("a"), replace(a_trial("b"), node="n2")]
+        jobs = [a_trial("a"), a_trial("b").altered(node="n2")]
         studies = studies_of(jobs, {"a": 0.7, "b": 0.5})
         assert studies.due == {"a": 100.0, "b": 200.0}
         assert studies.found["a"].index == 1.0
@@ -188,7 +188,7 @@ class TestReasons:
 
     def test_of_a_node_each_trial_has_its_sentence(self) -> None:
         plans = {"a": 1000.0, "b": 1000.0, "c": 2000.0}
-        jobs = [replace(a_trial(uid), steps_total=500.0, steps_planned=plan) for uid, plan in plans.items()]
+        jobs = [a_trial(uid).altered(steps_total=500.0, steps_planned=plan) for uid, plan in plans.items()]
         memory = {
             "a": flat(0.69).altered(levels=Levels(first=0.70, best=0.69)),
             "b": flat(0.5).altered(levels=Levels(first=0.70, best=0.50)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from msgspec import structs
@@ -19,7 +18,7 @@ TARGETS = Objectives(target_level=0.1, deliverable_level=0.4)
 
 
 def job(uid: str, level: float | None, objectives: Objectives = TARGETS, **more: object) -> Job:
-    return replace(a_job(uid, level=level, **more), objectives=objectives)  # type: ignore[arg-type]
+    return a_job(uid, level=level, **more).altered(objectives=objectives)  # type: ignore[arg-type]
 
 
 def in_class(listed: str | None, streak: int = 0, *, first: float = 1.0) -> JobMemory:

@@ -132,7 +132,7 @@ def test_a_job_without_both_ends_has_neither(job: Job, memory: JobMemory) -> Non
 
 def test_a_job_names_its_policy_and_counts_its_moves_changes_and_throttled_periods() -> None:
     health = ContainerHealth(cpu_periods_total=100.0, cpu_throttled_periods_total=40.0, cpu_waiting_seconds_total=2.5)
-    job = replace(a_job("a"), container_health=health)
+    job = a_job("a").altered(container_health=health)
     memory = known(moves_total=2, last_resized_at_seconds=START - 7)
     registry = recorded(a_report(0, {job: memory, a_job("b"): known()})).registry
 

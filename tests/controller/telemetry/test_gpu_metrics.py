@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from prometheus_client import CollectorRegistry
 from support.worlds import START, a_job, a_snapshot
 
@@ -15,7 +13,7 @@ WAITS = JobMemory(paces=PACES, original=CpuAllocation(3000, 3000))
 
 
 def a_report(at: float, won: float, *uids: str) -> PassReport:
-    jobs = [replace(a_job(uid, at=at), accelerators=2.0, wait_ratio=0.1) for uid in uids]
+    jobs = [a_job(uid, at=at).altered(accelerators=2.0, wait_ratio=0.1) for uid in uids]
     memory = MemoryState(
         {uid: WAITS.altered(gpu=WAITS.gpu.altered(seconds_won=won)) for uid in uids} | {"plain": JobMemory()}
     )
@@ -46,7 +44,7 @@ def test_a_job_that_has_come_or_gone_between_two_passes_is_not_counted_for_that_
 
 
 def test_a_job_has_its_figures_where_they_are_known_and_one_without_a_gpu_has_none() -> None:
-    job = replace(a_job("a"), accelerators=1.0)
+    job = a_job("a").altered(accelerators=1.0)
     found = gpu_figures(job, WAITS.altered(gpu=WAITS.gpu.altered(seconds_won=7.0)))
     assert {name: round(value or 0.0, 3) for name, value, *_ in found} == {
         "gpu_wait_ratio": 0.556,
@@ -54,5 +52,5 @@ def test_a_job_has_its_figures_where_they_are_known_and_one_without_a_gpu_has_no
         "gpu_seconds_won": 7,
     }
     assert {value for _, value, *_ in gpu_figures(job, JobMemory())} == {None}
-    assert list(gpu_figures(replace(job, state=JobState.FINISHED), WAITS)) == []
+    assert list(gpu_figures(job.altered(state=JobState.FINISHED), WAITS)) == []
     assert list(gpu_figures(a_job("plain"), WAITS)) == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from support.worlds import START, a_job, a_snapshot
 
 from slopewise.model import (
@@ -23,7 +21,7 @@ from slopewise.telemetry.metrics import Telemetry
 
 MIB = 2**20
 CHANGE = ResizeMemory("a", "n1", "request", 1024 * MIB, 360 * MIB, "CL, hardly growing")
-JOB = replace(a_job("a"), usage=Usage(START, 0.0, 300.0 * MIB), memory=MemoryAllocation(1024 * MIB))
+JOB = a_job("a").altered(usage=Usage(START, 0.0, 300.0 * MIB), memory=MemoryAllocation(1024 * MIB))
 
 
 def a_report(

@@ -165,7 +165,7 @@ def test_an_evaluation_that_has_grown_old_is_none_that_is_available() -> None:
 
 
 def test_what_a_job_has_is_what_its_kubelet_reports_and_not_what_was_accepted() -> None:
-    telemetry = recorded(a_pass_over(replace(a_job("a", limit=500), actual=CpuAllocation(2000, 1000))))
+    telemetry = recorded(a_pass_over(a_job("a", limit=500).altered(actual=CpuAllocation(2000, 1000))))
     assert of_job(telemetry, "cpu_allocated_cores") == 2.0
     assert of_job(telemetry, "cpu_accepted_cores") == 0.5
 
@@ -183,7 +183,7 @@ def test_what_is_true_of_some_jobs_is_exported_of_those_alone() -> None:
         "ended": dear,
     }
     jobs = [
-        replace(a_job("waits"), pending=pending, wait_ratio=0.4),
+        a_job("waits").altered(pending=pending, wait_ratio=0.4),
         *(a_job(uid) for uid in ("worse", "better", "dear", "cheap", "plain")),
         a_job("ended", state=JobState.FINISHED),
     ]
@@ -343,7 +343,7 @@ def a_quiet_report(after_seconds: float = 0.0, guard: str = "cooldown") -> PassR
     return replace(
         report,
         taken_at_seconds=START + after_seconds,
-        results=Results(withheld=(replace(withheld, guard=guard, reason=f"{guard}: {after_seconds:g} s"),)),
+        results=Results(withheld=(withheld.altered(guard=guard, reason=f"{guard}: {after_seconds:g} s"),)),
     )
 
 
@@ -390,7 +390,7 @@ def test_what_is_withheld_is_named_once_and_counted_in_every_line() -> None:
 def test_a_line_names_twenty_changes_what_went_wrong_first_and_counts_the_others() -> None:
     report = a_report()
     [applied] = report.results.outcomes
-    outcomes = (*[applied] * 30, replace(applied, result="failed", detail="refused"))
+    outcomes = (*[applied] * 30, applied.altered(result="failed", detail="refused"))
     [line] = lines_of(replace(report, results=Results(outcomes)))
     assert line["changes"][0] == "team/a 1000m to 500m failed: refused"
     assert len(line["changes"]) == 21
@@ -451,8 +451,8 @@ def test_stops_at_the_target_are_counted_and_logged_and_a_withheld_one_once() ->
 
 
 def test_a_warning_is_logged_once_and_equal_ones_of_a_pass_are_one_with_the_other_jobs() -> None:
-    jobs = [replace(a_job(name), warnings=(f"port {port} refuses",)) for name, port in (("a", 1), ("b", 2), ("c", 3))]
-    odd = replace(a_job("d"), warnings=("port 4 breaks off",))
+    jobs = [a_job(name).altered(warnings=(f"port {port} refuses",)) for name, port in (("a", 1), ("b", 2), ("c", 3))]
+    odd = a_job("d").altered(warnings=("port 4 breaks off",))
     report = replace(a_report(), snapshot=a_snapshot([*jobs, odd]), decisions=None)
     lines = [line for line in lines_of(report, report) if line["event"] == "job warning raised"]
     assert [(line["job"], line["warning"], line.get("others")) for line in lines] == [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from support.worlds import START, a_job
@@ -12,7 +11,7 @@ from slopewise.telemetry.study_metrics import StudyFamilies
 
 
 def a_trial(uid: str, **more: Any) -> Job:
-    return replace(a_job(uid, **more), objectives=Objectives(study="lr"))
+    return a_job(uid, **more).altered(objectives=Objectives(study="lr"))
 
 
 def exported(*trials: tuple[Job, float, float], finite: bool = True) -> dict[str, dict[str, float]]:
@@ -45,7 +44,7 @@ def test_the_best_of_all_is_known_also_once_it_has_ended_and_only_those_that_run
 
 
 def test_ranks_of_one_training_are_one_trial_with_the_cpu_of_all() -> None:
-    ranks = [(replace(a_trial(f"w:{rank}"), name=f"r{rank}"), 0.2, 0.25) for rank in (0, 1)]
+    ranks = [(a_trial(f"w:{rank}").altered(name=f"r{rank}"), 0.2, 0.25) for rank in (0, 1)]
     found = exported(*ranks, (a_trial("v:0", level=0.9), 0.3, 0.5))
     assert found["slopewise_study_trials"] == {"lr": 2}
     assert found["slopewise_study_cpu_cores"] == {"best": 0.5, "others": 0.5}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from slopewise.adapters.kube.cache.records import ManagedPod, PodPending
@@ -94,7 +93,7 @@ def jobs(
         uid = facts.managed.job_uid
         job = _job(facts, series[uid], use, now_seconds, first_seen, movability_inputs.get(uid))
         if job.evaluation is not None and (useless := favour_warnings(job.objectives, policy)):
-            job = replace(job, warnings=(*job.warnings, *useless))
+            job = job.altered(warnings=(*job.warnings, *useless))
         yield job if facts.matches_spec else with_cpu(job, facts, waited_seconds)
 
 
@@ -102,8 +101,7 @@ def with_cpu(job: Job, facts: JobFacts, waited_seconds: WaitedSeconds) -> Job:
     """The job with its pod's current CPU: accepted, actual, and what its kubelet has not carried out yet."""
     pod, container = facts.managed.pod, facts.managed.container
     ready, late = facts.node is None or facts.node.ready, waited_seconds(pod.uid)
-    return replace(
-        job,
+    return job.altered(
         allocation=container.desired,
         actual=container.actual,
         memory=container.memory,
@@ -276,6 +274,4 @@ def _with_cause(job: Job, speakers: Mapping[str, Unreachable], causes: Mapping[J
     if speaker is None or cause is None:
         return job
     speaks = speaker.key == JobKey(job.namespace, job.name)
-    return replace(
-        job, missing_evaluation=cause, warnings=with_missing(job.warnings, cause) if speaks else job.warnings
-    )
+    return job.altered(missing_evaluation=cause, warnings=with_missing(job.warnings, cause) if speaks else job.warnings)

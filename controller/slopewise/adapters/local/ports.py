@@ -106,11 +106,10 @@ class LocalObserver:
                 allocation, usage = self.limiter.read(job.name), self.limiter.usage(job.name)
             except ActuationError:
                 return None
-            job = replace(job, state=series.reported_state, allocation=allocation, usage=usage)
+            job = job.altered(state=series.reported_state, allocation=allocation, usage=usage)
         objectives = job.objectives.in_study(series.study)
         useless = () if series.evaluation is None else favour_warnings(objectives, self.policy)
-        return replace(
-            job,
+        return job.altered(
             objectives=objectives,
             evaluation=series.evaluation,
             steps_total=series.steps_total,

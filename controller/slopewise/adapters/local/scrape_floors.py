@@ -48,7 +48,7 @@ class ScrapeFloors:
         self._floors = {name: floor for name, floor in self._floors.items() if name in same}
         self._had = {name: had for name, had in self._had.items() if name in same}
         self._learn(self._settled(snapshot.jobs, snapshot.taken_at_seconds))
-        jobs = tuple(replace(job, accepts=self._floors.get(job.name)) for job in snapshot.jobs)
+        jobs = tuple(job.altered(accepts=self._floors.get(job.name)) for job in snapshot.jobs)
         return replace(seen, snapshot=replace(snapshot, jobs=jobs))
 
     def _settled(self, jobs: Sequence[Job], now_seconds: float) -> dict[str, int]:

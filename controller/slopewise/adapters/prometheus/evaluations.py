@@ -13,6 +13,8 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
+import msgspec
+
 from slopewise.adapters.prometheus.client import Row
 from slopewise.adapters.prometheus.moving_labels import MovingLabels, SeriesRows
 from slopewise.adapters.prometheus.queries import STEP_LABELS, VALUE_LABEL
@@ -49,7 +51,7 @@ class JobKey(NamedTuple):
     pod: str
 
 
-class SeriesWindow(NamedTuple):
+class SeriesWindow(msgspec.Struct, frozen=True, gc=False):
     """One loss series over the window that ends with the reading. The level is NaN where a sample is not finite."""
 
     text: str
@@ -62,7 +64,7 @@ class SeriesWindow(NamedTuple):
     sampled_at_seconds: float
 
 
-class Candidates(NamedTuple):
+class Candidates(msgspec.Struct, frozen=True, gc=False):
     """All series of one job that one mapping matches."""
 
     objective: Objective
@@ -70,7 +72,7 @@ class Candidates(NamedTuple):
     warnings: tuple[str, ...]
 
 
-class Chosen(NamedTuple):
+class Chosen(msgspec.Struct, frozen=True, gc=False):
     """The chosen series of a job, and the warnings for its owner."""
 
     window: SeriesWindow | None = None
@@ -123,39 +125,51 @@ def candidates_by_job(
     `target_labels`: the names of the scrape's own labels by instance, for each of a job's targets. `moving`: what
     former readings have seen of labels that grow with the training.
     """
-    series: dict[frozenset[tuple[str, str]], SeriesRows] = {}
+    alive, warnings = _alive_series(mapping, rows, oldest_seconds)
+    for key, labels_of_steps in (moving.of_jobs(mapping.metric, alive) if moving else {}).items():
+        warnings[key].update(_step_warning(mapping.metric, label) for label in labels_of_steps)
+        alive[key] = [one for one in alive[key] if labels_of_steps.isdisjoint(one.labels)]
+    found = {key: Candidates(mapping.objective, (), tuple(sorted(of_job))) for key, of_job in warnings.items()}
+    for key, of_job in alive.items():
+        of_targets, windows = target_labels(key), []
+        for one in of_job:
+            of_target = of_targets.get(one.labels.get("instance", ""), TARGET_LABELS)
+            windows.append(_window(series_text(mapping.metric, one.labels, of_target), one, oldest_seconds))
+        warned = found[key].warnings if key in found else ()
+        found[key] = Candidates(mapping.objective, tuple(windows), warned)
+    return found
+
+
+def _alive_series(
+    mapping: EvaluationMapping, rows: Iterable[Row], oldest_seconds: float
+) -> tuple[dict[JobKey, list[SeriesRows]], dict[JobKey, set[str]]]:
+    """The series of each job that have a sample in the window, and warnings about series that were left out.
+
+    Nearly all jobs have one series: it is found by comparing labels, which takes a quarter of the time of a hash.
+    """
+    firsts: dict[JobKey, SeriesRows] = {}
+    others: dict[frozenset[tuple[str, str]], tuple[JobKey, SeriesRows]] = {}
     warnings: dict[JobKey, set[str]] = defaultdict(set)
     names = scrape_labels_if_equal(mapping.pod_labels)
     for row in rows:
         labels = dict(with_scrape_labels(row.labels, names))
         kind = labels.pop(VALUE_LABEL, "")
         labels.pop("__name__", None)
-        if kind in STEP_LABELS:
-            if (key := job_key(labels)) is not None:
-                warnings[key].add(_step_warning(mapping.metric, kind))
+        if (key := job_key(labels)) is None:
             continue
-        identity = frozenset(labels.items())
-        if (known := series.get(identity)) is None:
-            known = series[identity] = SeriesRows(labels, {})
+        if kind in STEP_LABELS:
+            warnings[key].add(_step_warning(mapping.metric, kind))
+            continue
+        if (known := firsts.get(key)) is None:
+            known = firsts[key] = SeriesRows(labels, {})
+        elif known.labels != labels:
+            _, known = others.setdefault(frozenset(labels.items()), (key, SeriesRows(labels, {})))
         known.values[kind] = row.sample[1]
-    alive: dict[JobKey, list[SeriesRows]] = defaultdict(list)
-    for one in series.values():
-        if not _is_over(one.values, oldest_seconds) and (key := job_key(one.labels)) is not None:
-            alive[key].append(one)
-    grown = {} if moving is None else moving.of_jobs(mapping.metric, alive)
-    windows: dict[JobKey, list[SeriesWindow]] = defaultdict(list)
-    for key, of_job in alive.items():
-        labels_of_steps = grown.get(key, frozenset())
-        warnings[key].update(_step_warning(mapping.metric, label) for label in labels_of_steps)
-        for one in of_job:
-            if not labels_of_steps & one.labels.keys():
-                of_target = target_labels(key).get(one.labels.get("instance", ""), TARGET_LABELS)
-                text = series_text(mapping.metric, one.labels, of_target)
-                windows[key].append(_window(text, one, oldest_seconds))
-    return {
-        key: Candidates(mapping.objective, tuple(windows.get(key, ())), tuple(sorted(warnings.get(key, ()))))
-        for key in alive.keys() | warnings.keys()
-    }
+    alive: dict[JobKey, list[SeriesRows]] = {}
+    for key, one in (*firsts.items(), *others.values()):
+        if not _is_over(one.values, oldest_seconds):
+            alive.setdefault(key, []).append(one)
+    return alive, warnings
 
 
 def scrape_labels_if_equal(names: PodLabels) -> PodLabels:
@@ -217,7 +231,7 @@ def _is_over(values: Mapping[str, float], oldest_seconds: float) -> bool:
 
 
 def _window(text: str, series: SeriesRows, oldest_seconds: float) -> SeriesWindow:
-    labels, values = series
+    labels, values = series.labels, series.values
     diverged = "last" in values  # this row is only there for a window that holds a NaN or an infinity
     return SeriesWindow(
         text=text,

@@ -17,7 +17,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
+
+import msgspec
 
 from slopewise.adapters.prometheus.queries import WINDOW_SAMPLES
 
@@ -32,7 +34,7 @@ K = TypeVar("K", bound=Hashable)
 """What names a job."""
 
 
-class SeriesRows(NamedTuple):
+class SeriesRows(msgspec.Struct, frozen=True, gc=False):
     """One series: its labels without `slopewise_value`, and the values of its rows by that label."""
 
     labels: Mapping[str, str]
@@ -84,7 +86,7 @@ class _Job:
         levels: dict[_Place, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
         full: set[tuple[_Place, float]] = set()
         for one in series:
-            if not (numbers := dict(_numbers(one.labels))):
+            if not (numbers := _numbers(one.labels)):
                 continue
             others = frozenset((name, value) for name, value in one.labels.items() if name not in numbers)
             for label, number in numbers.items():
@@ -116,7 +118,7 @@ class MovingLabels(Generic[K]):
         jobs = {
             key: before.get(key) or _Job()
             for key, of_job in series.items()
-            if key in before or any(True for one in of_job for _ in _numbers(one.labels))
+            if key in before or any(_numbers(one.labels) for one in of_job)
         }
         for key, job in jobs.items():
             job.note(series[key])
@@ -124,9 +126,11 @@ class MovingLabels(Generic[K]):
         return {key: job.growing for key, job in jobs.items() if job.growing}
 
 
-def _numbers(labels: Mapping[str, str]) -> Iterable[tuple[str, float]]:
+def _numbers(labels: Mapping[str, str]) -> dict[str, float]:
     """The labels whose values are numbers. The scrape's own are none of the training's."""
-    for label, value in labels.items():
-        if value[:1].isdigit() and label not in ("instance", "pod", "namespace"):
+    found = {}
+    for label in [label for label, value in labels.items() if value[:1].isdigit()]:
+        if label not in ("instance", "pod", "namespace"):
             with suppress(ValueError):
-                yield label, float(value)
+                found[label] = float(labels[label])
+    return found

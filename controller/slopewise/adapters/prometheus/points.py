@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter
 from string import Template
 
 from slopewise.adapters.prometheus.client import RangeRow
@@ -100,22 +100,24 @@ def points_by_job(
     Those of two processes are joined. `chosen`: the canonical name of the series; half of all rows are of others.
     """
     names, named = scrape_labels_if_equal(mappings[0].pod_labels), _steps_of(mappings)
-    step_metrics = {each.metric for each in named}
+    by_metric: dict[str, list[tuple[int, Mapping[str, str]]]] = defaultdict(list)
+    for rank, each in enumerate(named):
+        by_metric[each.metric].append((rank, each.labels))
     ranked: dict[tuple[JobKey, str], int] = {}
     steps: dict[tuple[JobKey, str], dict[float, float]] = {}
     losses: dict[JobKey, list[tuple[str, RangeRow]]] = defaultdict(list)
     for row in rows:
         labels = with_scrape_labels(row.labels, names)
-        if (key := job_key(labels)) is None or key not in chosen:
+        if (key := job_key(labels)) is None or (wanted := chosen.get(key)) is None:
             continue
         instance, metric = labels.get("instance", ""), labels.get("__name__", "")
-        if metric in step_metrics:
-            rank = max((rank for rank, each in enumerate(named) if _is_named(labels, each)), default=-1)
+        if metric in by_metric:
+            rank = max([rank for rank, of_steps in by_metric[metric] if _has(labels, of_steps)], default=-1)
             if rank >= ranked.get((key, instance), 0):
                 # None where a gauge says nothing that can be a count, as NaN before the first step.
                 steps[key, instance] = {at: count for at, count in row.points if is_figure(count)}
                 ranked[key, instance] = rank
-        elif series_text(metric, labels, target_labels(key).get(instance, TARGET_LABELS)) == chosen[key]:
+        elif series_text(metric, labels, target_labels(key).get(instance, TARGET_LABELS)) == wanted:
             losses[key].append((instance, row))
     nothing: dict[float, float] = {}
     found = {}
@@ -126,11 +128,10 @@ def points_by_job(
             newest = row.points[-MAX_POINTS:]
             points += [RawPoint(at, level, steps_at(at)) for at, level in newest if is_level(level)]
         if len(series) > 1:  # one alone is in order
-            points = sorted(points, key=itemgetter(0, 1))[-MAX_POINTS:]  # steps may be None
+            points = sorted(points, key=attrgetter("at_seconds", "level"))[-MAX_POINTS:]  # steps may be None
         found[key] = tuple(points)
     return found
 
 
-def _is_named(labels: Mapping[str, str], series: SeriesName) -> bool:
-    matched = {"__name__": series.metric, **series.labels}
-    return all(labels.get(name, "") == value for name, value in matched.items())
+def _has(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return not wanted or all(labels.get(name, "") == value for name, value in wanted.items())

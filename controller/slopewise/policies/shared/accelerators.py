@@ -89,7 +89,7 @@ def gpu_jobs(snapshot: ClusterSnapshot, memory: MemoryState, setting: Setting) -
             kept[job.uid] = because
     originals = {uid: cores[uid] for uid in needs}
     jobs = {job.uid: job for job in snapshot.jobs}
-    jobs |= {uid: replace(jobs[uid], least_cores=cores[uid]) for uid in kept}
+    jobs |= {uid: jobs[uid].altered(least_cores=cores[uid]) for uid in kept}
     for uid, need in needs.items():
         jobs[uid] = _with_need(jobs[uid], need, memory.jobs[uid], originals[uid], setting)
     return GpuJobs(replace(snapshot, jobs=tuple(jobs.values())), needs, originals, kept)
@@ -110,7 +110,7 @@ def _unknown(job: Job, need: GpuNeed, snapshot: ClusterSnapshot, setting: Settin
 def _with_need(job: Job, need: GpuNeed, known: JobMemory, original_cores: float, setting: Setting) -> Job:
     useful = min(need.useful_cores or 0.0, job.useful_parallelism_cores or need.useful_cores or 0.0)
     least = least_cores(need, known, original_cores, setting.accelerators)
-    return replace(job, useful_parallelism_cores=useful, least_cores=least, migratable=False)
+    return job.altered(useful_parallelism_cores=useful, least_cores=least, migratable=False)
 
 
 def divide(gpus: GpuJobs, jobs: Sequence[Job], node: Node) -> dict[str, float]:

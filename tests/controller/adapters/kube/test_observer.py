@@ -218,7 +218,7 @@ def test_only_what_is_asked_for_of_selected_pods_is_read_and_what_cannot_be_plac
 
 def test_a_rank_that_reports_nothing_is_judged_by_the_rank_that_does_and_a_pod_of_its_own_is_not() -> None:
     ranks = [a_pod(f"r{rank}", owner=JOB, labels={INDEX: f"{rank}"}) for rank in range(11)]
-    late = structs.replace(REPORTS, evaluation=replace(LEVEL, level=0.9))
+    late = structs.replace(REPORTS, evaluation=LEVEL.altered(level=0.9))
     here = world(*ranks, a_pod("bare"), r2=REPORTS, r10=late, r3=JobSeries(responses=Responses(1, 1.0)))
     jobs = {job.name: job for job in here.observe().jobs}
     assert jobs["r0"].evaluation == LEVEL
@@ -335,7 +335,7 @@ def test_what_a_job_has_is_what_its_kubelet_reports(node: NodeRecord, waited: fl
     assert here.notes.behind == (["n1"] if late else [])
 
     here.pods.put(a_pod())
-    assert here.observer.with_cpu(job) == replace(job, actual=job.allocation, unconfirmed=None)
+    assert here.observer.with_cpu(job) == job.altered(actual=job.allocation, unconfirmed=None)
     assert here.observer.workloads_of({"uid-p"}) == {"uid-p"}
     here.pods.put(a_pod(uid="of another pod of that name"))
     assert here.observer.with_cpu(job) is None

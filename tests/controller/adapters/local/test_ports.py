@@ -55,7 +55,7 @@ class FakeReader:
 
 
 def a_running_job(name: str, **more: Any) -> Job:
-    return replace(Job(name, name, "run", "local", JobState.STARTING, START - 10, UNLIMITED), **more)
+    return Job(name, name, "run", "local", JobState.STARTING, START - 10, UNLIMITED).altered(**more)
 
 
 def observe(series: dict[str, JobSeries], *names: str, limiter: FakeLimiter | None = None) -> ClusterSnapshot:

@@ -43,7 +43,7 @@ def served(uid: str, node: str = "n1", **more: Any) -> Job:
     job = a_job(uid, node=node, level=None, useful_cores=1.0, started_at=START - 3600)
     objectives = Objectives(qoe_seconds=ASKED)
     given: dict[str, Any] = {"migratable": True, "checkpoint": SAVES, "movability": MOBILE, "objectives": objectives}
-    return replace(job, responses=Responses(9, 9.0), **{**given, **more})
+    return job.altered(responses=Responses(9, 9.0), **{**given, **more})
 
 
 def needing(cores: float, times: int = 2, node: str = "n1", at: float = START - ITVAL) -> JobMemory:
@@ -151,7 +151,7 @@ class TestObjectives:
         hangs = needing(0.7, 9).altered(
             paces=(), timing=Timing(answering=waits), objectives=ObjectiveMemory(missed=Confirmed(True))
         )
-        jobs = [served("a"), replace(served("b"), responses=Responses(9, 9.0, in_flight=12))]
+        jobs = [served("a"), served("b").altered(responses=Responses(9, 9.0, in_flight=12))]
         decisions = decide(jobs, {"a": needing(0.5, 0), "b": hangs})
         after = decisions.memory.jobs["b"]
         assert (moves(decisions), after.decided.unmet, after.decided.wanted_cores) == ([], None, 0.5)
@@ -222,7 +222,7 @@ def training(uid: str, steps: float, within: float = 1000.0, **more: Any) -> Job
     job = a_job(uid, useful_cores=1.0, started_at=START - 3600)
     objectives = Objectives(deadline_at_seconds=START + within)
     given: dict[str, Any] = {"migratable": True, "checkpoint": SAVES, "movability": MOBILE, "objectives": objectives}
-    return replace(job, steps_total=100.0, steps_planned=steps + 100.0, **{**given, **more})
+    return job.altered(steps_total=100.0, steps_planned=steps + 100.0, **{**given, **more})
 
 
 def timed(times: int = 0) -> JobMemory:
@@ -246,9 +246,9 @@ class TestDeadlines:
             (LATE, 1, {}, False),
             (LATE, 2, {"moves": False}, False),
             # 700 s of work and 1,100 s left: with a checkpoint of 640 s they are not enough
-            ((LATE[0], replace(LATE[1], checkpoint=replace(SAVES, duration_seconds=640.0))), 2, {}, False),
+            ((LATE[0], LATE[1].altered(checkpoint=replace(SAVES, duration_seconds=640.0))), 2, {}, False),
             ((training("a", 700.0), training("b", 5000.0)), 2, {}, False),  # late anywhere
-            ((*LATE, replace(training("c", 700.0), node="n2")), 2, {}, False),  # whose jobs need the room
+            ((*LATE, training("c", 700.0).altered(node="n2")), 2, {}, False),  # whose jobs need the room
         ],
         ids=["late here", "for the first time", "moves are off", "the move takes too long", "late anywhere", "no room"],
     )

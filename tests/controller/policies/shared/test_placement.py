@@ -60,7 +60,7 @@ def test_ties_go_to_the_lowest_measured_fraction_of_the_nodes_cpu_then_to_the_fi
 
 def test_memory_must_fit_beside_what_running_jobs_and_earlier_arrivals_request() -> None:
     tight = (replace(a_node("n1"), memory_bytes=int(4 * GIB)), replace(a_node("n2"), memory_bytes=int(16 * GIB)))
-    running = replace(a_job("running"), memory_request_bytes=1 * GIB)
+    running = a_job("running").altered(memory_request_bytes=1 * GIB)
     world = replace(
         a_world(an_arrival("a", 1, 3), an_arrival("b", 2, 10), an_arrival("c", 3, 3), nodes=tight), jobs=(running,)
     )

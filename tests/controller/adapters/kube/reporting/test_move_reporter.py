@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -130,7 +129,7 @@ def test_resizes_are_in_the_history_which_survives_a_new_leader_and_restarts_if_
 def test_a_move_that_is_refused_alike_after_a_while_is_reported_once(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     no = migrate(uid, "deferred", "budget a says no")
-    waits = replace(a_job(uid), movability=Movability("suspend", backoff_reason="until 12:05:00 UTC: budget a says no"))
+    waits = a_job(uid).altered(movability=Movability("suspend", backoff_reason="until 12:05:00 UTC: budget a says no"))
     withheld = Withheld(no.decision, "move_backoff", "move_backoff: until 12:05:00 UTC: budget a says no")
     passes.a_pass(a_job(uid), outcomes=(no,))
     passes.a_pass(waits, withheld=(withheld,))

@@ -142,11 +142,11 @@ def test_a_job_that_reports_no_loss_is_an_event_once_with_each_cause(passes: Rep
     uid = passes.pods.add("train")
     causes = [MissingEvaluation("ScrapeFails", f"port {port} refuses") for port in (1, 1, 2)]
     for cause in causes:
-        warned = replace(
-            a_job(uid, level=None), missing_evaluation=cause, warnings=(f"reports no loss: {cause.message}",)
+        warned = a_job(uid, level=None).altered(
+            missing_evaluation=cause, warnings=(f"reports no loss: {cause.message}",)
         )
         passes.a_pass(warned)
-    passes.a_pass(replace(warned, warnings=()))  # another pod of the workload says it
+    passes.a_pass(warned.altered(warnings=()))  # another pod of the workload says it
     assert passes.recorder.of("Pod") == [("NoLoss", "port 1 refuses"), ("NoLoss", "port 2 refuses")]
 
 
@@ -236,9 +236,8 @@ def test_why_a_job_is_not_stopped_is_reported_once(passes: ReportedPasses) -> No
 
 def test_a_warning_is_reported_once_and_again_when_it_comes_back(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
-    warned = replace(a_job(uid), warnings=("annotation x is not known",))
-    silent = replace(
-        warned,
+    warned = a_job(uid).altered(warnings=("annotation x is not known",))
+    silent = warned.altered(
         missing_evaluation=MissingEvaluation("NoMetric", "the endpoint has none"),
         warnings=("reports no loss: the endpoint has none", *warned.warnings),
     )
@@ -258,7 +257,7 @@ def a_change_of_memory(uid: str) -> ResizeMemory:
 def test_a_change_of_memory_is_reported_on_its_pod_in_the_history_and_in_the_status(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     usage = Usage(START, 0.0, 300.0 * MIB)
-    job = replace(a_job(uid, limit=2000), usage=usage, memory=MemoryAllocation(1024 * MIB, 2048 * MIB))
+    job = a_job(uid, limit=2000).altered(usage=usage, memory=MemoryAllocation(1024 * MIB, 2048 * MIB))
     passes.a_pass(job, outcomes=(Outcome(a_change_of_memory(uid), "applied"),))
     assert passes.recorder.of("Pod") == [("Resized", "memory request 1024Mi to 360Mi: CL, hardly growing")]
     assert passes.history("train") == [("Resize", "memory request 1024Mi to 360Mi", "applied")]
