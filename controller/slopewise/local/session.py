@@ -154,10 +154,19 @@ class Session(ClosesStack):
             journal.record(RunOf(jobs=self.workshop.jobs_identity, started_at_seconds=begun, memory=memory))
             earlier.settle(journal)
         self.supervisor.start()
+        self._note_unseen_ends()
+
+    def _note_unseen_ends(self) -> None:
+        """Read what those jobs have handed over that ended while no session ran."""
+        for name, job in self.plan.earlier.jobs.items():
+            record, command = self.supervisor.records.get(name), job.started.command
+            if record is not None and record.ended_unseen and command is not None:
+                self.tally.of(name).end(last_losses(command.log_path), self.clock.now())
 
     def _note_end(self, record: JobRecord) -> None:
         """Record an end in the journal, so that no later controller starts the job again, and what was brought."""
-        self.tally.of(record.spec.name).end(last_losses(record), self.clock.now())
+        log_path = None if record.process is None else record.process.log_path
+        self.tally.of(record.spec.name).end(last_losses(log_path), self.clock.now())
         if acts(self.spec.mode) and not self.plan.dry_run:
             compare(record.spec.name, self.supervisor, self.tally)
             if (gained := brought(record, self.tally.of(record.spec.name))) is not None:

@@ -1,17 +1,21 @@
-"""What a session does when its policy cannot be stored, and when its Prometheus has to scrape others or has died."""
+"""What a session does about a policy that cannot be stored, unseen ends, and a Prometheus with other targets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from support.worlds import FakeClock
 
+from slopewise.adapters.local.job_record import JobRecord
+from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import TrainingPolicy, TrainingPolicySpec
 from slopewise.errors import SlopewiseError
 from slopewise.local.session import REVIVE_SECONDS, Session
+from slopewise.local.tally import RunTally
 
 
 def test_a_policy_that_cannot_be_stored_is_not_used() -> None:
@@ -31,6 +35,24 @@ def test_a_policy_that_cannot_be_stored_is_not_used() -> None:
     assert session._next == "as before"
     Session.use(session, policy, lambda: None)
     assert session._next.document.spec.mode == policy.spec.mode
+
+
+def test_what_a_job_handed_over_is_known_though_it_ended_while_no_session_ran(tmp_path: Path) -> None:
+    records = {name: JobRecord(JobSpec(name, [], 0.0), 0) for name in ("unseen", "runs")}
+    records["unseen"].end_earlier(None, 5.0)
+    started = {}
+    for name in (*records, "not of this session"):
+        (tmp_path / f"{name}.end").write_text("eval 0.25")
+        command = SimpleNamespace(log_path=tmp_path / f"{name}.log")
+        started[name] = SimpleNamespace(started=SimpleNamespace(command=command))
+    session: Any = SimpleNamespace(
+        plan=SimpleNamespace(earlier=SimpleNamespace(jobs=started)),
+        supervisor=SimpleNamespace(records=records),
+        tally=RunTally(),
+        clock=FakeClock(),
+    )
+    Session._note_unseen_ends(session)
+    assert {name: each.last_level for name, each in session.tally.jobs.items()} == {"unseen": 0.25}
 
 
 @dataclass

@@ -107,7 +107,7 @@ class LocalObserver:
                 return None
             job = replace(job, state=series.reported_state, allocation=allocation, usage=usage)
         objectives = job.objectives.in_study(series.study)
-        useless = () if series.evaluation is None else favour_warnings(objectives, self.policy)
+        useless = favour_warnings(objectives, self.policy, reports=series.evaluation is not None)
         return replace(
             job,
             objectives=objectives,
