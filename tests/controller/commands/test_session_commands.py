@@ -257,6 +257,28 @@ class TestTheOthers:
             wrong = slopewise("logs", "trian")
         assert (wrong.returncode, "did you mean 'train'?" in wrong.stderr) == (2, True)
 
+    def test_logs_of_a_job_that_waits_are_followed_from_its_start_or_until_it_is_cancelled(
+        self, tmp_path: Path
+    ) -> None:
+        waits = JobAnswer("later", "waiting", reason="waits for a place", log=str(tmp_path / "later.log"))
+        asked: list[Request] = []
+
+        def answer(request: Request) -> Answer:
+            asked.append(request)
+            if len(asked) == 1:
+                return with_jobs(waits)(request)
+            (tmp_path / "later.log").write_text("epoch 1\n")
+            return with_jobs(replace(waits, state="finished", finished_at_seconds=1.0))(request)
+
+        with answering(answer):
+            followed = slopewise("logs", "later", "-f")
+        assert (followed.stdout, "later is waiting, waits for a place" in followed.stderr) == ("epoch 1\n", True)
+
+        gone = replace(waits, log=str(tmp_path / "none"))
+        answers = [gone, replace(gone, state="cancelled", finished_at_seconds=1.0)]
+        with answering(lambda request: with_jobs(answers.pop(0))(request)):
+            assert "later has written nothing: it is cancelled" in words(slopewise("logs", "later", "-f").stdout)
+
     def test_status_explain_and_history_speak_of_the_session_with_one_name_for_each_state(self) -> None:
         with answering(with_jobs(TRAINS, FAILED)):
             status = slopewise("status", "--local").stdout
