@@ -20,7 +20,7 @@ from slopewise.reports.columns import Column, fitting, named, sized, table_of
 from slopewise.reports.live_table import STATE_STYLES
 from slopewise.reports.ranking import Ranking
 from slopewise.reports.trials import Trial
-from slopewise.reports.wording import UNKNOWN, loss_change, plain, steps_done
+from slopewise.reports.wording import UNKNOWN, counted, loss_change, plain, steps_done
 from slopewise.text import bounded, duration, unknown_name
 
 NAMESPACE = "local"
@@ -47,7 +47,7 @@ def status_lines(session: SessionAnswer, jobs: Sequence[JobAnswer]) -> list[str]
     more = len(going_on) - MAX_JOBS
     lines = [
         f"session: {session.holder} (process {session.pid}), {session.way}",
-        f"policy: {session.policy}, mode {session.mode}; {session.passes} passes",
+        f"policy: {session.policy}, mode {session.mode}; {counted(session.passes, 'pass', 'passes')}",
         *([f"held, nothing is changed: {session.held}"] if session.held else []),
         f"jobs: {listed}",
         *(f"{job.name}: {job.reason}" for job in going_on[:MAX_JOBS]),
@@ -130,7 +130,12 @@ def _columns(jobs: Sequence[JobAnswer]) -> Iterator[Column[JobAnswer]]:
     )
     yield sized("LOSS", jobs, lambda job: Text(loss_change(job.loss_first, job.loss_last)))
     yield sized("STEPS", jobs, lambda job: Text(steps_done(job.steps, job.steps_planned)), "right")
-    yield sized("CPU", jobs, lambda job: Text((job.status or {}).get("cpu", UNKNOWN)), "right")
+    yield sized("CPU", jobs, _cpu, "right")
+
+
+def _cpu(job: JobAnswer) -> Text:
+    """Nothing of one that has ended: its last status has what it had before."""
+    return Text(UNKNOWN if job.finished_at_seconds is not None else (job.status or {}).get("cpu", UNKNOWN))
 
 
 def _time(job: JobAnswer) -> Text:

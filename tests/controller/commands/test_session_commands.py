@@ -32,7 +32,10 @@ TRAINS = JobAnswer(
     "train", "training", study="nets", started_at_seconds=1e9, steps=5, steps_planned=10, loss_first=1.0, loss_last=0.5,
     reason="first: its end is near", status={"state": "Training", "cpu": "0.5", "history": [ACTION]},
 )  # fmt: skip
-FAILED = JobAnswer("bad", "failed", finished_at_seconds=1e9, exit_status=3, reason=f"ended with status 3: {HOSTILE}")
+FAILED = JobAnswer(
+    "bad", "failed", finished_at_seconds=1e9, exit_status=3, reason=f"ended with status 3: {HOSTILE}",
+    status={"state": "Training", "cpu": "0.5"},
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
