@@ -726,6 +726,6 @@ def test_what_was_read_of_a_users_output(tmp_path: Path, written: str, more: dic
     log = tmp_path / "a.log"
     log.write_text(written)
     world.supervisor.processes.ours = False
-    assert world.supervisor.output_of("a") == ""
+    assert world.supervisor.output_of("a") == ("", False)
     world.supervisor.records["a"].process = ForeignProcess("a", 0, log)
-    assert world.supervisor.output_of("a") == shown
+    assert world.supervisor.output_of("a") == (shown, shown == UNREAD)
