@@ -98,9 +98,10 @@ def history(name: str | None) -> list[Line]:
 
 
 def status_of(job: JobAnswer) -> JobGrowthStatus:
-    """As of the last pass that saw it, with the state that its process has now."""
+    """As of the last pass that saw it, with the state that its process has now; one that has ended has no CPU."""
     status = JobGrowthStatus.model_validate(job.status or {})
-    return status.model_copy(update={"state": job.state, "reason": job.reason})
+    gone = {} if job.finished_at_seconds is None else dict.fromkeys(("cpu", "cpu_millicores", "eta"))
+    return status.model_copy(update={"state": job.state, "reason": job.reason, **gone})
 
 
 def _lines(job: JobAnswer) -> list[Line]:
@@ -130,12 +131,7 @@ def _columns(jobs: Sequence[JobAnswer]) -> Iterator[Column[JobAnswer]]:
     )
     yield sized("LOSS", jobs, lambda job: Text(loss_change(job.loss_first, job.loss_last)))
     yield sized("STEPS", jobs, lambda job: Text(steps_done(job.steps, job.steps_planned)), "right")
-    yield sized("CPU", jobs, _cpu, "right")
-
-
-def _cpu(job: JobAnswer) -> Text:
-    """Nothing of one that has ended: its last status has what it had before."""
-    return Text(UNKNOWN if job.finished_at_seconds is not None else (job.status or {}).get("cpu", UNKNOWN))
+    yield sized("CPU", jobs, lambda job: Text(status_of(job).cpu or UNKNOWN), "right")
 
 
 def _time(job: JobAnswer) -> Text:

@@ -34,7 +34,7 @@ TRAINS = JobAnswer(
 )  # fmt: skip
 FAILED = JobAnswer(
     "bad", "failed", finished_at_seconds=1e9, exit_status=3, reason=f"ended with status 3: {HOSTILE}",
-    status={"state": "Training", "cpu": "0.5"},
+    status={"state": "Training", "cpu": "0.5", "progress": "98%", "eta": "2s"},
 )  # fmt: skip
 
 
@@ -300,6 +300,12 @@ class TestTheOthers:
         assert [(line["workload"], line["change"]) for line in history] == [("train", "requests 1 to 500m")]
         assert (wrong.returncode, "did you mean 'train'?" in wrong.stderr) == (2, True)
         assert counted["jobs"] == {"training": 1, "failed": 1}
+
+    def test_of_a_job_that_has_ended_neither_cpu_nor_time_left_is_said(self) -> None:
+        with answering(with_jobs(FAILED)):
+            text = words(slopewise("explain", "bad", "--local").stdout)
+        assert "98% of its planned steps" in text
+        assert ("CPU" in text, "left at this pace" in text) == (False, False)
 
     def test_explain_has_the_policys_reason_in_full_and_what_comes_next_in_everyday_words(self) -> None:
         status = {"state": "Training", "reason": "waits: 2 in order, its end is 20 core-s away"}
