@@ -154,20 +154,8 @@ class Session(ClosesStack):
             journal.record(RunOf(jobs=self.workshop.jobs_identity, started_at_seconds=begun, memory=memory))
             earlier.settle(journal)
         self.supervisor.start()
-        self._recall_losses()
-
-    def _recall_losses(self) -> None:
-        """The first losses of jobs of an earlier session, and the last of those that ended while no session ran."""
         known = self.ports.memory.load().jobs
-        for name, job in self.plan.earlier.jobs.items():
-            record, command = self.supervisor.records.get(name), job.started.command
-            if record is None or command is None or record.started_at_seconds is None:
-                continue  # another job of this name
-            tally = self.tally.of(name)
-            if name in known and (record.finished_at_seconds is None or record.ended_unseen):
-                tally.first_level = known[name].levels.first
-            if record.ended_unseen:
-                tally.end(last_losses(command.log_path), self.clock.now())
+        self.tally.recall(earlier.jobs, self.supervisor.records, known, self.clock.now())
 
     def _note_end(self, record: JobRecord) -> None:
         """Record an end in the journal, so that no later controller starts the job again, and what was brought."""

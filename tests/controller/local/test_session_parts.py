@@ -1,23 +1,17 @@
-"""What a session does about a policy that cannot be stored, unseen ends, and a Prometheus with other targets."""
+"""What a session does when its policy cannot be stored, and when its Prometheus has to scrape others or has died."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from support.worlds import FakeClock
 
-from slopewise.adapters.local.job_record import JobRecord
-from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import TrainingPolicy, TrainingPolicySpec
 from slopewise.errors import SlopewiseError
 from slopewise.local.session import REVIVE_SECONDS, Session
-from slopewise.local.tally import RunTally
-from slopewise.model import JobMemory, MemoryState
-from slopewise.model.memory import Levels
 
 
 def test_a_policy_that_cannot_be_stored_is_not_used() -> None:
@@ -37,28 +31,6 @@ def test_a_policy_that_cannot_be_stored_is_not_used() -> None:
     assert session._next == "as before"
     Session.use(session, policy, lambda: None)
     assert session._next.document.spec.mode == policy.spec.mode
-
-
-def test_first_losses_of_an_earlier_session_are_known_and_the_last_of_jobs_that_ended_unseen(tmp_path: Path) -> None:
-    records = {name: JobRecord(JobSpec(name, [], 0.0), 0) for name in ("unseen", "runs", "another")}
-    records["unseen"].end_earlier(None, 5.0)
-    records["unseen"].started_at_seconds = records["runs"].started_at_seconds = 1.0
-    had = JobMemory(levels=Levels(first=2.5))
-    started = {}
-    for name in (*records, "not of this session"):
-        (tmp_path / f"{name}.end").write_text("eval 0.25")
-        command = SimpleNamespace(log_path=tmp_path / f"{name}.log")
-        started[name] = SimpleNamespace(started=SimpleNamespace(command=command))
-    session: Any = SimpleNamespace(
-        plan=SimpleNamespace(earlier=SimpleNamespace(jobs=started)),
-        ports=SimpleNamespace(memory=SimpleNamespace(load=lambda: MemoryState(dict.fromkeys(records, had)))),
-        supervisor=SimpleNamespace(records=records),
-        tally=RunTally(),
-        clock=FakeClock(),
-    )
-    Session._recall_losses(session)
-    losses = {name: (each.first_level, each.last_level) for name, each in session.tally.jobs.items()}
-    assert losses == {"runs": (2.5, None), "unseen": (2.5, 0.25)}
 
 
 @dataclass
