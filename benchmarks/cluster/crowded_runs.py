@@ -44,7 +44,7 @@ from slopewise.demo.report.sections import report_of
 from slopewise.demo.runner import with_times_to_quality
 from slopewise.model import JobMemory, JobState
 from slopewise.reports.report import terminal
-from slopewise.signals import orderly_stop
+from slopewise.signals import Interrupted, orderly_stop
 from slopewise.telemetry.metrics import configure_logging
 from testbed.settings import NODES, Settings, read_settings
 
@@ -207,8 +207,12 @@ def run_sides(sides: Mapping[str, str | None], repeat: int = 1) -> list[list[Run
     print("the trainer's image: built where its sources have changed, loaded where a node lacks it", flush=True)
     shape = PodShape(bring_images(settings).trainer)
     bench = Bench(api, Kubectl(str(settings.kubectl), settings.kubeconfig), settings, shape)
-    with orderly_stop(print), walls():
-        rounds, stopped = run_rounds(list(sides), repeat, lambda name, _: bench.run(name, sides[name]), print)
+    try:
+        with orderly_stop(print), walls():
+            rounds, stopped = run_rounds(list(sides), repeat, lambda name, _: bench.run(name, sides[name]), print)
+    except Interrupted as stop:
+        print(f"{stop}: no round is whole")
+        raise SystemExit(stop.exit_code) from None
     timed = iter(with_times_to_quality([run for of_round in rounds for run in of_round]))
     first, *others = [[next(timed) for _ in of_round] for of_round in rounds]
     cores = float(sum(node.cpus for node in NODES))

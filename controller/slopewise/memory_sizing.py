@@ -28,7 +28,7 @@ from slopewise.model import (
     MemoryUse,
     ResizeMemory,
 )
-from slopewise.model.learning import RELEASES_MEMORY, with_meaning
+from slopewise.model.learning import RELEASES_MEMORY, meaning_of
 from slopewise.text import mebibytes
 
 HEADROOM = 1.2
@@ -129,7 +129,7 @@ def _request(job: Job, has: MemoryAllocation, known: JobMemory, control: MemoryC
     wanted = min(original, _rounded_up(HEADROOM * use.recalled_peak_bytes))
     if abs(wanted - request) <= APART_BYTES:
         return None
-    reason = f"{with_meaning(job_class)}: {HEADROOM:g} times its peak of {mebibytes(use.recalled_peak_bytes)}"
+    reason = f"{meaning_of(job_class)}: {HEADROOM:g} times its peak of {mebibytes(use.recalled_peak_bytes)}"
     return ResizeMemory(job.uid, job.node, "request", request, wanted, f"{reason}, originally {mebibytes(original)}")
 
 

@@ -74,7 +74,8 @@ def test_a_killed_controllers_jobs_are_taken_over_by_the_same_command_and_none_r
     gone.kill()
     with controller(jobs, "--actuator", actuator, "-o", "json") as second:
         # On a busy machine the first controller has started the last job, too, before it was killed.
-        assert eventually(lambda: f"runs (process {running.pid}, " in second.said and len(trainings("603")) == 1)
+        assert eventually(lambda: "runs: job taken over" in second.said and len(trainings("603")) == 1)
+        assert f"runs (process {running.pid}, " in second.said
         assert [each.pid for each in trainings("601")] == [running.pid]
         assert trainings("602") == []
         if actuator == "auto" and os.geteuid() == 0:

@@ -272,8 +272,14 @@ def logs(
     if not job.log:
         print_line(f"{name} was attached and has no log here: it writes where it was started")
         return
-    path = Path(job.log)
     with received_signals() as stop:
+        if follow and _has_to_start(job):
+            announce(f"{name} is {job.state}{f', {job.reason}' if job.reason else ''}; what it writes follows")
+            while _has_to_start(job):
+                if stop.wait(POLL_SECONDS):
+                    return
+                job = _job(name)
+        path = Path(job.log)
         try:
             with path.open(encoding="utf-8", errors="replace", newline="") as file:
                 while True:
@@ -288,6 +294,10 @@ def logs(
                 print_line(f"{name} has no log any more: those of the jobs that ended last are kept")
                 return
             print_line(f"{name} has written nothing: it is {job.state}{f', {job.reason}' if job.reason else ''}")
+
+
+def _has_to_start(job: JobAnswer) -> bool:
+    return job.finished_at_seconds is None and not Path(job.log).exists()
 
 
 def _job(name: str) -> JobAnswer:

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from slopewise.adapters.local.job_record import SUCCEEDED, JobRecord
 from slopewise.local.tally import JobTally
-from slopewise.model import Job, PassReport
+from slopewise.model import Job, JobState, PassReport
 from slopewise.policies.marginal import DUE, FIRST, OBJECTIVE, WAITS
 from slopewise.reports.wording import counted
 from slopewise.text import duration
@@ -88,11 +88,12 @@ class Brought(NamedTuple):
 
 
 def brought(record: JobRecord, tally: JobTally) -> Brought | None:
-    """Of a job that has succeeded; None: of another one, or not known."""
+    """Of a job that has succeeded, or says so where that is all that is known; None: of another one, or not known."""
     arrived, finished, fair = record.arrived_at_seconds, record.finished_at_seconds, tally.fair_seconds
     if arrived is None or finished is None or fair is None or tally.first_level is None:
         return None
-    if record.state not in SUCCEEDED:
+    says_so = record.state == "ended" and tally.reported_state is JobState.FINISHED
+    if record.state not in SUCCEEDED and not says_so:
         return None
     expected, earliest, latest = (max(0.0, at - arrived) for at in fair)
     return Brought(finished - arrived, expected, min(earliest, expected), max(latest, expected))

@@ -154,10 +154,13 @@ class Session(ClosesStack):
             journal.record(RunOf(jobs=self.workshop.jobs_identity, started_at_seconds=begun, memory=memory))
             earlier.settle(journal)
         self.supervisor.start()
+        known = self.ports.memory.load().jobs
+        self.tally.recall(earlier.jobs, self.supervisor.records, known, self.clock.now())
 
     def _note_end(self, record: JobRecord) -> None:
         """Record an end in the journal, so that no later controller starts the job again, and what was brought."""
-        self.tally.of(record.spec.name).end(last_losses(record), self.clock.now())
+        log_path = None if record.process is None else record.process.log_path
+        self.tally.of(record.spec.name).end(last_losses(log_path), self.clock.now())
         if acts(self.spec.mode) and not self.plan.dry_run:
             compare(record.spec.name, self.supervisor, self.tally)
             if (gained := brought(record, self.tally.of(record.spec.name))) is not None:

@@ -10,11 +10,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from slopewise.adapters.local.crashed_runs import EarlierJob
+from slopewise.adapters.local.job_processes import last_losses
+from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.prometheus.evaluations import STAGE_PREFERENCE
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
 from slopewise.allocation import capacity_cores
 from slopewise.estimators.raw_points import unpacked
-from slopewise.model import JobState, Migrate, Node, Objective, PassReport, Place, Resize
+from slopewise.model import JobMemory, JobState, Migrate, Node, Objective, PassReport, Place, Resize
 from slopewise.reports.ranking import at_rungs
 from slopewise.reports.trials import Rungs, metric_of
 
@@ -147,6 +150,23 @@ class RunTally:
         """Add one reading, also of jobs that have ended in the last seconds."""
         for key, series in reading.jobs.items():
             self.of(key.pod).see(series)
+
+    def recall(
+        self,
+        earlier: Mapping[str, EarlierJob],
+        records: Mapping[str, JobRecord],
+        known: Mapping[str, JobMemory],
+        now_seconds: float,
+    ) -> None:
+        """Take in the first losses of an earlier session's jobs, and the last of those that ended while none ran."""
+        for name, job in earlier.items():
+            record, command = records.get(name), job.started.command
+            if record is None or command is None or record.started_at_seconds is None:
+                continue  # another job of this name
+            if name in known and (record.finished_at_seconds is None or record.ended_unseen):
+                self.of(name).first_level = known[name].levels.first
+            if record.ended_unseen:
+                self.of(name).end(last_losses(command.log_path), now_seconds)
 
     def of(self, name: str) -> JobTally:
         """The tally of one job, created if missing."""

@@ -146,7 +146,11 @@ RELEASES_MEMORY = frozenset({"CL", "released"})
 Their memory request may be lowered (`memory_sizing.py`)."""
 
 
+def meaning_of(job_class: str) -> str:
+    """`still learning`, of `NL`; a class that is a word is its own."""
+    return MEANINGS.get(job_class, job_class)
+
+
 def with_meaning(job_class: str) -> str:
     """`NL, still learning`; `urgent`."""
-    meaning = MEANINGS.get(job_class)
-    return job_class if meaning is None else f"{job_class}, {meaning}"
+    return f"{job_class}, {MEANINGS[job_class]}" if job_class in MEANINGS else job_class

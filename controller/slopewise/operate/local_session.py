@@ -20,7 +20,7 @@ from slopewise.reports.columns import Column, fitting, named, sized, table_of
 from slopewise.reports.live_table import STATE_STYLES
 from slopewise.reports.ranking import Ranking
 from slopewise.reports.trials import Trial
-from slopewise.reports.wording import UNKNOWN, loss_change, plain, steps_done
+from slopewise.reports.wording import UNKNOWN, counted, loss_change, plain, steps_done
 from slopewise.text import bounded, duration, unknown_name
 
 NAMESPACE = "local"
@@ -47,7 +47,7 @@ def status_lines(session: SessionAnswer, jobs: Sequence[JobAnswer]) -> list[str]
     more = len(going_on) - MAX_JOBS
     lines = [
         f"session: {session.holder} (process {session.pid}), {session.way}",
-        f"policy: {session.policy}, mode {session.mode}; {session.passes} passes",
+        f"policy: {session.policy}, mode {session.mode}; {counted(session.passes, 'pass', 'passes')}",
         *([f"held, nothing is changed: {session.held}"] if session.held else []),
         f"jobs: {listed}",
         *(f"{job.name}: {job.reason}" for job in going_on[:MAX_JOBS]),
@@ -98,9 +98,10 @@ def history(name: str | None) -> list[Line]:
 
 
 def status_of(job: JobAnswer) -> JobGrowthStatus:
-    """As of the last pass that saw it, with the state that its process has now."""
+    """As of the last pass that saw it, with the state that its process has now; one that has ended has no CPU."""
     status = JobGrowthStatus.model_validate(job.status or {})
-    return status.model_copy(update={"state": job.state, "reason": job.reason})
+    gone = {} if job.finished_at_seconds is None else dict.fromkeys(("cpu", "cpu_millicores", "eta"))
+    return status.model_copy(update={"state": job.state, "reason": job.reason, **gone})
 
 
 def _lines(job: JobAnswer) -> list[Line]:
@@ -130,7 +131,7 @@ def _columns(jobs: Sequence[JobAnswer]) -> Iterator[Column[JobAnswer]]:
     )
     yield sized("LOSS", jobs, lambda job: Text(loss_change(job.loss_first, job.loss_last)))
     yield sized("STEPS", jobs, lambda job: Text(steps_done(job.steps, job.steps_planned)), "right")
-    yield sized("CPU", jobs, lambda job: Text((job.status or {}).get("cpu", UNKNOWN)), "right")
+    yield sized("CPU", jobs, lambda job: Text(status_of(job).cpu or UNKNOWN), "right")
 
 
 def _time(job: JobAnswer) -> Text:

@@ -192,9 +192,12 @@ def announced() -> tuple[EntryPoint, ...]:
     return tuple(entry_points(group=ENTRY_POINTS))
 
 
-def favour_warnings(asked: Objectives, policy: str) -> tuple[str, ...]:
-    """Why `favour: best` of a job has no effect under this policy; empty: it has, or its owner does not say it."""
-    if not asked.favours_best:
+def favour_warnings(asked: Objectives, policy: str, *, reports: bool) -> tuple[str, ...]:
+    """Why `favour: best` of a job has no effect under this policy; empty: it has, or its owner does not say it.
+
+    `reports`: it has reported a loss; until then it may still name a study itself.
+    """
+    if not asked.favours_best or not (reports or asked.study):
         return ()
     if not asked.study:
         return ("favour: best has no effect: the job is in no study; name one",)

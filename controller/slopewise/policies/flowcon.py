@@ -41,7 +41,7 @@ from typing import Literal
 
 from slopewise.estimators.growth import FIRST_INTERVAL_SCRAPES, is_usable
 from slopewise.model import ClusterSnapshot, Decisions, Growth, Job, JobMemory, MemoryState, Node, NodeMemory
-from slopewise.model.learning import with_meaning
+from slopewise.model.learning import meaning_of
 from slopewise.policies import PolicyParameters, Setting, parameter
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node
 from slopewise.policies.shared.silence import unknown_reason
@@ -54,8 +54,6 @@ NEW, WATCHING, COMPLETING = "NL", "WL", "CL"
 
 NEWCOMER_INTERVALS = 3
 """A job's first reading comes with the first look after its first loss, or the second; a third for a slow start."""
-
-_NAMED = {listed: with_meaning(listed) for listed in (NEW, WATCHING, COMPLETING)}
 
 _ONE_STEP_DOWN = {NEW: WATCHING, WATCHING: COMPLETING, COMPLETING: COMPLETING}
 
@@ -228,12 +226,11 @@ class Policy:
         return left if left >= FIRST_INTERVAL_SCRAPES * snapshot.scrape_interval_seconds else base
 
     def _reason(self, uid: str, found: _Found) -> str:
-        listed, efficiency = _NAMED[found.classes[uid]], found.growth.get(uid)
+        means, alpha = meaning_of(found.classes[uid]), self._parameters.alpha
         if uid in found.newcomers:
-            return f"{listed}: newcomer without a growth reading yet"
-        if efficiency is None:
-            return f"{listed}: growth unknown ({found.unknown[uid]})"
-        alpha = self._parameters.alpha
-        growth = found.paces[uid]
+            return f"{means}: new, how fast it improves is not known yet"
+        if uid not in found.growth:
+            return f"{means}: how fast it improves is not known ({found.unknown[uid]})"
+        growth, per = found.paces[uid], self._parameters.alpha_per
         sign = "≥" if growth >= alpha else "<"
-        return f"{listed}: growth {growth:.3g}/{self._parameters.alpha_per} {sign} α {alpha:g}"
+        return f"{means}: improves by {growth:.3g} per {per} at full speed ({sign} alpha {alpha:g})"

@@ -111,7 +111,7 @@ class Policy:
         listed = _listed(known.objectives.targets or targets.UNCOUNTED, stated)
         evaluation, first = job.evaluation, known.levels.first
         if evaluation is None or first is None or not is_usable(job, snapshot) or is_held_back(known.levels):
-            return _TargetCase(listed, None if listed == URGENT else 0.0, "evaluation not known now")
+            return _TargetCase(listed, None if listed == URGENT else 0.0, "its loss is not known now")
         urgency = _urgency(evaluation, first, stated[0]) if listed == URGENT else 0.0
         return _TargetCase(listed, urgency, _because(evaluation, stated))
 

@@ -60,6 +60,9 @@ class Ranking:
         self.trials = sorted(trials, key=lambda each: (self._worth(each), each.name))
         self.stopped = self._stopped()
         """By name, the part of the plan at which ASHA would have stopped a trial."""
+        reasons = equal_messages((each.name, each.reason) for each in self.trials if each.reason)
+        self._common = {reason: names for reason, names in reasons.items() if len(names) > FEW}
+        """The reasons of more than a few trials, and whose they are."""
 
     @property
     def best(self) -> Trial | None:
@@ -126,7 +129,7 @@ class Ranking:
     def sentences(self) -> Iterator[str]:
         """The study in a few lines."""
         yield from self._figures()
-        for reason, names in self._common().items():
+        for reason, names in self._common.items():
             yield f"{len(names)} trials: {reason}"
 
     def _figures(self) -> Iterator[str]:
@@ -144,14 +147,9 @@ class Ranking:
             names = [each.name for each in self.trials if each.name in self.stopped]
             yield f"ASHA (η = 3) would have stopped {len(names)}: {listed(names, at_most=3)}"
 
-    def _common(self) -> dict[str, list[str]]:
-        """The reasons of more than a few trials, and whose they are."""
-        reasons = equal_messages((each.name, each.reason) for each in self.trials if each.reason)
-        return {reason: names for reason, names in reasons.items() if len(names) > FEW}
-
     def shown_rows(self) -> list[dict[str, Any]]:
         """The rows of its table, where a reason of many trials is in `sentences` alone."""
-        below = {name for names in self._common().values() for name in names}
+        below = {name for names in self._common.values() for name in names}
         return [{**row, "reason": "" if row["trial"] in below else row["reason"]} for row in self.rows()]
 
     def columns(self) -> list[Column[dict[str, Any]]]:

@@ -62,7 +62,8 @@ def read_trials(path: Path, stages: Sequence[str] = ("valid", "train")) -> list[
         text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
         rows = list(csv.DictReader(text.splitlines()))
     except (OSError, EOFError, UnicodeDecodeError, zlib.error, csv.Error) as error:
-        raise UsageError(f"{path} cannot be read ({error}); name a CSV file of trials.") from error
+        why = error.strerror or error if isinstance(error, OSError) else error
+        raise UsageError(f"{path} cannot be read ({why}); name a CSV file of trials.") from error
     columns = next((names for stage in stages if (names := _columns(rows, stage))), [])
     if len(columns) < 2:
         raise UsageError(

@@ -32,7 +32,10 @@ TRAINS = JobAnswer(
     "train", "training", study="nets", started_at_seconds=1e9, steps=5, steps_planned=10, loss_first=1.0, loss_last=0.5,
     reason="first: its end is near", status={"state": "Training", "cpu": "0.5", "history": [ACTION]},
 )  # fmt: skip
-FAILED = JobAnswer("bad", "failed", finished_at_seconds=1e9, exit_status=3, reason=f"ended with status 3: {HOSTILE}")
+FAILED = JobAnswer(
+    "bad", "failed", finished_at_seconds=1e9, exit_status=3, reason=f"ended with status 3: {HOSTILE}",
+    status={"state": "Training", "cpu": "0.5", "progress": "98%", "eta": "2s"},
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -257,6 +260,28 @@ class TestTheOthers:
             wrong = slopewise("logs", "trian")
         assert (wrong.returncode, "did you mean 'train'?" in wrong.stderr) == (2, True)
 
+    def test_logs_of_a_job_that_waits_are_followed_from_its_start_or_until_it_is_cancelled(
+        self, tmp_path: Path
+    ) -> None:
+        waits = JobAnswer("later", "waiting", reason="waits for a place", log=str(tmp_path / "later.log"))
+        asked: list[Request] = []
+
+        def answer(request: Request) -> Answer:
+            asked.append(request)
+            if len(asked) == 1:
+                return with_jobs(waits)(request)
+            (tmp_path / "later.log").write_text("epoch 1\n")
+            return with_jobs(replace(waits, state="finished", finished_at_seconds=1.0))(request)
+
+        with answering(answer):
+            followed = slopewise("logs", "later", "-f")
+        assert (followed.stdout, "later is waiting, waits for a place" in followed.stderr) == ("epoch 1\n", True)
+
+        gone = replace(waits, log=str(tmp_path / "none"))
+        answers = [gone, replace(gone, state="cancelled", finished_at_seconds=1.0)]
+        with answering(lambda request: with_jobs(answers.pop(0))(request)):
+            assert "later has written nothing: it is cancelled" in words(slopewise("logs", "later", "-f").stdout)
+
     def test_status_explain_and_history_speak_of_the_session_with_one_name_for_each_state(self) -> None:
         with answering(with_jobs(TRAINS, FAILED)):
             status = slopewise("status", "--local").stdout
@@ -275,6 +300,12 @@ class TestTheOthers:
         assert [(line["workload"], line["change"]) for line in history] == [("train", "requests 1 to 500m")]
         assert (wrong.returncode, "did you mean 'train'?" in wrong.stderr) == (2, True)
         assert counted["jobs"] == {"training": 1, "failed": 1}
+
+    def test_of_a_job_that_has_ended_neither_cpu_nor_time_left_is_said(self) -> None:
+        with answering(with_jobs(FAILED)):
+            text = words(slopewise("explain", "bad", "--local").stdout)
+        assert "98% of its planned steps" in text
+        assert ("CPU" in text, "left at this pace" in text) == (False, False)
 
     def test_explain_has_the_policys_reason_in_full_and_what_comes_next_in_everyday_words(self) -> None:
         status = {"state": "Training", "reason": "waits: 2 in order, its end is 20 core-s away"}

@@ -10,7 +10,9 @@ from typing import Any, cast
 import pytest
 from support.worlds import START, a_job, a_snapshot, known
 
-from slopewise.local.brought import outlook
+from slopewise.adapters.local.job_record import JobRecord
+from slopewise.config.jobs_file import JobSpec
+from slopewise.local.brought import brought, outlook
 from slopewise.local.live import live_rows
 from slopewise.local.session import Session
 from slopewise.local.tally import JobTally
@@ -19,6 +21,7 @@ from slopewise.model import (
     Decisions,
     Ends,
     JobMemory,
+    JobState,
     MemoryState,
     Outcome,
     PassReport,
@@ -128,3 +131,20 @@ def test_an_end_that_no_calendar_has_is_not_said_and_ends_no_session(seconds: fl
     assert said(a_report(net=remembered("first", seconds))) == ""
     shown = said(a_report(net=remembered("first", 3600.0, fair=seconds)))
     assert shown == "comes first; ends about 14:46"
+
+
+@pytest.mark.parametrize(
+    ("exit_status", "reported", "compared"),
+    [(0, None, True), (1, "finished", False), (None, "finished", True), (None, "failed", False), (None, None, False)],
+)
+def test_a_job_that_was_taken_over_is_compared_where_it_says_itself_that_it_has_finished(
+    exit_status: int | None, reported: str | None, compared: bool
+) -> None:
+    record = JobRecord(JobSpec("a", [], 0.0), 0, arrived_at_seconds=100.0, finished_at_seconds=120.0)
+    record.exit_status, record.status_unknown = exit_status, exit_status is None
+    state = None if reported is None else JobState(reported)
+    tally = JobTally(first_level=1.0, reported_state=state, fair_seconds=(130.0, 125.0, 140.0))
+    found = brought(record, tally)
+    assert (None if found is None else found.sentence) == (
+        "took 20s; under fair sharing about 30s (25s to 40s)" if compared else None
+    )

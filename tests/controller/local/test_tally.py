@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from slopewise.local.tally import MAX_HISTORY, RunTally
 from slopewise.model import (
     Decisions,
     Evaluation,
+    JobMemory,
     JobState,
     MemoryState,
     Objectives,
@@ -29,6 +33,7 @@ from slopewise.model import (
     Results,
     Withheld,
 )
+from slopewise.model.memory import Levels
 
 RESIZE = Resize("a", "n1", "limits", 1000, 500, "why")
 
@@ -150,3 +155,17 @@ def test_what_is_not_in_a_reading_is_what_was_read_last() -> None:
     job = tally.of("a")
     assert (job.steps_total, job.steps_planned, job.reported_state) == (7.0, 9.0, JobState.FINISHED)
     assert tally.of("never seen").last_level is None
+
+
+def test_first_losses_of_an_earlier_session_are_known_and_the_last_of_jobs_that_ended_unseen(tmp_path: Path) -> None:
+    records = {name: JobRecord(JobSpec(name, [], 0.0), 0) for name in ("unseen", "runs", "another")}
+    records["unseen"].end_earlier(None, 5.0)
+    records["unseen"].started_at_seconds = records["runs"].started_at_seconds = 1.0
+    earlier: Any = {}
+    for name in (*records, "not of this session"):
+        (tmp_path / f"{name}.end").write_text("eval 0.25")
+        command = SimpleNamespace(log_path=tmp_path / f"{name}.log")
+        earlier[name] = SimpleNamespace(started=SimpleNamespace(command=command))
+    (tally := RunTally()).recall(earlier, records, dict.fromkeys(records, JobMemory(levels=Levels(first=2.5))), START)
+    losses = {name: (each.first_level, each.last_level) for name, each in tally.jobs.items()}
+    assert losses == {"runs": (2.5, None), "unseen": (2.5, 0.25)}

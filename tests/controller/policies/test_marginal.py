@@ -388,7 +388,7 @@ class TestWholeRuns:
     def test_each_job_has_a_reason_of_one_sentence_which_says_when_it_is_good_or_what_work_that_takes(self) -> None:
         reasons = [reason for _, of_pass in decided(restart=False) for reason in of_pass.values()]
         assert not [reason for reason in reasons if ". " in reason or "\n" in reason]
-        timed = [each for each in reasons if "without a plan" not in each and "next evaluation" not in each]
+        timed = [each for each in reasons if "without a plan" not in each and "decided again" not in each]
         first = [reason for reason in timed if reason.startswith("first: ")]
         waits = [reason for reason in timed if reason.startswith("waits: ")]
         assert first

@@ -148,7 +148,7 @@ def test_a_plateau_is_moved_off_a_node_where_others_grow() -> None:
 def test_a_first_measurement_has_none_before_it_and_changes_nothing() -> None:
     decisions = decide(a_snapshot([a_job("a")]), MemoryState({"a": grown(0.001, None, None)}))
     assert decisions.memory.jobs["a"].decided.job_class == "PC"
-    assert "none before it" in decisions.reasons["a"]
+    assert "no figure before it" in decisions.reasons["a"]
 
 
 def test_what_another_policy_expected_of_a_job_is_not_kept() -> None:
@@ -162,14 +162,14 @@ def test_a_job_that_was_not_measured_since_the_last_look_is_not_categorised_agai
     later = a_snapshot([a_job("a", at=START + INTERVAL)], at=START + INTERVAL)
     decisions = decide(later, memory)
     assert decisions.memory.jobs["a"].decided.job_class == "WC"
-    assert decisions.reasons["a"] == "WC: not measured since the last look"
+    assert decisions.reasons["a"] == "slowing down: not measured since that was last decided"
 
 
 @pytest.mark.parametrize("broken", [{"finite": False}, {"restarted": True}, {"age": 60.0}, {"level": None}])
 def test_a_job_whose_growth_is_unknown_stays_in_its_category(broken: dict[str, Any]) -> None:
     decisions = decide(a_snapshot([a_job("a", **broken)]), MemoryState({"a": grown(0.004, 0.006, "WC")}))
     assert decisions.memory.jobs["a"].decided.job_class == "WC"
-    assert "growth unknown" in decisions.reasons["a"]
+    assert "how fast it improves is not known" in decisions.reasons["a"]
 
 
 def test_growth_is_per_interval_of_the_setting_however_long_the_measured_one_was() -> None:
@@ -183,7 +183,10 @@ def test_an_event_between_looks_categorises_no_job_and_lets_newcomers_into_progr
     memory = MemoryState({"a": grown(0.004, 0.006, "WC"), "new": JobMemory()}, evaluated_at([nodes[0]], at=START - 10))
     decisions = decide(a_snapshot([a_job("a"), a_job("new", node="joined")], nodes), memory)
     assert {uid: job.decided.job_class for uid, job in decisions.memory.jobs.items()} == {"a": "WC", "new": "PC"}
-    assert decisions.reasons == {"a": "WC: next evaluation in 20 s", "new": "PC: next evaluation in 20 s"}
+    assert decisions.reasons == {
+        "a": "slowing down: whether it moves is decided again in 20s",
+        "new": "still learning: whether it moves is decided again in 20s",
+    }
     assert {node.requeue_at_seconds for node in decisions.memory.nodes.values()} == {START + 20}
     assert decisions.moves == ()
 
@@ -204,7 +207,7 @@ def test_a_job_without_a_loss_is_no_growing_job_and_keeps_none_from_being_rebala
     beside_slow = replace(snapshot, jobs=(*snapshot.jobs, silent.altered(node="n4")))
     decisions = decide(beside_slow, memory)
     assert moves(decisions) == {}, "no job grows beside it"
-    assert decisions.reasons["silent"] == "PC: reports no loss, unchanged"
+    assert decisions.reasons["silent"] == "still learning: reports no loss, unchanged"
     settled = {
         uid: known.with_decided(job_class="CC", marks=frozenset({"migrated"})) for uid, known in memory.jobs.items()
     }

@@ -69,7 +69,7 @@ class TestFiles:
         (file := tmp_path / "trials.csv.gz").write_bytes(b"valid_0,valid_1\n1,2\n")
         with pytest.raises(UsageError, match="cannot be read"):
             read_trials(file)
-        with pytest.raises(UsageError, match="cannot be read"):
+        with pytest.raises(UsageError, match=r"none.csv cannot be read \(No such file or directory\); name a CSV file"):
             read_trials(tmp_path / "none.csv")
 
     def test_a_draw_is_the_same_again_and_has_a_trial_that_ends(self) -> None:

@@ -92,7 +92,7 @@ def jobs(
         use = reading.resources.get(ContainerKey(pod.namespace, pod.name, container.name))
         uid = facts.managed.job_uid
         job = _job(facts, series[uid], use, now_seconds, first_seen, movability_inputs.get(uid))
-        if job.evaluation is not None and (useless := favour_warnings(job.objectives, policy)):
+        if useless := favour_warnings(job.objectives, policy, reports=job.evaluation is not None):
             job = job.altered(warnings=(*job.warnings, *useless))
         yield job if facts.matches_spec else with_cpu(job, facts, waited_seconds)
 

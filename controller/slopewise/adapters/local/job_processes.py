@@ -318,11 +318,11 @@ class JobProcesses:
         return {**environment, "SLOPEWISE_CHECKPOINT_FOLDER": folder}
 
 
-def last_losses(record: JobRecord) -> dict[str, float]:
-    """By stage, those that a training has handed over at its end; empty: none."""
-    if record.process is None:
+def last_losses(log_path: Path | None) -> dict[str, float]:
+    """By stage, those that a training has handed over beside its log at its end; empty: none. Read once."""
+    if log_path is None:
         return {}
-    file = record.process.log_path.with_suffix(LAST_LOSSES)
+    file = log_path.with_suffix(LAST_LOSSES)
     with suppress(OSError, ValueError):
         text = file.read_text(encoding="ascii")
         file.unlink()

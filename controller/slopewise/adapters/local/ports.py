@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -30,6 +30,7 @@ from slopewise.model import (
     Decision,
     Job,
     JobMemory,
+    JobState,
     MemoryAllocation,
     MemoryState,
     Migrate,
@@ -69,6 +70,8 @@ class LocalObserver:
     """Finds out why jobs report no evaluation."""
     policy: str = ""
     """Its name, for warnings about what it does not do."""
+    _states: dict[str, tuple[float, JobState]] = field(init=False, default_factory=dict)
+    """By job, when its process was started, and the last state that it has reported."""
 
     def observe(self) -> Observation:
         """All jobs that run, wait or move now; ObservationError when Prometheus cannot be read.
@@ -79,6 +82,7 @@ class LocalObserver:
         reading = self.reader.read(now)
         moving = tuple(self.moving())  # before `running`: a job arriving in between is observed twice, not missed
         running = {JobKey(job.namespace, job.name): job for job in self.running()}
+        self._states = {job.name: self._states[job.name] for job in running.values() if job.name in self._states}
         causes = self._causes(running, reading, now)
         seen = (self._seen(job, reading.jobs.get(key, _NO_SERIES), causes.get(key)) for key, job in running.items())
         jobs, interval = tuple(job for job in seen if job is not None), self.reader.scrape_interval_seconds
@@ -106,10 +110,18 @@ class LocalObserver:
                 allocation, usage = self.limiter.read(job.name), self.limiter.usage(job.name)
             except ActuationError:
                 return None
+<<<<<<< HEAD
             job = job.altered(state=series.reported_state, allocation=allocation, usage=usage)
         objectives = job.objectives.in_study(series.study)
         useless = () if series.evaluation is None else favour_warnings(objectives, self.policy)
         return job.altered(
+=======
+            job = replace(job, state=self._state(job, series), allocation=allocation, usage=usage)
+        objectives = job.objectives.in_study(series.study)
+        useless = favour_warnings(objectives, self.policy, reports=series.evaluation is not None)
+        return replace(
+            job,
+>>>>>>> w-one
             objectives=objectives,
             evaluation=series.evaluation,
             steps_total=series.steps_total,
@@ -127,6 +139,14 @@ class LocalObserver:
             missing_evaluation=missing,
             points=series.points,
         )
+
+    def _state(self, job: Job, series: JobSeries) -> JobState:
+        """As it reports, or has reported last: one whose scrapes come late is not starting again."""
+        state, (started, last) = series.reported_state, self._states.get(job.name, (0.0, JobState.STARTING))
+        if series.state is None and series.responses is None and started == job.started_at_seconds:
+            return last
+        self._states[job.name] = job.started_at_seconds, JobState.STARTING if state.ended else state
+        return state
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from slopewise.adapters.local.launcher import AdoptedProcess
 from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.move import Ending, LocalMove
 from slopewise.adapters.local.prometheus_server import TargetGroup
+from slopewise.adapters.prometheus.missing_evaluations import OutputRead
 from slopewise.adapters.prometheus.reader import JobSeries
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import ActuationError
@@ -178,16 +179,17 @@ class Supervisor:
             ended = [record.just_ended(self.namespace, grace, now) for record in self.records.values()]
         return [*self.running(), *(job for job in ended if job is not None)]
 
-    def output_of(self, name: str) -> str:
-        """What was read of a job's output in search of a loss, and what to do; empty: it is not read."""
+    def output_of(self, name: str) -> OutputRead:
+        """What was read of a job's output in search of a loss."""
         record = self.records[name]
         if self.processes.ours or record.process is None or not record.spec.is_read:
-            return ""
+            return OutputRead()
         if not (lines := record.process.lines_written()):
-            return "it wrote no line yet: `stdbuf -oL` before it if it buffers, or the two lines of slopewise_exporter"
+            remedy = "`stdbuf -oL` before it if it buffers, or the two lines of slopewise_exporter"
+            return OutputRead(f"it wrote no line yet: {remedy}", is_empty=True)
         last = bounded(printable(record.process.tail(1)), _MAX_LAST_LINE)
         read = f'read {lines} line{"" if lines == 1 else "s"}, none has a loss; the last: "{last}"'
-        return f"{read}; try `lossPattern`, or the two lines of slopewise_exporter"
+        return OutputRead(f"{read}; try `lossPattern`, or the two lines of slopewise_exporter")
 
     def waiting(self) -> list[Arrival]:
         """The jobs that have arrived and have no node yet, in the order of their arrival; thread-safe."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from slopewise.adapters.pauses import GRANT_SECONDS
 from slopewise.adapters.prometheus.client import Target
@@ -87,6 +87,15 @@ class Remedies:
     """How long it may be without a target."""
 
 
+class OutputRead(NamedTuple):
+    """What was read of a job's output in search of a loss."""
+
+    advice: str = ""
+    """That, and what to do; empty: it is not read, and `Remedies` say what to do."""
+    is_empty: bool = False
+    """It wrote no line yet, which may change soon."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unreachable:
     """A running job without an evaluation in Prometheus."""
@@ -133,8 +142,7 @@ class MissingEvaluations:
     remedies: Remedies
     own: Mapping[str, OwnMappings] = field(default_factory=dict)
     """By pod: what takes the place of `evaluations`."""
-    output: Callable[[JobKey], str] = lambda _: ""
-    """What was read of a job's output, and what to do; empty: it is not read, and `remedies` say what to do."""
+    output: Callable[[JobKey], OutputRead] = lambda _: OutputRead()
     _known: dict[JobKey, _Finding] = field(init=False, default_factory=dict)
 
     def of(self, jobs: Iterable[Unreachable], now_seconds: float) -> Mapping[JobKey, MissingEvaluation]:
@@ -207,13 +215,14 @@ class MissingEvaluations:
             if failure == _TIMES_OUT:
                 message = f"{where} {failure}; its CPU is too little for a scrape: raise spec.resources.cpu.min"
                 return MissingEvaluation("ScrapeTimesOut", message), True
-            remedy = self.output(job.key) or self.remedies.scrape_fails
-            return MissingEvaluation("ScrapeFails", f"{where} {failure}; {remedy}"), bool(error)
+            advice, is_empty = self.output(job.key)
+            message = f"{where} {failure}; {advice or self.remedies.scrape_fails}"
+            return MissingEvaluation("ScrapeFails", message), bool(error) and not is_empty
         if names is None:
             return MissingEvaluation("NoMetric", f"{where} answers, but has no {wanted}"), False
-        no_metrics = self.output(job.key) or self.remedies.no_metrics
-        lack = self._lack(names.get(job.key, ()), self._of(job.key), wanted, no_metrics)
-        return MissingEvaluation("NoMetric", f"{where} answers, but {lack}"), True
+        advice, is_empty = self.output(job.key)
+        lack = self._lack(names.get(job.key, ()), self._of(job.key), wanted, advice or self.remedies.no_metrics)
+        return MissingEvaluation("NoMetric", f"{where} answers, but {lack}"), not is_empty
 
     def _lack(
         self, names: Collection[str], evaluations: Sequence[EvaluationMapping], wanted: str, no_metrics: str

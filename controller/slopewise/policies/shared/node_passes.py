@@ -27,8 +27,9 @@ from slopewise.model import (
     Resize,
     Unmet,
 )
-from slopewise.model.learning import with_meaning
+from slopewise.model.learning import meaning_of
 from slopewise.policies.shared.silence import JobsOfNode, Silence, is_new, reason, without_a_loss, without_decision
+from slopewise.text import duration
 
 
 @dataclass(slots=True)  # not frozen, which takes three times as long to make, and 10,000 are made in a pass
@@ -118,9 +119,10 @@ def decide_by_node(
 
 
 def _waiting(known: JobMemory, last: NodeMemory, now_seconds: float) -> str:
-    left = max(0.0, last.requeue_at_seconds - now_seconds)
-    listed = with_meaning(known.decided.job_class) if known.decided.job_class else "not evaluated yet"
-    return f"{listed}: next evaluation in {left:.0f} s"
+    left = duration(max(0.0, last.requeue_at_seconds - now_seconds))
+    if known.decided.job_class is None:
+        return f"its CPU is first decided in {left}"
+    return f"{meaning_of(known.decided.job_class)}: its CPU is decided again in {left}"
 
 
 def _decided(known: JobMemory, verdict: Verdict, evaluation: NodeMemory, node: str) -> JobMemory:

@@ -38,6 +38,7 @@ import numpy as np
 
 from slopewise.estimators.growth import EARLY_RATIO, is_usable
 from slopewise.model import ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, NodeMemory
+from slopewise.model.learning import meaning_of
 from slopewise.policies import PolicyParameters, Setting, parameter
 from slopewise.policies.shared.placement import blocked_reason_on
 from slopewise.policies.shared.silence import silent_jobs, without_a_loss
@@ -53,6 +54,7 @@ from slopewise.policies.specon.moves import (
     rebalance,
     with_outcome,
 )
+from slopewise.text import duration
 
 PURPOSE = "several nodes, and jobs that checkpoint: converged ones make room"
 ACTIONS = ("migrate",)
@@ -160,7 +162,7 @@ class Policy:
         reasons, known = {}, {}
         for job in jobs:
             category = _category(memory.jobs[job.uid])
-            reasons[job.uid] = f"{category}: next evaluation in {left:.0f} s"
+            reasons[job.uid] = f"{meaning_of(category)}: whether it moves is decided again in {duration(left)}"
             known[job.uid] = _remembered(memory.jobs[job.uid], category, now)
         nodes = self._evaluated(snapshot, evaluated_at)
         return Decisions("specon", (), reasons, MemoryState({**memory.jobs, **known}, nodes))
@@ -175,24 +177,26 @@ class Policy:
     def _watch(self, job: Job, known: JobMemory, snapshot: ClusterSnapshot, evaluated_at: float) -> _Watched:
         """Algorithm 3: the category of one job after this look, and whether it requests reallocation."""
         category = _category(known)
+        means = meaning_of(category)
         if MIGRATED in known.decided.marks:
-            return _Watched(category, f"{category}: its reallocation is settled, it is watched no longer")
+            return _Watched(category, f"{means}: whether it moves is settled, and it is watched no longer")
         if known.growth is None or not is_usable(job, snapshot):
-            return _Watched(category, f"{category}: growth unknown, stays in its category")
+            return _Watched(category, f"{means}: how fast it improves is not known now")
         if known.growth.at_seconds <= evaluated_at:
-            return _Watched(category, f"{category}: not measured since the last look")
+            return _Watched(category, f"{means}: not measured since that was last decided")
         growth = known.growth.change_per_second * self._interval_seconds
+        improves = f"improves by {growth:.3g} per interval"
         if growth >= self._alpha:
-            return _Watched(PROGRESSING, f"{PROGRESSING}: growth {growth:.3g}/interval ≥ α {self._alpha:g}")
-        slow = f"growth {growth:.3g}/interval < α {self._alpha:g}"
+            return _Watched(PROGRESSING, f"{meaning_of(PROGRESSING)}: {improves} (≥ alpha {self._alpha:g})")
+        slow = f"{improves} (< alpha {self._alpha:g})"
         if known.previous_growth is None:
-            return _Watched(category, f"{category}: {slow}, with none before it to compare")
+            return _Watched(category, f"{means}: {slow}, with no figure before it")
         before = known.previous_growth.change_per_second * self._interval_seconds
         if growth > before or growth == before > 0:
-            return _Watched(category, f"{category}: {slow}, but not below {before:.3g} before")
+            return _Watched(category, f"{means}: {slow}, but no less than {before:.3g} before")
         listed = _ONE_STEP_DOWN[category]
-        falls = "standing still" if growth == before else f"below {before:.3g} before"
-        return _Watched(listed, f"{listed}: {slow} and {falls}", requests=category == CONVERGED)
+        falls = "no more than before" if growth == before else f"less than {before:.3g} before"
+        return _Watched(listed, f"{meaning_of(listed)}: {slow}, {falls}", requests=category == CONVERGED)
 
     def _answer_requests(
         self, planned: Plan, jobs: Sequence[Job], watched: Mapping[str, _Watched], memory: MemoryState
@@ -211,7 +215,7 @@ class Policy:
 
 def _unchanged(known: JobMemory, because: str) -> _Watched:
     category = _category(known)
-    return _Watched(category, f"{category}: {because}, unchanged")
+    return _Watched(category, f"{meaning_of(category)}: {because}, unchanged")
 
 
 def _category(known: JobMemory) -> str:

@@ -116,6 +116,33 @@ def test_a_study_that_a_job_names_itself_counts_and_one_whose_best_cannot_be_fav
     assert seen.warnings == (() if why is None else (f"favour: best has no effect: {why}",))
 
 
+def test_a_best_that_cannot_be_favoured_is_warned_about_before_the_first_loss_where_the_study_is_known() -> None:
+    jobs = [
+        a_running_job(study or "none", objectives=Objectives(study=study, favours_best=True)) for study in ("", "s")
+    ]
+    limiter = FakeLimiter({job.name: UNLIMITED for job in jobs})
+    observer = LocalObserver(FakeReader({}), limiter, lambda: jobs, FakeClock(), lambda: [NODE])  # type: ignore[arg-type]
+    observer.policy = "fair"
+    early, told = observer.observe().snapshot.jobs
+    assert early.warnings == (), "it may still name a study itself"
+    assert told.warnings == ("favour: best has no effect: policy fair favours no trial of a study; use marginal",)
+
+
+def test_a_job_whose_scrapes_come_late_is_not_starting_again_and_another_process_is() -> None:
+    reader, jobs = FakeReader({}), [a_running_job("a")]
+    observer = LocalObserver(reader, FakeLimiter({"a": UNLIMITED}), lambda: jobs, FakeClock(), lambda: [NODE])  # type: ignore[arg-type]
+    states = []
+    for reported in (None, JobState.TRAINING, None, JobState.CHECKPOINTING, None, JobState.FINISHED, None):
+        reader.jobs = {} if reported is None else {JobKey("run", "a"): JobSeries(state=reported)}
+        states += [job.state for job in observer.observe().snapshot.jobs]
+    training, saving = [JobState.TRAINING] * 2, [JobState.CHECKPOINTING] * 2
+    assert states == [JobState.STARTING, *training, *saving, JobState.FINISHED, JobState.STARTING]
+    reader.jobs = {JobKey("run", "a"): JobSeries(state=JobState.TRAINING)}
+    observer.observe()
+    reader.jobs, jobs[:] = {}, [a_running_job("a", started_at_seconds=START)]
+    assert [job.state for job in observer.observe().snapshot.jobs] == [JobState.STARTING]
+
+
 def test_an_observation_joins_series_allocation_and_use_of_each_job() -> None:
     series = JobSeries(EVALUATION, steps_total=10, steps_planned=100, state=JobState.TRAINING, warnings=("odd",))
     snapshot = observe({"a": series}, "a", limiter=FakeLimiter({"a": CpuAllocation(500, 700)}))

@@ -580,14 +580,11 @@ def test_what_a_job_hands_over_at_its_end_is_read_once_and_never_that_of_an_earl
 ) -> None:
     (tmp_path / "a.end").write_text("eval 9")
     world = a_world(tmp_path, ONE, job("a"))
-    assert last_losses(world.supervisor.records["a"]) == {}, "it has not started"
     world.supervisor.poll()
     (command,) = world.launcher.commands
     assert not (tmp_path / "a.end").exists()
     Path(command.environment["SLOPEWISE_EXPORTER_END_FILE"]).write_bytes(text.encode("latin-1"))
-    record = world.supervisor.records["a"]
-    record.process.log_path = command.log_path  # type: ignore[union-attr]
-    assert [last_losses(record), last_losses(record)] == [losses, {}]
+    assert [last_losses(command.log_path), last_losses(command.log_path), last_losses(None)] == [losses, {}, {}]
 
 
 # --- stops at the target ------------------------------------------------------------------------------------
@@ -729,6 +726,6 @@ def test_what_was_read_of_a_users_output(tmp_path: Path, written: str, more: dic
     log = tmp_path / "a.log"
     log.write_text(written)
     world.supervisor.processes.ours = False
-    assert world.supervisor.output_of("a") == ""
+    assert world.supervisor.output_of("a") == ("", False)
     world.supervisor.records["a"].process = ForeignProcess("a", 0, log)
-    assert world.supervisor.output_of("a") == shown
+    assert world.supervisor.output_of("a") == (shown, shown == UNREAD)

@@ -16,6 +16,7 @@ from slopewise.adapters.prometheus.missing_evaluations import (
     MAX_QUERIED_PER_PASS,
     RECHECK_SECONDS,
     MissingEvaluations,
+    OutputRead,
     Remedies,
     Unreachable,
     unreachable,
@@ -155,11 +156,16 @@ def test_an_endpoint_that_a_preset_knows_is_reported_with_that_setting(names: tu
 )
 def test_what_was_read_of_a_jobs_output_is_the_remedy(series: JobSeries, reported: str) -> None:
     missing = MissingEvaluations(
-        FakePrometheus(), [EvaluationMapping()], SCRAPE, REMEDIES, output=lambda key: f"read 40 lines of {key.pod}"
+        FakePrometheus(), [EvaluationMapping()], SCRAPE, REMEDIES, output=lambda key: read.pop(0)
     )
+    read = [OutputRead("it wrote no line yet", is_empty=True), OutputRead("read 40 lines"), OutputRead("read 80 lines")]
     missing.of([job(series)], START)
-    (known,) = missing.of([job(series)], START + 3 * SCRAPE).values()
-    assert known.message == f"port 41523 {reported}; read 40 lines of a"
+    said = []
+    for seconds in (3 * SCRAPE, GRANT_SECONDS, 3 * SCRAPE + GRANT_SECONDS, RECHECK_SECONDS, 2 * RECHECK_SECONDS):
+        (known,) = missing.of([job(series)], START + seconds).values()
+        said.append(known.message.removeprefix(f"port 41523 {reported}; "))
+    unread = ["it wrote no line yet"] * 2
+    assert said == [*unread, "read 40 lines", "read 40 lines", "read 80 lines"], "the first is asked about again soon"
 
 
 def test_a_job_with_a_mapping_of_its_own_is_reported_by_that() -> None:

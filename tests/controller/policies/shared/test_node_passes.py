@@ -95,8 +95,8 @@ def test_between_two_looks_the_policy_is_not_asked_and_what_is_not_there_yet_is_
     assert looks.seen == []
     assert targets(decisions) == {"a": 500}
     assert decisions.reasons == {
-        "a": "slow: next evaluation in 10 s, limit 0.5 of 2 cores",
-        "b": "alone: next evaluation in 10 s",
+        "a": "slow: its CPU is decided again in 10s, limit 0.5 of 2 cores",
+        "b": "alone: its CPU is decided again in 10s",
     }
     assert decisions.memory == memory
 
