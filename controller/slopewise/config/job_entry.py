@@ -56,6 +56,8 @@ def _arguments(value: object) -> object:
     words = words_of(value) if isinstance(value, str) else value
     if isinstance(words, list) and (not words or words[0] == ""):
         raise ValueError("is empty; write the program to start and its arguments, for example `python train.py`")
+    if isinstance(words, list) and any(isinstance(word, str) and "\0" in word for word in words):
+        raise ValueError("holds a zero byte, which no argument can; remove it")
     return words
 
 

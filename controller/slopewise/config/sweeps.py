@@ -72,6 +72,8 @@ def _rows(path: Path, where: str) -> list[dict[str, str]]:
     names = rows.pop(0)[1] if rows else []
     if len(set(names)) < len(names):
         raise UsageError(f"{where}: {path} has one name in line 1 twice; correct it.")
+    if not rows:
+        raise UsageError(f"{where}: {path} has no trial; write the names of arguments in line 1, and a row a trial.")
     _check_number(len(rows), where)  # here, because a session takes no request of millions of rows
     for number, row in rows:
         if len(row) != len(names):

@@ -72,8 +72,10 @@ class JobTally:
         self.reported_state = series.state or self.reported_state
         if (seen := series.evaluation) is None:
             return
-        self.objective, self.finite = seen.objective, seen.finite
-        if seen.sampled_at_seconds <= self.ended_at_seconds and seen.series.startswith("training_loss{"):
+        is_over = seen.sampled_at_seconds <= self.ended_at_seconds
+        # The window of a job that is over gets shorter, until it holds nothing of what was not finite.
+        self.objective, self.finite = seen.objective, seen.finite and (self.finite or not is_over)
+        if is_over and self.ended_series and seen.series.startswith("training_loss{"):
             self.metric = metric_of(self.ended_series, seen.objective)  # what was handed over says no direction
             return
         level, self.metric = seen.level, metric_of(seen.series, seen.objective)
@@ -84,11 +86,12 @@ class JobTally:
 
     def end(self, losses: Mapping[str, float], at_seconds: float) -> None:
         """The losses by stage that it has handed over at its end: a reading has the median of the last scrapes."""
+        self.ended_at_seconds, self.ended_series = at_seconds, ""
         for stage in STAGE_PREFERENCE:
             series = f'training_loss{{stage="{stage}"}}'
             if stage in losses and self.metric in ("", metric := metric_of(series, self.objective)):
                 self.metric, self.last_level = metric, losses[stage]
-                self.ended_series, self.ended_at_seconds = series, at_seconds
+                self.ended_series = series
                 self.first_level = self.last_level if self.first_level is None else self.first_level
                 return
 

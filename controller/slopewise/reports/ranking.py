@@ -12,7 +12,7 @@ from rich.text import Text
 
 from slopewise.reports.columns import Column, named, sized
 from slopewise.reports.live_table import STATE_STYLES
-from slopewise.reports.trials import ETA, RUNGS, Rungs, Trial, best_third, differing, percent
+from slopewise.reports.trials import ETA, NOT_FINITE, RUNGS, Rungs, Trial, best_third, differing, percent
 from slopewise.reports.wording import UNKNOWN, counted, finite, listed, plain
 from slopewise.text import equal_messages
 
@@ -139,6 +139,9 @@ class Ranking:
             yield f"study {self.study}: {trials}, {why}"
             return
         yield f"study {self.study}: the best so far of {trials} is {best.name}, loss {best.loss:.4g}, {best.state}"
+        diverged = [each.name for each in self.trials if each.reason == NOT_FINITE]
+        if 0 < len(diverged) <= FEW:  # a narrow terminal has no room for the reason in their rows
+            yield f"{listed(diverged, at_most=FEW)}: {NOT_FINITE}"
         if on_best is not None:
             yield f"CPU: {on_best:.0f} core-s on it" + ("" if rest is None else f", {rest:.0f} on the others")
         if self.differ:

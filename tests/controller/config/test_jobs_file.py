@@ -105,6 +105,7 @@ def test_a_pattern_for_the_loss_is_read_and_one_that_is_none_is_refused(tmp_path
         ("{name: b, command: x, env: {A: 0.10}}", "job 2: env: A is no text; write it in quotes, as in A: '0.1'"),
         ("{name: b, command: x, env: {A: }}", "job 2: env: A is no text; write it in quotes, as in A: ''"),
         ("{name: b, command: x, env: {A=B: x}}", "job 2: env: 'A=B' cannot be the name of a variable; use letters"),
+        ('{name: b, command: [x, "\\0"]}', "job 2: command: holds a zero byte, which no argument can; remove it"),
         ('{name: b, command: x, env: {A: "\\0"}}', "job 2: env: A holds a zero byte, which no variable can; remove it"),
         (
             "{name: b, command: x, env: {SLOPEWISE_EXPORTER_PORT: 9}}",
@@ -325,7 +326,8 @@ class TestSweep:
             ("{csv: many.csv}", "job 1: sweep.csv: makes 1001 jobs; leave at most 1000."),
             ("{csv: twice.csv}", "twice.csv has one name in line 1 twice; correct it."),
             ("{csv: short.csv}", "short.csv line 4 has not a value for each name of line 1; correct it."),
-            ("{csv: empty.csv}", "sweep.list: must be a list of at least one trial"),
+            ("{csv: head.csv}", "head.csv has no trial; write the names of arguments in line 1, and a row a trial."),
+            ("{csv: empty.csv}", "empty.csv has no trial; write the names"),
             ("{list: [{a: 1}]}, matrix: {b: [1]}", "has matrix and sweep; leave one of them out."),
             ("3", "sweep: must be a mapping of keys to values, not int"),
         ],
@@ -334,7 +336,8 @@ class TestSweep:
         (tmp_path / "short.csv").write_text("a,b\n1,2\n\n1\n", encoding="utf-8")
         (tmp_path / "many.csv").write_text("a\n" + "1\n" * 1001, encoding="utf-8")
         (tmp_path / "twice.csv").write_text("a,b,a\n1,2,3\n", encoding="utf-8")
-        (tmp_path / "empty.csv").write_text("a,b\n", encoding="utf-8")
+        (tmp_path / "head.csv").write_text("a,b\n", encoding="utf-8")
+        (tmp_path / "empty.csv").touch()
         message = _mistake(tmp_path, f"[{{name: a, command: x, sweep: {sweep}}}]")
         assert "job 1: " in message
         assert sentence in message

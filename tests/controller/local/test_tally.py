@@ -109,6 +109,21 @@ def test_a_reading_after_the_end_says_the_direction_and_whether_it_diverged_and_
     assert (job.last_level, job.metric) == (0.7, "val_accuracy (max)")
 
 
+@pytest.mark.parametrize("handed_over", [{}, {"eval": 0.5}])
+def test_a_trial_that_ended_diverged_stays_so_while_its_last_scrapes_leave_the_window(
+    handed_over: dict[str, float],
+) -> None:
+    tally, seen = RunTally(), Evaluation(0.5, 4, START, 'training_loss{stage="eval"}', finite=False)
+    tally.see(PrometheusReading({JobKey("local", "a"): JobSeries(seen)}, 3))
+    tally.of("a").end(handed_over, START + 4)
+    shown = []
+    for at in (START + 3, START + 9):  # one of the process that has ended, and one of a next attempt
+        late = replace(seen, finite=True, sampled_at_seconds=at)
+        tally.see(PrometheusReading({JobKey("local", "a"): JobSeries(late)}, 3))
+        shown.append(tally.of("a").finite)
+    assert shown == [False, True]
+
+
 def test_of_a_job_that_was_never_scraped_the_best_stage_counts_and_no_other_metric_is_replaced() -> None:
     tally = RunTally()
     tally.of("short").end({"train": 9.0, "train_ema": 0.3}, START)

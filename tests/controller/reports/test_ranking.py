@@ -14,7 +14,7 @@ from support.printing import printed
 
 from slopewise.reports.columns import csv_text, fitting, table_of
 from slopewise.reports.ranking import Ranking, at_rungs
-from slopewise.reports.trials import Rungs, Trial, best_third
+from slopewise.reports.trials import NOT_FINITE, Rungs, Trial, best_third
 
 
 def a_trial(name: str, loss: float | None, cpu_seconds: float | None = 10.0, rungs: Rungs | None = None) -> Trial:
@@ -78,6 +78,19 @@ class TestRows:
             "CPU: 12 core-s on it, 30 on the others",
         ]
         assert list(Ranking("s", [a_trial("c", None)]).sentences()) == ["study s: 1 trial, none with a loss"]
+
+    @pytest.mark.parametrize(
+        ("diverged", "sentences"),
+        [
+            ([], []),
+            (["c", "b"], ["b, c: its loss is not finite"]),
+            (["b", "c", "d"], ["3 trials: its loss is not finite"]),
+        ],
+    )
+    def test_a_line_names_those_that_have_diverged(self, diverged: list[str], sentences: list[str]) -> None:
+        """In a narrow terminal the table has no room for reasons."""
+        trials = [a_trial("a", 0.125), *(replace(a_trial(each, None), reason=NOT_FINITE) for each in diverged)]
+        assert [each for each in Ranking("s", trials).sentences() if "finite" in each] == sentences
 
     def test_a_reason_of_many_trials_is_said_once_below_the_table_and_the_rows_keep_it(self) -> None:
         why = {"a": "best so far", "b": "shared fairly", "c": "shared fairly", "d": "shared fairly"}
