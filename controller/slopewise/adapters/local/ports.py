@@ -110,18 +110,10 @@ class LocalObserver:
                 allocation, usage = self.limiter.read(job.name), self.limiter.usage(job.name)
             except ActuationError:
                 return None
-<<<<<<< HEAD
-            job = job.altered(state=series.reported_state, allocation=allocation, usage=usage)
-        objectives = job.objectives.in_study(series.study)
-        useless = () if series.evaluation is None else favour_warnings(objectives, self.policy)
-        return job.altered(
-=======
-            job = replace(job, state=self._state(job, series), allocation=allocation, usage=usage)
+            job = job.altered(state=self._state(job, series), allocation=allocation, usage=usage)
         objectives = job.objectives.in_study(series.study)
         useless = favour_warnings(objectives, self.policy, reports=series.evaluation is not None)
-        return replace(
-            job,
->>>>>>> w-one
+        return job.altered(
             objectives=objectives,
             evaluation=series.evaluation,
             steps_total=series.steps_total,
