@@ -6,7 +6,7 @@ A setting is run alone, or some of its policies are: what is kept of the others 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,6 +77,17 @@ class Kept:
     def described(self) -> str:
         """Which runs it is of."""
         return f"{', '.join(self.scenarios)}, seeds {self.seeds[0]} to {self.seeds[-1]}"
+
+
+def run_missing(
+    kept: Kept | None, seeds: Sequence[int], at_once: int, run: Callable[[Sequence[int]], Kept]
+) -> Iterator[Kept]:
+    """What is kept, each time that it has further seeds, so that a run may be stopped and go on."""
+    missing = [seed for seed in seeds if kept is None or seed not in kept.seeds]
+    for start in range(0, len(missing), at_once):
+        found = run(missing[start : start + at_once])
+        kept = found if kept is None else kept.joined(found)
+        yield kept
 
 
 def load(name: str, folder: Path = KEPT) -> Kept | None:

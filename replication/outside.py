@@ -20,6 +20,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -29,7 +30,7 @@ import typer
 import yaml
 
 from replication import outside_pages, outside_runs
-from replication.marginal_runs import save
+from replication.marginal_runs import run_missing, save
 from replication.outside_pages import Study
 from slopewise.errors import SlopewiseError
 from slopewise.simulator.scenario.scenario import load_scenario
@@ -212,12 +213,11 @@ def _simulate_recorded(study: Study, data: Path, seeds: int, workers: int, *, go
         sweeps = study.read(data)
         before = outside_pages.load_all(study, outside_pages.KEPT) if go_on else {}
         for name, cluster in study.clusters.items():
-            kept = before.get(name)
-            for seed in _draws(seeds, len(sweeps)):
-                if kept is None or seed not in kept.seeds:
-                    found = outside_pages.run(study, sweeps, cluster, [seed], workers)
-                    kept = found if kept is None else kept.joined(found)
-                    typer.echo(f"wrote {save(outside_pages.key(study, name), kept, outside_pages.KEPT)}, draw {seed}")
+            run = partial(outside_pages.run, study, sweeps, cluster, workers=workers)
+            for kept in run_missing(before.get(name), _draws(seeds, len(sweeps)), workers, run):
+                typer.echo(
+                    f"wrote {save(outside_pages.key(study, name), kept, outside_pages.KEPT)}, to draw {kept.seeds[-1]}"
+                )
     except (OSError, KeyError, ValueError, SlopewiseError) as error:
         typer.echo(f"--data {data}: {error}; replication/{study.name}.md says what the folder holds.", err=True)
         raise typer.Exit(2) from error
@@ -242,7 +242,8 @@ def _simulate(workload: Workload, servers: int, seeds: Sequence[int], workers: i
         _write(file := Path(folder, "synergy.yaml"), scenario(workload, servers))
         loaded = load_scenario(str(file))
     before = outside_runs.load_all().get(servers) if go_on else None
-    for kept in outside_runs.run_missing(loaded, seeds, workers, workload.flat, before):
+    run = partial(outside_runs.run, loaded, workers=workers, flat=workload.flat)
+    for kept in run_missing(before, seeds, workers, run):
         typer.echo(f"wrote {save(str(servers), kept, outside_runs.KEPT)}, to seed {kept.seeds[-1]}")
     PAGE.write_text(outside_runs.page(outside_runs.load_all()), encoding="utf-8")
 

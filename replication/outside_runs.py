@@ -7,7 +7,7 @@ the CPU that it came with, add up to the most; none is slower than with that CPU
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -121,17 +121,6 @@ def run(scenario: Scenario, seeds: Sequence[int], workers: int, flat: Collection
                 value = values.get(name, of_seed.values.get(name))
                 of_policy[name].append(None if value is None else round(value, 4))
     return Kept([scenario.metadata.name], list(result.seeds), found)
-
-
-def run_missing(
-    scenario: Scenario, seeds: Sequence[int], workers: int, flat: Collection[str], kept: Kept | None
-) -> Iterator[Kept]:
-    """What is kept, each time that it has further seeds, so that a run may be stopped and go on."""
-    missing = [seed for seed in seeds if kept is None or seed not in kept.seeds]
-    for start in range(0, len(missing), workers):
-        found = run(scenario, missing[start : start + workers], workers, flat)
-        kept = found if kept is None else kept.joined(found)
-        yield kept
 
 
 def _seconds(job: JobOutcome) -> float:

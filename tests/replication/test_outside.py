@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from support.instances import a_sim_job
 from typer.testing import CliRunner
 
 from replication import outside_runs
-from replication.marginal_runs import Kept
+from replication.marginal_runs import Kept, run_missing
 from replication.outside import PAGE, app, read, scenario
 from replication.outside_runs import divided, load_all, page, run_oracle
 from slopewise.model import CpuAllocation
@@ -173,11 +174,12 @@ class TestFigures:
 
     def test_of_a_run_that_was_stopped_go_on_with_the_missing_seeds(self, written: Scenario, folder: Path) -> None:
         flat = read(folder).flat
-        first = next(outside_runs.run_missing(written, [1, 2], 1, flat, None))
+        simulate = partial(outside_runs.run, written, workers=1, flat=flat)
+        first = next(run_missing(None, [1, 2], 1, simulate))
         assert first.seeds == [1]
         whole = outside_runs.run(written, [1, 2], 1, flat)
-        assert list(outside_runs.run_missing(written, [1, 2], 1, flat, first)) == [whole]
-        assert list(outside_runs.run_missing(written, [1, 2], 1, flat, whole)) == []
+        assert list(run_missing(first, [1, 2], 1, simulate)) == [whole]
+        assert list(run_missing(whole, [1, 2], 1, simulate)) == []
 
     def test_that_miss_the_bar_are_marked(self) -> None:
         figures = {name: [1.0, 1.0] for name in outside_runs.COLUMNS}

@@ -77,7 +77,7 @@ class TestWork:
         for at, scraped, steps in ((20.0, 10.0, 5.0), (40.0, 40.0, 25.0)):
             job = a_job("job", at=START + at, cpu_seconds=at, started_at=START, life=1.0)
             points = (RawPoint(START + scraped, 1.0 / at, steps),)
-            snapshot = a_snapshot([replace(job, points=points, steps_total=steps)], at=START + at)
+            snapshot = a_snapshot([job.altered(points=points, steps_total=steps)], at=START + at)
             memory = raw_points.measure(snapshot, memory)
         kept = memory.jobs["job"].points
         assert kept is not None
