@@ -20,7 +20,7 @@ POLICIES = ROOT / "controller/slopewise/policies"
 
 MAX_LINES = 350
 MIN_LINES = 60
-SMALL_MODULES = 38
+SMALL_MODULES = 37
 """How many modules are below `MIN_LINES`; `__init__.py` and `__main__.py` do not count."""
 MAX_PARAMETERS = 7
 MAX_ATTRIBUTES = 14
@@ -35,16 +35,16 @@ LONG_MODULES: Mapping[str, int] = {
     "controller/slopewise/adapters/kube/reporting/pass_reporter.py": 362,
     "controller/slopewise/adapters/kube/resize/actuator.py": 371,
     "controller/slopewise/adapters/local/launcher.py": 371,
-    "controller/slopewise/adapters/prometheus/history.py": 403,
+    "controller/slopewise/adapters/prometheus/history.py": 425,
     "controller/slopewise/adapters/prometheus/queries.py": 388,
-    "controller/slopewise/adapters/prometheus/reader.py": 438,
+    "controller/slopewise/adapters/prometheus/reader.py": 442,
     "controller/slopewise/crds/growth_status.py": 437,
     "controller/slopewise/estimators/growth.py": 382,
     "controller/slopewise/feedback/rollback.py": 362,
-    "controller/slopewise/local/session.py": 415,
+    "controller/slopewise/local/session.py": 412,
     "controller/slopewise/manager/policy_runner.py": 377,
-    "controller/slopewise/own_policies/check.py": 397,
-    "exporters/slopewise_exporter/reporter.py": 398,
+    "controller/slopewise/own_policies/check.py": 374,
+    "exporters/slopewise_exporter/reporter.py": 404,
 }
 MANY_PARAMETERS: Mapping[str, int] = {
     "controller/slopewise/adapters/kube/leader_election.py:Elector": 8,

@@ -85,19 +85,21 @@ def test_a_fit_that_cannot_have_more_threads_than_it_began_with_says_so_once(
 
 
 @pytest.mark.parametrize(
-    ("rises", "counted", "begins_with"),
+    ("rises", "crowded", "counted", "begins_with"),
     [
-        (True, 2, {"num_threads": 8}),
-        (True, 1, {}),  # threadpool_limits(1) around the fit
-        (False, 2, {}),  # SLOPEWISE_THREADS=2: the first tree has two as well
+        (True, False, 2, {"num_threads": 8}),
+        (True, False, 1, {}),  # threadpool_limits(1) around the fit
+        (True, True, 2, {}),  # its buffers are for the threads that it gets
+        (False, False, 2, {}),  # SLOPEWISE_THREADS=2: the first tree has two as well
     ],
 )
 def test_a_fit_of_lightgbm_begins_with_a_thread_for_each_core_only_where_its_number_may_rise(
-    monkeypatch: pytest.MonkeyPatch, rises: bool, counted: int, begins_with: dict[str, int]
+    monkeypatch: pytest.MonkeyPatch, rises: bool, crowded: bool, counted: int, begins_with: dict[str, int]
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(following, "wanted", 2)
     monkeypatch.setattr(following, "_number", ThreadNumber(8) if rises else None)
+    monkeypatch.setattr(following, "crowded", crowded)
     monkeypatch.setattr(lightgbm, "openmp_threads", lambda: counted)
     monkeypatch.setattr(lightgbm, "affinity_cores", lambda: 8)
     given = {"objective": "l2"}

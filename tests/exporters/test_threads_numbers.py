@@ -133,7 +133,7 @@ def test_the_pressure_of_the_whole_machine_says_nothing_of_this_process(write: W
     root = {"cgroup.controllers": "cpu", "proc/cgroup": "0::/\n", "cpu.pressure": "some avg10=0 total=1\n"}
     folder = write({**root, "proc/task/7/schedstat": "1000000000 1000000000 5\n"})
     cpu = reader(folder, [0, 5], [0, 1])
-    cpu.read()
+    assert cpu.read()[1:3] == (None, 0.5)  # since the process began
     write({"proc/task/7/schedstat": "2000000000 1500000000 9\n", "proc/task/8/schedstat": "1000000000 500000000 1\n"})
     (Path(folder) / "cpu.pressure").write_text("some avg10=0 total=9000000\n")
     assert cpu.read().waited_share == pytest.approx(1 / 3)
@@ -149,6 +149,7 @@ def test_what_is_used_counts_only_while_the_process_waits_for_more() -> None:
     assert in_effect_cores(Reading(8, 1.3, SHORT)) == 1.3
     assert in_effect_cores(Reading(8, 1.3, ENOUGH)) == 8
     assert in_effect_cores(Reading(8, 1.3, None)) == 8
+    assert in_effect_cores(Reading(8, None, SHORT)) == 4  # its imports have waited half of their time
     assert in_effect_cores(Reading(8, 3.0, ENOUGH), ranks=4) == 2
 
 

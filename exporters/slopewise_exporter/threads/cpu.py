@@ -25,16 +25,21 @@ class Reading(NamedTuple):
     """The least of affinity and quota."""
     used_cores: float | None = None
     waited_share: float | None = None
-    """From 0 to 1."""
+    """From 0 to 1. At the first reading: since the process began."""
     steps_per_second: float | None = None
     """None: not counted, or too few of them to tell."""
 
 
 def in_effect_cores(reading: Reading, ranks: int = 1) -> float:
-    """The limit, divided by the processes that share it; less where this process waited, and used less."""
+    """The limit, divided by the processes that share it; less where this process waited, and used less.
+
+    Before the first step its imports used one thread, whose use is no measure: where that waited half of its time, the
+    limit is taken to be half. LightGBM lays out a fit for the threads that it begins with.
+    """
     limit = reading.limit_cores / ranks
-    waited = reading.waited_share is not None and reading.waited_share > WAITED_SHARE
-    return min(limit, reading.used_cores) if waited and reading.used_cores is not None else limit
+    if reading.waited_share is None or reading.waited_share <= WAITED_SHARE:
+        return limit
+    return limit * (1.0 - reading.waited_share) if reading.used_cores is None else min(limit, reading.used_cores)
 
 
 def affinity_cores() -> int:
@@ -107,12 +112,12 @@ class CpuReader:
         self._threads: dict[str, tuple[float, float]] = {}
 
     def read(self) -> Reading:
-        """Without use and waits at the first call."""
+        """Without use at the first call, whose waits are those since the process began."""
         now, used = self._now(), self._used()
         waited = self._waited_share(None if self._at is None else now - self._at)
-        reading = Reading(limit_cores(self._cgroups, self._proc))
+        reading = Reading(limit_cores(self._cgroups, self._proc), waited_share=waited)
         if self._at is not None and now > self._at:
-            reading = reading._replace(used_cores=(used - self._cpu_seconds) / (now - self._at), waited_share=waited)
+            reading = reading._replace(used_cores=(used - self._cpu_seconds) / (now - self._at))
         self._at, self._cpu_seconds = now, used
         return reading
 

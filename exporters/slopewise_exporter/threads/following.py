@@ -48,6 +48,8 @@ class Following:
         """What the libraries had when they were last asked."""
         self.cores: float | None = None
         """The CPU in effect."""
+        self.crowded = False
+        """Whether that is less than the limit, because others take the rest."""
         self.work = Work()
         self.thread: threading.Thread | None = None
         """The training's, where others report steps too: OpenMP's number belongs to the thread that asks."""
@@ -182,6 +184,7 @@ class Following:
             return
         reading = self.work.read(self._read(), self.threads)
         self.cores = in_effect_cores(reading, self._ranks)
+        self.crowded = self.cores < reading.limit_cores / self._ranks
         if self._number is not None:
             self.wanted = self._number.next(reading)
         modules, self._modules = self._modules, len(sys.modules)
