@@ -245,17 +245,24 @@ def test_a_step_that_another_thread_reports_waits_for_the_trainings_own(
 
 
 @pytest.mark.parametrize(
-    ("variables", "useful"),
+    ("variables", "machine", "useful"),
     [
-        ({}, 2),  # what it had at its start, whatever it has of them now
-        ({"OMP_NUM_THREADS": "1"}, 1),
-        ({"SLOPEWISE_THREADS": "4"}, 4),
-        ({"LOCAL_WORLD_SIZE": "2"}, None),  # of one rank
+        ({}, 8, 2),  # what it had at its start, whatever it has of them now
+        ({}, 2, None),  # it may use fewer, and more on a larger machine
+        ({"OMP_NUM_THREADS": "1"}, 2, 1),
+        ({"SLOPEWISE_THREADS": "4"}, 8, 4),
+        ({"SLOPEWISE_THREADS": "4"}, 4, None),
+        ({"LOCAL_WORLD_SIZE": "2"}, 8, None),  # of one rank
     ],
 )
 def test_the_useful_threads_are_no_number_that_follows_the_cpu(
-    followed: Following, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], useful: int | None
+    followed: Following,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    machine: int,
+    useful: int | None,
 ) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: machine)
     for name, text in variables.items():
         monkeypatch.setenv(name, text)
     followed.work = Work(lambda: False)
@@ -430,10 +437,14 @@ def test_an_unchanged_script_follows_its_quota_up_and_down(
 def test_a_second_thread_that_makes_trees_slower_is_tried_and_goes_again(
     run: Callable[..., subprocess.Popen[str]],
 ) -> None:
-    """Of scikit-learn itself, whose trees sleep here where they have two threads."""
+    """Of scikit-learn itself; a tree takes 11 times as long with two threads, by a clock that counts the trees."""
     script = f"""{TRAINING}{WITHOUT_WAITS}
-    import time
+    from types import SimpleNamespace
+    from slopewise_exporter.threads import work
     from slopewise_exporter.threads.cpu import Reading
+
+    clock = [0.0]
+    work.time = SimpleNamespace(monotonic=lambda: clock[0])
 
     _module.affinity_cores = lambda: 2
     _module.following._read = lambda: Reading(2.0, 0.8 if trees[-1] == 2 else 1.0, 0.0)
@@ -442,7 +453,7 @@ def test_a_second_thread_that_makes_trees_slower_is_tried_and_goes_again(
         if len(trees) % 25 == 0 and trees:
             _module.following.look()
         with_one(self, *arguments, **named)
-        time.sleep(0.1 * (trees[-1] - 1))
+        clock[0] += 0.11 if trees[-1] == 2 else 0.01
     grower.TreeGrower.__init__ = slower
     trees.append(2)
     HistGradientBoostingRegressor(max_iter=150).fit(rows, rows.sum(1))

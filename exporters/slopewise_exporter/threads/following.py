@@ -110,11 +110,16 @@ class Following:
 
     @property
     def useful(self) -> int | None:
-        """The most threads with which steps are faster; None: not known, or others of this job compute too."""
-        most = None if self._libraries is None else self._libraries.most_given
-        if most is None or self._ranks > 1 or not self.work.only_libraries:
+        """The most threads with which steps are faster; None: not known, or others of this job compute too.
+
+        Nor is it known where it is all cores of the machine, which bounds nothing: a training that uses one core of
+        eight would be planned as one that uses eight, and one that uses all would not be moved to a larger machine.
+        """
+        libraries, number = self._libraries, self._number  # another thread may stop all meanwhile
+        if libraries is None or libraries.most_given is None or self._ranks > 1 or not self.work.only_libraries:
             return None
-        return most if self._number is None else min(most, self._number.useful)
+        most = libraries.most_given if number is None else min(libraries.most_given, number.useful)
+        return most if most < (os.cpu_count() or 1) else None
 
     def instead_of(self, counted: int) -> int:
         """The number for a library that has counted so many threads when it began."""
@@ -176,8 +181,8 @@ class Following:
         pause.wait(short)
         while self._libraries is not None:
             self.look()
-            tries = self._number is not None and self._number.tries
-            pause.wait(short if tries else self._interval_seconds)
+            number = self._number  # the training's thread may stop all meanwhile
+            pause.wait(short if number is not None and number.tries else self._interval_seconds)
 
     def _look(self) -> None:
         if self._read is None:
