@@ -57,7 +57,7 @@ def test_a_record_outlives_its_jobs_and_has_their_newest_figures_and_highest_mem
 
 def test_without_a_new_pace_the_record_is_as_if_it_were_made_now() -> None:
     known = {"a": timed((2.0, 0.5), (1.2, 1.0))}
-    job = replace(of_class("vae", memory=9.0), steps_planned=200.0)
+    job = of_class("vae", memory=9.0).altered(steps_planned=200.0)
     later = measured([job], known, measured([of_class("vae", memory=5.0)], known))
     assert later.classes == measured([job], known).classes
     assert later.classes["vae"][0].steps_planned == 200.0

@@ -118,7 +118,7 @@ def test_a_trial_that_ended_diverged_stays_so_while_its_last_scrapes_leave_the_w
     tally.of("a").end(handed_over, START + 4)
     shown = []
     for at in (START + 3, START + 9):  # one of the process that has ended, and one of a next attempt
-        late = replace(seen, finite=True, sampled_at_seconds=at)
+        late = seen.altered(finite=True, sampled_at_seconds=at)
         tally.see(PrometheusReading({JobKey("local", "a"): JobSeries(late)}, 3))
         shown.append(tally.of("a").finite)
     assert shown == [False, True]

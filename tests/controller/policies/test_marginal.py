@@ -289,7 +289,7 @@ class TestStarts:
         self, study: str, served: float
     ) -> None:
         """On one core two jobs were served 10 core-seconds each in 20 s; 5 of them were steps."""
-        jobs = [replace(a_job(uid), objectives=Objectives(study=study)) for uid in ("a", "b")]
+        jobs = [a_job(uid).altered(objectives=Objectives(study=study)) for uid in ("a", "b")]
         found = {job.uid: replace(a_forecast(job.uid, done=5.0, points=4), job=job) for job in jobs}
         starting = {job.uid: forecast.State(START, 0.0, 0.0, 1.0, 0.0) for job in jobs}
         memory = MemoryState({job.uid: known() for job in jobs})
