@@ -15,6 +15,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from math import nan
 from statistics import median
 
 from slopewise.demo.command import DemoOptions, document
@@ -67,7 +68,19 @@ def run(workshop: Workshop, name: str) -> tuple[RunResult, Mapping[str, Mapping[
     reports, start = list(session.all_reports()), session.supervisor.started_at_seconds
     arrived = {job.name: start + job.arrived_seconds for job in result.jobs}
     times = first_times(reports)
-    return result, {job: {event: at - arrived[job] for event, at in times[job].items()} for job in arrived}, reports
+    delays = {job: {event: at - since for event, at in times.get(job, {}).items()} for job, since in arrived.items()}
+    return result, delays, reports
+
+
+def _ratio(before: float | None, after: float | None) -> float:
+    """NaN where a training did not end, of which the gate says that it is missed."""
+    return after / before if after is not None and before else nan
+
+
+def _figures(before: float | None, after: float | None) -> str:
+    """CPU-seconds under both, and their ratio."""
+    left, right = (nan if each is None else each for each in (before, after))
+    return f"{left:18.1f} {right:9.1f} {_ratio(before, after):6.2f}"
 
 
 def main() -> int:
@@ -86,13 +99,9 @@ def main() -> int:
     print(f"a pass took {median(took):.2f} s in the median, {max(took):.2f} s at most; {beside}\n")
     print(f"{'job':<22}  CPU-seconds: fair  marginal  ratio  completion time's ratio")
     for before, job in zip(fair.jobs, ours.jobs, strict=True):
-        cpu, jct = (
-            (before.cpu_seconds or 0.0, job.cpu_seconds or 0.0),
-            (before.jct_seconds or 0.0, job.jct_seconds or 0.0),
-        )
-        print(f"{job.name:<22} {cpu[0]:18.1f} {cpu[1]:9.1f} {cpu[1] / cpu[0]:6.2f} {jct[1] / jct[0]:24.2f}")
-    total = [sum(job.cpu_seconds or 0.0 for job in each.jobs) for each in (fair, ours)]
-    print(f"{'all':<22} {total[0]:18.1f} {total[1]:9.1f} {total[1] / total[0]:6.2f}")
+        cpu, jct = (before.cpu_seconds, job.cpu_seconds), (before.jct_seconds, job.jct_seconds)
+        print(f"{job.name:<22} {_figures(*cpu)} {_ratio(*jct):24.2f}")
+    print(f"{'all':<22} {_figures(*(sum(job.cpu_seconds or 0.0 for job in each.jobs) for each in (fair, ours)))}")
     is_whole = all(job.jct_seconds is not None for each in (fair, ours) for job in each.jobs)
     held = is_whole and all(set(EVENTS) <= of_job.keys() for of_job in delays.values())
     print("held" if held else "MISSED")

@@ -56,7 +56,9 @@ class Kept:
         return Kept(self.scenarios, self.seeds, {**self.policies, **newer.policies})
 
     def joined(self, newer: Kept) -> Kept:
-        """With the runs of more seeds, of each scenario after its own; KeyError where policies are missing."""
+        """With the runs of more seeds, of each scenario after its own; ValueError where not all is of both."""
+        if (list(self.scenarios), self.measured) != (list(newer.scenarios), newer.measured):
+            raise ValueError(f"what is kept ({self.described}) is of other scenarios, policies or measures; run all")
 
         def of_both(ours: Sequence[float | None], theirs: Sequence[float | None]) -> list[float | None]:
             pieces = ((ours, len(self.seeds)), (theirs, len(newer.seeds)))
@@ -72,6 +74,11 @@ class Kept:
             for policy, figures in self.policies.items()
         }
         return Kept(self.scenarios, [*self.seeds, *newer.seeds], policies)
+
+    @property
+    def measured(self) -> dict[str, set[str]]:
+        """The measures of each policy."""
+        return {policy: set(figures) for policy, figures in self.policies.items()}
 
     @property
     def described(self) -> str:

@@ -143,6 +143,13 @@ def test_more_draws_follow_those_of_their_own_sweep() -> None:
     before = Kept(["a", "b"], [1, 2], {"fair": {"m": [1.0, 2.0, 10.0, None]}})
     after = before.joined(Kept(["a", "b"], [3], {"fair": {"m": [3.0, 30.0]}}))
     assert after == Kept(["a", "b"], [1, 2, 3], {"fair": {"m": [1.0, 2.0, 3.0, 10.0, None, 30.0]}})
+    for others in (
+        Kept(["a", "c"], [3], {"fair": {"m": [3.0, 30.0]}}),
+        Kept(["a", "b"], [3], {"fair": {"m": [3.0, 30.0]}, "new": {"m": [3.0, 30.0]}}),
+        Kept(["a", "b"], [3], {"fair": {"m": [3.0, 30.0], "n": [3.0, 30.0]}}),
+    ):
+        with pytest.raises(ValueError, match=r"seeds 1 to 2\) is of other .*; run all"):
+            before.joined(others)
 
 
 def test_fewer_draws_than_sweeps_are_refused_before_what_is_kept_is_lost(

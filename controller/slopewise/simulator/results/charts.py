@@ -16,7 +16,6 @@ from slopewise.simulator.world.model import JobOutcome, MoveKind, RunOutcome, St
 
 _ROW_PIXELS = 22
 _MEASURE_PIXELS = 40
-_OVERLAP_PIXELS = 200
 _BAR_WIDTH = 0.9
 """Of a row."""
 _SPREAD = (0.0, -0.14, 0.14, -0.07, 0.07)
