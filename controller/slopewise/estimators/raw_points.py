@@ -153,8 +153,11 @@ def _with_cpu(before: Points, job: Job) -> Points:
 
 
 def _cpu_at_steps(before: Points, job: Job, cpu_seconds: float) -> float:
-    """CPU used at the scrape of the newest steps: steps and CPU are read at different times, seconds apart."""
-    usage, counted_at = job.usage, before.counted_at_seconds
+    """CPU used at the scrape of the newest steps: steps and CPU are read at different times, seconds apart.
+
+    It is taken for even since the last count, or since the start of a job that was not counted before.
+    """
+    usage, counted_at = job.usage, before.counted_at_seconds or job.started_at_seconds
     scraped_at = next((point.at_seconds for point in reversed(job.points) if point.steps is not None), None)
     if usage is None or scraped_at is None or not counted_at or usage.sampled_at_seconds <= counted_at:
         return cpu_seconds

@@ -75,9 +75,15 @@ class Points(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         if self.steps is None or self.steps_first is None or self.steps <= 0:
             return None
         used, since = self.steps_cpu_seconds - self.cpu_first_seconds, self.steps - self.steps_first
-        if since < STEPS_WITHOUT_START:
+        if not self.without_start:
             used, since = self.cpu_seconds, self.steps
         return used / since if used > 0 else None
+
+    @property
+    def without_start(self) -> bool:
+        """Whether `cpu_per_step` leaves out what was used before the first step."""
+        first, steps = self.steps_first, self.steps
+        return first is not None and steps is not None and steps - first >= STEPS_WITHOUT_START
 
 
 class Ends(msgspec.Struct, frozen=True, array_like=True, gc=False):

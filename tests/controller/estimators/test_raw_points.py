@@ -72,6 +72,18 @@ class TestWork:
         assert after(falling(4), cpu=[50.0]).cpu_per_step == pytest.approx(50.0 / 40.0)
         assert after(falling(8), cpu=[50.0, 70.0]).cpu_per_step == pytest.approx(20.0 / 40.0)
 
+    def test_of_a_step_is_counted_from_the_scrape_that_saw_the_first_one(self) -> None:
+        """The scrapes are 10 s and 0 s older than the count of CPU, of which each second uses one."""
+        memory = MemoryState({"job": known()})
+        for at, scraped, steps in ((20.0, 10.0, 5.0), (40.0, 40.0, 25.0)):
+            job = a_job("job", at=START + at, cpu_seconds=at, started_at=START, life=1.0)
+            points = (RawPoint(START + scraped, 1.0 / at, steps),)
+            snapshot = a_snapshot([replace(job, points=points, steps_total=steps)], at=START + at)
+            memory = raw_points.measure(snapshot, memory)
+        kept = memory.jobs["job"].points
+        assert kept is not None
+        assert kept.cpu_per_step == pytest.approx((40.0 - 10.0) / (25.0 - 5.0))
+
     def test_of_a_step_begins_again_where_a_training_begins_again(self) -> None:
         """From step 0 of the first life it would count the 200 core-seconds that were lost."""
         first = [(5.0 * n, 1.0 / (n + 1), 10.0 * n) for n in range(21)]

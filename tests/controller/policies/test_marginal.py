@@ -41,7 +41,7 @@ from slopewise.model import (
 )
 from slopewise.policies import Setting, marginal
 from slopewise.policies.marginal import FAVOURS, curve, forecast
-from slopewise.policies.marginal.fair_ends import down, expected_ends, fair_share, order
+from slopewise.policies.marginal.fair_ends import down, expected_ends, fair_ends, fair_share, order
 from slopewise.policies.marginal.forecast import Forecast, forecasts
 from slopewise.simulator.engine import controller_of, drive, run
 from slopewise.simulator.world.default_scheduler import DefaultScheduler
@@ -97,6 +97,24 @@ class TestForecasts:
         beyond = self.found(memory, steps_total=20.0, steps_planned=15.0)
         without = self.found(memory, steps_total=20.0, steps_planned=None)
         assert (beyond.planned, beyond.total, beyond.index) == (False, without.total, without.index)
+
+    @pytest.mark.parametrize(
+        ("study", "steps_first", "total"), [("s", 20.0, 150.0), ("s", 16.0, 300.0), ("", 20.0, 450.0)]
+    )
+    def test_of_a_trial_whose_start_is_in_its_own_steps_those_of_its_class_count(
+        self, study: str, steps_first: float, total: float
+    ) -> None:
+        """20 steps and their start took 30 core-seconds; steps of its class take half a one, and its last four one."""
+        points = Points(
+            "steps", "loss", b"", work=20.0, cpu_seconds=30.0, steps_first=steps_first, steps=20.0,
+            steps_cpu_seconds=30.0, cpu_first_seconds=26.0,
+        )  # fmt: skip
+        classes = {"s": (ClassFigures("x", START, 0.0, 0.5, 0.1),)}
+        each = self.found(
+            MemoryState({"a": JobMemory(points=points)}, classes=classes),
+            steps_total=20.0, steps_planned=300.0, workload_class="s", objectives=Objectives(study=study),
+        )  # fmt: skip
+        assert each.total == pytest.approx(total)
 
     def test_without_a_plan_ten_lengths_of_the_curve_are_expected(self) -> None:
         points = Points("cpu", "loss", points_of(8.0, until=1.0).tobytes(), work=100.0, cpu_seconds=100.0)
@@ -205,6 +223,11 @@ class TestOrder:
         assert self.in_order((100, 80, 1.0), (300, 100, 2.0)) == ["j1", "j0"]
         assert self.in_order((85, 80, 1.0), (300, 100, 2.0)) == ["j0", "j1"]
 
+    def test_jobs_that_are_due_together_do_not_wait_for_one_another(self) -> None:
+        """As trials of a study that has its node for itself: in any order the last one ends when all work is done."""
+        assert self.in_order((100, 95, 1.0), (100, 98, 2.0)) == ["j1", "j0"]
+        assert self.in_order((100, 95, 1.0), (101, 98, 2.0)) == ["j0", "j1"]
+
     def test_all_due_before_count_for_the_slack_of_one(self) -> None:
         found = [a_forecast("a", total=50.0), a_forecast("b", total=60.0)]
         slack = order(found, {"a": 100.0, "b": 115.0}, 1.0, 10.0).slack_seconds
@@ -259,6 +282,27 @@ class TestNode:
         assert found.reasons["server"].startswith("objective: its objective or deadline needs 0.6")
         assert found.memory.jobs["server"].decided.wanted_cores == pytest.approx(0.6, rel=0.1)
         assert math.fsum(each.decided.wanted_cores or 0.0 for each in found.memory.jobs.values()) == pytest.approx(1.0)
+
+
+class TestStarts:
+    @pytest.mark.parametrize(("study", "served"), [("s", 5.0), ("", 10.0)])
+    def test_what_fair_sharing_gives_a_trial_before_its_first_loss_is_its_start(
+        self, study: str, served: float
+    ) -> None:
+        """On one core two jobs were served 10 core-seconds each in 20 s; 5 of them were steps."""
+        jobs = [replace(a_job(uid), objectives=Objectives(study=study)) for uid in ("a", "b")]
+        found = {job.uid: replace(a_forecast(job.uid, done=5.0, points=4), job=job) for job in jobs}
+        starting = {job.uid: forecast.State(START, 0.0, 0.0, 1.0, 0.0) for job in jobs}
+        memory = MemoryState({job.uid: known() for job in jobs})
+        node = [a_node("n1", 1.0)]
+        first, due = fair_ends(a_snapshot(jobs, node, at=START + 20), memory, starting, found)
+        states = {uid: state for uid, each in first.jobs.items() if (state := forecast.state_of(each.decided.state))}
+        assert {state.served for state in states.values()} == {served}
+        assert due["a"] == pytest.approx(2 * (100.0 - served))
+        later, _ = fair_ends(a_snapshot(jobs, node, at=START + 40), first, states, found)
+        after = forecast.state_of(later.jobs["a"].decided.state)
+        assert after is not None
+        assert after.served == pytest.approx(served + 10.0)
 
 
 class TestDepartedJobs:

@@ -7,7 +7,10 @@ each node, because an even spread over nodes is what fair placement aims at, and
 Worked example: on two cores three jobs have 10, 40 and 100 core-seconds left, and the last is of one thread. Each runs
 at 2/3 core; the first ends at 15 s. Then the others have a core each, and end 30 s and 90 s later.
 
-The order of one node's jobs: by index, as long as no job would be late by these ends; and CPU down the order.
+Under fair sharing a trial of a study has its start, before its first loss, to do as well: what it was served until
+then is what it has done of its steps. With starts of 3 of 20 core-seconds a study would else be due a sixth too soon.
+
+The order of one node's jobs: by index, as long as no job that is due sooner would be late; and CPU down the order.
 
 Worked example: on one core two jobs are due in 100 s and in 300 s and have 80 and 100 core-seconds left. The first has
 a slack of 20 s, the second 300 - 180 = 120 s. With a reserve of 10 s the index decides; once the first has waited for
@@ -20,6 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from itertools import groupby
 
 import msgspec
 from msgspec import structs
@@ -106,7 +110,9 @@ def fair_ends(
             after |= {uid: _over(state, had[uid], now)} if state else {}
         elif claim is not None:
             work = claim.sure if claim.planned else 0.0
-            after[uid] = State(now, had.get(uid, claim.done), work, cores, claim.done, claim.points, claim.rate)
+            is_new = claim.points > 0 and (state is None or (state.work == 0 and state.points == 0))
+            given = claim.done if is_new and job.objectives.study else had.get(uid, claim.done)
+            after[uid] = State(now, given, work, cores, claim.done, claim.points, claim.rate)
         else:
             done = state.done if state else 0.0
             after[uid] = State(now, had.get(uid, done), 0.0, cores, done)
@@ -148,12 +154,13 @@ def order(claims: Sequence[Forecast], due: Mapping[str, float], capacity: float,
     """`due`: seconds from now until each job's end under fair sharing; `reserve_seconds`: slack that each keeps."""
     by_due = sorted(claims, key=lambda each: (due[each.job.uid], each.sure_left, each.job.uid))
     slack, free, before, least = {}, set(), 0.0, math.inf
-    for each in by_due:
+    for _, together in groupby(by_due, lambda each: due[each.job.uid]):
+        for each in (due_then := list(together)):
+            before += each.sure_left
+            slack[each.job.uid] = due[each.job.uid] - before / capacity
         if least >= reserve_seconds:
-            free.add(each.job.uid)
-        before += each.sure_left
-        slack[each.job.uid] = due[each.job.uid] - before / capacity
-        least = min(least, slack[each.job.uid])
+            free |= {each.job.uid for each in due_then}
+        least = min([least, *(slack[each.job.uid] for each in due_then)])
     by_index = sorted(claims, key=lambda each: (-each.index, each.job.uid))
     first = [each for each in by_index if each.job.uid in free]
     return Order([*first, *(each for each in by_due if each.job.uid not in free)], slack, frozenset(free))

@@ -151,13 +151,16 @@ def forecasts(
 def _begun(job: Job, memory: MemoryState, state: State | None, now_seconds: float) -> Forecast:
     """A job with its work done, its plan, and the last fit of its curve.
 
-    Core-seconds a step are its own, else those of its class. Work is carried on from the last count to now.
+    Core-seconds a step are its own, else those of its class; of a trial those of its class as long as its own have its
+    start in them: they said 66 core-seconds of one of 22. Work is carried on from the last count to now.
     """
     known = memory.jobs[job.uid]
     points, usage, plan = known.points, job.usage, 0.0
-    per_step = (points.cpu_per_step if points else None) or (
-        record.step_cpu_seconds if (record := expected(job.workload_class, memory.classes)) else 0.0
-    )
+    own = points.cpu_per_step if points else None
+    if own is None or points is None or (job.objectives.study and not points.without_start):
+        record = expected(job.workload_class, memory.classes)
+        own = record.step_cpu_seconds if record else own
+    per_step = own or 0.0
     if per_step > 0 and job.steps_total is not None:
         done, plan = job.steps_total * per_step, (job.steps_planned or 0.0) * per_step
     else:
