@@ -1,4 +1,4 @@
-"""Finds shell syntax in a command that is started without a shell, and returns a message with what to write instead.
+"""Finds shell syntax in a command that is started without a shell, and returns a message with what to do.
 
 Quotes and backslashes protect text as in a shell. Commands written as lists are not checked.
 """
@@ -40,7 +40,7 @@ def shell_mistake(command: str) -> str | None:
             expanded = _UNPROTECTED_IN_DOUBLE_QUOTES.finditer(found["double"])
             text = next((each["expansion"] for each in expanded if each["expansion"]), None)
         if text is not None:
-            return _message(command, text, "quote it, or leave it out")
+            return _message(command, text, "put it in single quotes, or leave it out")
     return None
 
 

@@ -171,7 +171,7 @@ def test_the_jobs_may_come_from_standard_input(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("command", "expected"),
     [
-        ("python a.py > log.txt", "'>' is for a shell, and there is none: quote it, or leave it out; or let a shell"),
+        ("python a.py > log.txt", "'>' is for a shell, and there is none: put it in single quotes, or leave"),
         ("python a.py < in.txt", "'<' is for a shell"),
         ("python a.py && python b.py", "'&&' is for a shell"),
         ("python a.py || true", "'||' is for a shell"),
@@ -181,6 +181,7 @@ def test_the_jobs_may_come_from_standard_input(tmp_path: Path, monkeypatch: pyte
         ("(python a.py)", "'(' is for a shell"),
         ("python a.py --data $DATA", "'$DATA' is for a shell"),
         ("python a.py $(nproc)", "'$(' is for a shell"),
+        ('python a.py "$HOME/x"', "'$HOME' is for a shell, and there is none: put it in single quotes"),
         ("python a.py `nproc`", "'`' is for a shell"),
         ("OMP_NUM_THREADS=4 python a.py", "'OMP_NUM_THREADS=' is for a shell, and there is none: write it under `env`"),
         ("python ~/a.py", "'~' is for a shell"),

@@ -43,6 +43,7 @@ _NONE_SHOWN = ("it asks for a client certificate", _SHOW_ONE)
 _OF_OUR_CERTIFICATE = ("ALERT_CERTIFICATE_REQUIRED", "ALERT_UNKNOWN_CA", "ALERT_BAD_CERTIFICATE")
 _TLS_TROUBLES: Mapping[str, tuple[str, str]] = {
     "certificate has expired": ("its certificate has expired", "renew that, or set this machine's clock"),
+    "certificate is not yet valid": ("its certificate is not valid yet", "set the clocks of both machines"),
     "Hostname mismatch": ("its certificate is for another name", _NAME_IT),
     "IP address mismatch": ("its certificate is for another address", _NAME_IT),
     "CERTIFICATE_VERIFY_FAILED": ("its certificate is from an authority that is not trusted here", _TRUST_IT),

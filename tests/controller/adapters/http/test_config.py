@@ -45,7 +45,7 @@ def refusal(file: Path, content: str) -> str:
     return message.removeprefix(f"{file}: ")
 
 
-def test_every_part_that_prometheus_has_is_understood(file: Path) -> None:
+def test_every_part_is_understood(file: Path) -> None:
     file.write_text(WHOLE)
     config = load_http_config(file)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import requests
 from support.certificates import LOOPBACK, Authority, Pair
 from support.connect_proxy import ConnectProxy
 from support.fake_prometheus import FakePrometheus, answer, text, vector
@@ -27,6 +28,7 @@ from urllib3.exceptions import InsecureRequestWarning
 from slopewise.adapters.http.access import read_access
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.prometheus.client import PrometheusHttp
+from slopewise.adapters.prometheus.failures import Failures
 from slopewise.errors import ObservationError
 
 NOW = 1_700_000_000.0
@@ -335,6 +337,13 @@ def test_an_expired_certificate_is_reported(asker: Asker, certificates: Certific
         message = asker.writes(f"{TOKEN}\n{trusting(certificates.authority)}").is_reported(fake.url)
     assert "over TLS (its certificate has expired); renew that, or set this machine's clock; nothing is" in message
     assert fake.asked == []
+
+
+def test_a_certificate_of_tomorrow_is_not_called_one_of_another_authority() -> None:
+    """OpenSSL says the same of both, and the reason after it."""
+    error = requests.exceptions.SSLError("[SSL: CERTIFICATE_VERIFY_FAILED] verify failed: certificate is not yet valid")
+    endpoint = Endpoint("https://prometheus.example.org")
+    assert "(its certificate is not valid yet)" in str(Failures(endpoint, read_access(endpoint), 5.0).of(error))
 
 
 def test_a_certificate_for_another_host_is_taken_under_its_name(asker: Asker, certificates: Certificates) -> None:
