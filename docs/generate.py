@@ -54,10 +54,10 @@ is refused before anything starts.
   arriveSeconds: 60
 ```
 
-The program is searched on the `PATH`, or, when it has a slash in it, from the folder in which the command runs.
+The program is searched on the `PATH`, or, with a slash in it, from the folder in which the command runs.
 
 A command is started without a shell. Syntax that only a shell interprets (`>`, `&&`, `|`, `$X`, `*`, `~` …) is refused
-with a replacement, unless it is quoted. `[sh, -c, "…"]` runs a shell; begin its last command with `exec`, so that it
+with a replacement, unless quoted. `[sh, -c, "…"]` runs a shell; begin its last command with `exec`, so that it
 receives SIGTERM. The output of a command is under `~/.local/state/slopewise/logs`.
 
 A command needs no line of Slopewise: [what it imports or prints](exporters-no-code.md) is reported. One with a `port`
