@@ -121,7 +121,7 @@ def test_a_job_with_metrics_of_its_own_names_is_managed_by_them_beside_one_with_
     assert job.steps_planned == 4000
     assert (job.steps_total or 0) > 0
     assert ours.steps_planned != 4000
-    after_passes(session, lambda: any("growth" in each for each in reasons(session, "own-names")))
+    after_passes(session, lambda: any("improves" in each for each in reasons(session, "own-names")))
 
 
 def test_why_a_job_reports_no_loss_is_found_out_and_shown(session: Session) -> None:
