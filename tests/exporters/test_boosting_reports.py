@@ -13,6 +13,7 @@ from support.training_fixtures import Scrape
 from slopewise_exporter import Reporter, lightgbm
 from slopewise_exporter.boosting import RoundsReport
 from slopewise_exporter.lightgbm import ReportCallback
+from slopewise_exporter.threads.cpu import Reading
 from slopewise_exporter.threads.following import following
 from slopewise_exporter.threads.number import ThreadNumber
 
@@ -98,8 +99,10 @@ def test_a_fit_of_lightgbm_begins_with_a_thread_for_each_core_only_where_its_num
 ) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(following, "wanted", 2)
-    monkeypatch.setattr(following, "_number", ThreadNumber(8) if rises else None)
-    monkeypatch.setattr(following, "crowded", crowded)
+    number = ThreadNumber(8)
+    number.next(Reading(8.0))
+    monkeypatch.setattr(following, "_number", number if rises else None)
+    monkeypatch.setattr(following, "cores", 4.0 if crowded else 8.0)
     monkeypatch.setattr(lightgbm, "openmp_threads", lambda: counted)
     monkeypatch.setattr(lightgbm, "affinity_cores", lambda: 8)
     given = {"objective": "l2"}

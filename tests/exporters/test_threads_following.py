@@ -304,7 +304,7 @@ def test_steps_are_counted_by_the_reporter(make_reporter: MakeReporter) -> None:
     reporter.step()
     assert work.read(reading, 1).steps_per_second is None  # too few
     reporter.close()
-    assert work.read(reading, 1).steps_per_second is None  # of nobody
+    assert work.read(reading, 1).steps_per_second is None  # no training reports
 
 
 def test_its_own_thread_reads(cores: list[float]) -> None:

@@ -48,8 +48,6 @@ class Following:
         """What the libraries had when they were last asked."""
         self.cores: float | None = None
         """The CPU in effect."""
-        self.crowded = False
-        """Whether that is less than the limit, because others take the rest."""
         self.work = Work()
         self.thread: threading.Thread | None = None
         """The training's, where others report steps too: OpenMP's number belongs to the thread that asks."""
@@ -107,6 +105,12 @@ class Following:
     def may_rise(self) -> bool:
         """Whether the number follows the CPU; one that the user gave does not."""
         return self._number is not None
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the CPU in effect is less than the limit, because others take the rest."""
+        number, cores = self._number, self.cores
+        return number is not None and cores is not None and cores < number.limit_cores / self._ranks
 
     @property
     def useful(self) -> int | None:
@@ -189,7 +193,6 @@ class Following:
             return
         reading = self.work.read(self._read(), self.threads)
         self.cores = in_effect_cores(reading, self._ranks)
-        self.crowded = self.cores < reading.limit_cores / self._ranks
         if self._number is not None:
             self.wanted = self._number.next(reading)
         modules, self._modules = self._modules, len(sys.modules)

@@ -62,10 +62,9 @@ class ThreadNumber:
         """`useful`: the most with which its steps are faster, as far as more were tried."""
         self._ranks = ranks
         self._number = 0
-        self._limit_cores = 0.0
-        self._pause = self._left = self._stood = 0
+        self.limit_cores = 0.0  # as of the last reading
+        self._pause = self._left = self._stood = self._tried_left = 0
         self._try: _Try | None = None
-        self._tried_left = 0
 
     @property
     def tries(self) -> bool:
@@ -75,7 +74,7 @@ class ThreadNumber:
     def next(self, reading: Reading) -> int:
         """The number for the interval that begins, after the one that was read."""
         fits = min(self._most, fitting(in_effect_cores(reading, self._ranks)))
-        before, self._limit_cores = self._limit_cores, reading.limit_cores
+        before, self.limit_cores = self.limit_cores, reading.limit_cores
         if self._number == 0:
             self._number = fits
             return fits

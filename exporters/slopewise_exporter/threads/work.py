@@ -35,14 +35,13 @@ class Work:
         """Steps of a training that reports none."""
         self._has_children = has_children
         self._beside = False
-        self._threads = 0
+        self._threads = 0  # of libraries; 0: not known yet
         self._done: tuple[object, int, float] = (self, 0, 0.0)
-        self._is_known = False
 
     @property
     def only_libraries(self) -> bool:
         """Whether the threads of libraries were all that computed at each reading: their number bounds its CPU."""
-        return self._is_known and not self._beside
+        return self._threads > 0 and not self._beside
 
     def read(self, reading: Reading, threads: int | None) -> Reading:
         """The reading with the speed of steps. `threads`: what the libraries have; None: not asked yet."""
@@ -52,7 +51,6 @@ class Work:
             ran_or_waited = reading.used_cores / max(1e-3, 1.0 - (reading.waited_share or 0.0))
             most = max(before, threads) + BESIDE_CORES
             self._beside = self._beside or self._has_children() or ran_or_waited > most
-            self._is_known = True
         return reading._replace(steps_per_second=self._steps_per_second())
 
     def _steps_per_second(self) -> float | None:
