@@ -78,9 +78,9 @@ never to have improved counts as called flat. *Validation loss* is that of a job
 
 
 WHY = """\
-A validation loss may be flat while the metric that the target is about still rises. No bound on that loss separates such a
-run from one that learns nothing more: while the training loss beside it falls, `advise` says that it is not known. A
-job that only overfits is not counted as flat either; that is the price.
+A validation loss may be flat while the metric that the target is about still rises. No bound on that loss separates
+such a run from one that learns nothing more: while the training loss beside it falls, `advise` says that it is not
+known. A job that only overfits is not counted as flat either; that is the price.
 """
 
 
