@@ -16,10 +16,8 @@ from cycler import cycler
 from matplotlib import pyplot as plt
 
 from replication.claims import AGAIN, Claim, Setting
-from replication.heat_maps import draw_grid
 from replication.marginal_runs import Kept
 from replication.run import SETTINGS, Result, Runs
-from replication.settings_grids import GRIDS
 from slopewise.reports.estimates import Estimate
 from slopewise.simulator.world.model import RunOutcome, Stay
 
@@ -72,9 +70,6 @@ def draw_all(results: Sequence[Result], folder: Path) -> dict[str, list[str]]:
     for sweep in SWEEPS:
         if result := by_name.get(sweep.setting):
             pictures[sweep.setting].append(draw_sweep(result, sweep, folder / sweep.file))
-    for grid in GRIDS:
-        if result := by_name.get(grid.setting.name):
-            pictures[grid.setting.name].append(save(draw_grid(result, grid), folder / grid.file))
     if GANTT_SETTING in by_name:
         pictures[GANTT_SETTING] += _gantts(SETTINGS[GANTT_SETTING], folder)
     return pictures
