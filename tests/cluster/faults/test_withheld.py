@@ -106,7 +106,7 @@ def test_each_pod_that_is_not_to_be_changed_says_why_and_keeps_what_it_has(stage
         ),
     ],
 )
-def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_asked_again_when_that_changes(
+def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_asked_again_after_a_while(
     stage: Stage, kind: str, spec: dict[str, Any], reason: str, words: str, outcome: str
 ) -> None:
     stage.kubectl.apply(

@@ -196,15 +196,14 @@ class TestCluster:
         assert len(lines) == 2
 
     def test_rights_that_are_missing_are_named_with_the_remedy(self, server: ApiServer, reach: tuple[str, str]) -> None:
-        server.denied = {("patch", "", "pods/resize"), ("watch", "", "limitranges"), ("update", *LEASES)}
+        scaled = ("watch", "autoscaling", "horizontalpodautoscalers")
+        server.denied = {("patch", "", "pods/resize"), scaled, ("update", *LEASES)}
         account = "system:serviceaccount:slopewise-system:slopewise-controller"
         apply = "apply manifests/cluster and manifests/base"
+        without = "jobs that are scaled by CPU are resized too"
         assert found(reach, code=1)["rights"] == [
             ("failed", f"{account} may not patch pods/resize, update leases; {apply}"),
-            (
-                "note",
-                f"{account} may not watch limitranges, so a refused resize is tried again after five minutes; {apply}",
-            ),
+            ("note", f"{account} may not watch horizontalpodautoscalers, so {without}; {apply}"),
         ]
 
     def test_rights_of_moves_count_where_a_policy_moves(self, server: ApiServer, reach: tuple[str, str]) -> None:

@@ -22,8 +22,6 @@ from slopewise.model import OutcomeResult
 Verb = Literal["resize", "evict", "suspend", "release", "list budgets", "read owner"]
 """The request: `release` removes a scheduling gate, `suspend` includes the read of the Job."""
 
-LimitKind = Literal["limitranges", "resourcequotas"]
-
 Cause = Literal["moment", "budget", "rule", "trouble"]
 """What has to change before the same request may succeed: `moment`, nothing that outlasts a pass; `budget`, a
 disruption budget; `rule`, a right, an admission policy or the Job itself; `trouble`, an error of the API server."""
@@ -53,8 +51,6 @@ class Refused:
     """The object is deleted or replaced: the purpose of an eviction is fulfilled."""
     refused_for_seconds: float = NEXT_PASS
     """For how long the same resize of the same pod is not requested again."""
-    refused_by: LimitKind | None = None
-    """The kind of object of its namespace that has to change before the answer can change."""
     answer: str = ""
     """The API server's message."""
     retry: str = ""
@@ -187,7 +183,6 @@ _MEANINGS: tuple[tuple[Container[Verb], Callable[[ApiError], bool], Callable[[Ap
             "deferred",
             "the ResourceQuota of its namespace has no room; raise the quota, or wait until other pods have ended",
             refused_for_seconds=A_WHILE_SECONDS,
-            refused_by="resourcequotas",
         ),
     ),
     (
@@ -198,7 +193,6 @@ _MEANINGS: tuple[tuple[Container[Verb], Callable[[ApiError], bool], Callable[[Ap
             "the LimitRange of its namespace does not allow it; "
             "bring resources.cpu within its range, or change the range",
             refused_for_seconds=A_WHILE_SECONDS,
-            refused_by="limitranges",
         ),
     ),
     (
