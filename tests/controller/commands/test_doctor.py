@@ -185,16 +185,6 @@ class TestCluster:
         # The date is in whole seconds.
         assert re.sub(r"\b(19|21|299|301) s", f"{abs(ahead):.0f} s", line[1]).startswith(text)
 
-    def test_the_clocks_of_nodes(self, server: ApiServer, reach: tuple[str, str]) -> None:
-        put_node_lease(server, "node-b", 90.0)
-        put_node_lease(server, "node-c", -200.0)
-        lines = found(reach, code=1)["clocks"][1:]
-        assert lines[0][0] == "failed"
-        assert re.match(r"the clock of node node-b is ([78]\d|90) s ahead of this machine's; synchronise", lines[0][1])
-        assert lines[1][0] == "note"
-        assert lines[1][1].startswith("the kubelets of node-c are silent, or their clocks more than a minute behind")
-        assert len(lines) == 2
-
     def test_rights_that_are_missing_are_named_with_the_remedy(self, server: ApiServer, reach: tuple[str, str]) -> None:
         scaled = ("watch", "autoscaling", "horizontalpodautoscalers")
         server.denied = {("patch", "", "pods/resize"), scaled, ("update", *LEASES)}
