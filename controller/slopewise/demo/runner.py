@@ -74,10 +74,7 @@ def _gather(session: Session, sampler: CpuSampler, others: OtherCpuSampler, poli
     reports = session.all_reports()
     losses, steps, note = _measured(session, start, end)
     used, tally = sampler.cpu_cores(), session.tally
-    curves = {
-        name: Curves(tally.of(name).objective, losses.get(name, []), used.get(name, []), sampler.allotted.get(name, []))
-        for name in records
-    }
+    curves = {name: Curves(tally.of(name).objective, losses.get(name, []), used.get(name, [])) for name in records}
     beside_fair = {name: brought(record, tally.of(name)) for name, record in records.items()}
     jobs = [_job_result(record, session, curves[name], steps.get(name)) for name, record in records.items()]
     return RunResult(
