@@ -113,8 +113,7 @@ _COMMAND_LINE = """\
 
 Data goes to stdout, messages and progress to stderr. Exit codes: 0 ok, 1 error, 2 usage, 4 data source unreachable,
 128 + signal when stopped. `NO_COLOR` switches colours off. Tables fit the width of the terminal; without one nothing is
-animated. `slopewise --install-completion` installs completion of commands, options, policies, scenarios and
-workloads in your shell.
+animated. `slopewise --install-completion` installs completion of commands and options in your shell.
 """
 
 

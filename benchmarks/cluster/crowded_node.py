@@ -2,7 +2,7 @@
 
 Five arrive while a sixth, the guest, has reserved nearly all of the large node: by requests alone, without affinity or
 pin, they go to the small one. The guest is soon done, and the scheduler never looks back: five share one CPU, and two
-idle. `bench_specon.py` and `bench_marginal.py` run this with and without a controller that may move jobs.
+idle. `bench_marginal.py` runs this with and without a controller that may move jobs.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from support.worlds import FakeClock
 
 from slopewise.adapters.kube.cache.records import ManagedPod
 from slopewise.adapters.kube.client.fencing import FencedApi
-from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext
+from slopewise.adapters.kube.resize.actuator import KubeActuator
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import NO_FREEZES, CpuAllocation, Decision, Freezes, Outcome, Resize
 
@@ -61,8 +61,6 @@ class World:
         self.waited: float | None = None
         """For how long its kubelet has not followed."""
         """What is there although the watch does not show it."""
-        self.changes = 0
-        """Of the LimitRanges and ResourceQuotas of its namespace."""
         self.use(ResourceSettings())
         self.put(a_raw_pod())
 
@@ -75,9 +73,7 @@ class World:
             self.clock,
             lambda job_uid: self.original,
             self.written.append,
-            context=ResizeContext(
-                waited_seconds=lambda pod_uid: self.waited, changes_of=lambda kind, namespace: self.changes
-            ),
+            waited_seconds=lambda pod_uid: self.waited,
             freezes=lambda: self.freezes(),
         )
 

@@ -20,7 +20,6 @@ from slopewise.commands.options import (
     ReportFile,
     RowsFormat,
     Since,
-    complete_policy,
     history_options,
 )
 from slopewise.signals import orderly_stop
@@ -36,10 +35,7 @@ def advise(
     metric: LossMetric = "training_loss",
     objective: Annotated[ObjectiveOption, typer.Option(help="max for an accuracy.")] = ObjectiveOption.min,
     namespace: Namespaces = None,
-    policy: Annotated[
-        list[str] | None,
-        typer.Option(help="A policy to replay, or its file; one option each.", autocompletion=complete_policy),
-    ] = None,
+    policy: Annotated[list[str] | None, typer.Option(help="A policy to replay, or its file; one option each.")] = None,
     policies_folders: PoliciesFolders = None,
     groups: Annotated[
         int, typer.Option(min=0, max=10_000, help="How many groups of jobs are replayed at most; 0: none.")

@@ -19,7 +19,6 @@ from slopewise.commands.options import (
     PoliciesFolders,
     PolicyFile,
     ReportFile,
-    complete_runnable_policy,
     refuse,
 )
 from slopewise.signals import orderly_stop
@@ -49,14 +48,10 @@ class WorkloadOption(StrEnum):
 Policy = Annotated[
     str | None,
     typer.Option(
-        help="The policy to compare with fair sharing: `slopewise policies`, or ./mine.py; else flowcon and marginal.",
-        autocompletion=complete_runnable_policy,
+        help="The policy to compare with fair sharing: `slopewise policies`, or ./mine.py; else flowcon and marginal."
     ),
 ]
-Compare = Annotated[
-    list[str] | None,
-    typer.Option(help="Further policies, one option each.", autocompletion=complete_runnable_policy),
-]
+Compare = Annotated[list[str] | None, typer.Option(help="Further policies, one option each.")]
 Workload = Annotated[
     WorkloadOption | None, typer.Option(help="Which built-in jobs; else those that fit the first policy.")
 ]

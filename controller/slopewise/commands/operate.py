@@ -23,7 +23,6 @@ from slopewise.commands.options import (
     PoliciesFolders,
     Rows,
     RowsFormat,
-    complete_workload,
     refuse,
     refuse_clusters,
 )
@@ -33,10 +32,7 @@ from slopewise.signals import received_signals
 
 def history(
     call: typer.Context,
-    job: Annotated[
-        str | None,
-        typer.Argument(help="Only this workload: NAME or NAMESPACE/NAME.", autocompletion=complete_workload),
-    ] = None,
+    job: Annotated[str | None, typer.Argument(help="Only this workload: NAME or NAMESPACE/NAME.")] = None,
     record: Annotated[
         Path | None, typer.Option(help="A decision record instead of a cluster: every action, also on jobs long gone.")
     ] = None,
@@ -83,7 +79,7 @@ def history(
 
 def explain(
     call: typer.Context,
-    job: Annotated[str, typer.Argument(help="The workload: NAME or NAMESPACE/NAME.", autocompletion=complete_workload)],
+    job: Annotated[str, typer.Argument(help="The workload: NAME or NAMESPACE/NAME.")],
     record: Annotated[
         Path | None, typer.Option(help="A decision record instead of a cluster: also each guard, and jobs long gone.")
     ] = None,

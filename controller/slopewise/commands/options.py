@@ -1,4 +1,4 @@
-"""Options that several commands share, the completion of names, and the refusal of options that do not apply.
+"""Options that several commands share, and the refusal of options that do not apply.
 
 A value from an environment variable is not refused: a shell may have it set for something else.
 """
@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slopewise.errors import SlopewiseError, UsageError
+from slopewise.errors import UsageError
 
 if TYPE_CHECKING:
     from slopewise.advise.scenarios.reading import HistoryOptions
 
 MIN_SINCE_SECONDS, MAX_SINCE_SECONDS = 600.0, 366 * 86_400.0
-COMPLETION_SECONDS = 2.0
-"""How long a shell waits for the names of workloads."""
 
 
 class OutputFormat(StrEnum):
@@ -52,44 +50,6 @@ class ObjectiveOption(StrEnum):
     max = "max"
 
 
-def complete_policy(incomplete: str) -> list[str]:
-    """Policies whose names begin with `incomplete`, for completion."""
-    from slopewise.own_policies.catalogue import names
-
-    return [name for name in names() if name.startswith(incomplete)]
-
-
-def complete_runnable_policy(incomplete: str) -> list[str]:
-    """The same, without the policies that only the simulator can run."""
-    from slopewise.policies import find, names
-
-    simulated = {name.replace("_", "-") for name in names() if find(name).simulator_only}
-    return [name for name in complete_policy(incomplete) if name not in simulated]
-
-
-def complete_placing_policy(incomplete: str) -> list[str]:
-    """Shipped policies that choose nodes, and whose names begin with `incomplete`."""
-    from slopewise.own_policies.catalogue import find, shipped
-
-    return [name for name in shipped() if name.startswith(incomplete) and find(name).chooses_nodes]
-
-
-def complete_workload(call: typer.Context, incomplete: str) -> list[str]:
-    """Managed workloads of the cluster that the command line names, for completion; none where it does not answer."""
-    from slopewise.adapters.kube.connection import Connection
-    from slopewise.operate.growths import read_growths
-    from slopewise.reports.wording import plain
-
-    given = call.params
-    try:
-        cluster = Connection(given.get("kubeconfig"), given.get("context"), given.get("namespace"), COMPLETION_SECONDS)
-        growths = read_growths(cluster, "completion")
-    except SlopewiseError:
-        return []
-    names = [name for each in growths for name in (each.name, each.workload) if name.startswith(incomplete)]
-    return [name for name in names if plain(name) == name]
-
-
 def _use_folders(folders: list[Path] | None) -> list[Path] | None:
     if folders:
         from slopewise.own_policies.catalogue import use_folders
@@ -111,10 +71,7 @@ JobsFile = Annotated[
 PolicyFile = Annotated[Path | None, typer.Option("--policy-file", help="A TrainingPolicy document.")]
 Placement = Annotated[
     str | None,
-    typer.Option(
-        help="A second policy, or its file: it chooses nodes, and the other one decides CPU.",
-        autocompletion=complete_placing_policy,
-    ),
+    typer.Option(help="A second policy, or its file: it chooses nodes, and the other one decides CPU."),
 ]
 PoliciesFolders = Annotated[
     list[Path] | None,

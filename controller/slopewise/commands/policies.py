@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from slopewise.commands.console import announce, out, print_json, print_result
-from slopewise.commands.options import Output, OutputFormat, PoliciesFolders, complete_policy
+from slopewise.commands.options import Output, OutputFormat, PoliciesFolders
 
 
 class ListsByDefault(TyperGroup):
@@ -35,10 +35,7 @@ def _policies_group() -> None:
 
 @policies.command("list")
 def list_policies(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Only this one, or the one in this file, in full.", autocompletion=complete_policy),
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Only this one, or the one in this file, in full.")] = None,
     policies_folders: PoliciesFolders = None,
     output: Output = OutputFormat.table,
 ) -> None:

@@ -23,8 +23,6 @@ from slopewise.commands.options import (
     ReportFile,
     RowsFormat,
     Since,
-    complete_placing_policy,
-    complete_policy,
     given,
     history_options,
     refuse,
@@ -38,31 +36,15 @@ if TYPE_CHECKING:
     from slopewise.simulator.results.sweep_result import SweepResult
 
 
-def complete_scenario(incomplete: str) -> list[str]:
-    """Shipped scenarios whose names begin with `incomplete`; a shell adds files by itself where there is none."""
-    from slopewise.simulator.scenario.scenario import shipped
-
-    return [name for name in shipped() if name.startswith(incomplete)]
-
-
 def simulate(
     call: typer.Context,
-    scenario: Annotated[
-        str | None,
-        typer.Argument(help="A scenario file, or the name of a shipped one.", autocompletion=complete_scenario),
-    ] = None,
+    scenario: Annotated[str | None, typer.Argument(help="A scenario file, or the name of a shipped one.")] = None,
     policy: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Instead of the scenario's: a policy or its file; one option each.", autocompletion=complete_policy
-        ),
+        list[str] | None, typer.Option(help="Instead of the scenario's: a policy or its file; one option each.")
     ] = None,
     placement: Annotated[
         str | None,
-        typer.Option(
-            help="Each policy that decides CPU runs once more, beside this one, which chooses nodes.",
-            autocompletion=complete_placing_policy,
-        ),
+        typer.Option(help="Each policy that decides CPU runs once more, beside this one, which chooses nodes."),
     ] = None,
     policies_folders: PoliciesFolders = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds 1 to N; the scenario says how many otherwise.")] = None,

@@ -32,7 +32,7 @@ OWN_SCRAPE_SECONDS = 1.0
 
 PATIENT_SCRAPE_SECONDS = 5.0
 """Between two of a user's jobs, where the interval has four. It is the timeout, too, which Prometheus allows no longer:
-with 0.02 core among ten jobs a scrape takes 1.0 s in the median and 1.6 s at worst (`benchmarks/bench_squeezed.py`)."""
+with 0.02 core among ten busy processes a scrape took 1.0 s in the median and 1.6 s at worst (60 of them)."""
 
 REMEDIES = Remedies(
     no_target="let one of its scrape_configs read the file that --targets-file names",

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 import structlog
 
 from slopewise.adapters.kube.cache.records import FINALIZER, PodRecord
-from slopewise.adapters.kube.client.meanings import LimitKind
 from slopewise.adapters.kube.reporting.pass_reporter import emit_invalid
 from slopewise.adapters.kube.state.freezes import FreezeRecord
 from slopewise.adapters.kube.state.training_policies import PolicyDocument, PolicyRecord
@@ -63,11 +62,6 @@ class PolicyManager:
         for runner in list(self._runners.values()):
             if any(stores.selects(runner.spec.selector, pod) for pod in pods):
                 runner.trigger()
-
-    def note_limit(self, kind: LimitKind, namespace: str) -> None:
-        """A LimitRange or ResourceQuota of a namespace has changed."""
-        for runner in list(self._runners.values()):
-            runner.note_limit(kind, namespace)
 
     def note_freeze(self, old: FreezeRecord | None, new: FreezeRecord | None) -> None:
         """A Freeze has begun, changed or ended: an early pass shows it. Its status, which we write, is no change."""

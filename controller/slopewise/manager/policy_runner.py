@@ -9,17 +9,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from slopewise.adapters.kube.cache.records import PodRecord
 from slopewise.adapters.kube.capacity import capacity_message
-from slopewise.adapters.kube.client.meanings import LimitKind
 from slopewise.adapters.kube.moves.dispatch import KubeMover
 from slopewise.adapters.kube.moves.movability_inputs import Moving
 from slopewise.adapters.kube.observer import KubeNotes, KubeObserver
 from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
-from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext
+from slopewise.adapters.kube.resize.actuator import KubeActuator
 from slopewise.adapters.kube.state.job_memory import ORIGINALS_A_PASS
 from slopewise.adapters.kube.state.training_policies import Claims, PolicyDocument, PolicyRecord
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
@@ -89,7 +87,6 @@ class PolicyRunner:
         self._observer = self._make_observer()
         self._notes = KubeNotes()
         """Of the last pass that observed."""
-        self._waits_for: Callable[[LimitKind, str], bool] = lambda *_: False
         self._actuator = self._make_actuator()
         self._ports = Ports(self._observer, self._actuator, self._memory, shared.clock)
         annotated = () if shared.annotations is None else (shared.annotations.sink(self._name),)
@@ -134,11 +131,6 @@ class PolicyRunner:
     def trigger(self) -> None:
         """Request an early pass after a change of a pod. Called from any thread."""
         self._triggered.set()
-
-    def note_limit(self, kind: LimitKind, namespace: str) -> None:
-        """A LimitRange or ResourceQuota has changed: retry soon what it refused. Called from any thread."""
-        if self._waits_for(kind, namespace):
-            self.trigger()
 
     def note_cpu(self, pod_uid: str) -> None:
         """The CPU of one of its pods has changed, or its kubelet has reported it. Called from any thread."""
@@ -336,10 +328,9 @@ class PolicyRunner:
             self._memory.stored_original,
             shared.watches.pods.observe,
             mover.begin,
-            ResizeContext(shared.watches.resizes.waited_seconds, shared.watches.limits.changes),
+            shared.watches.resizes.waited_seconds,
             lambda: shared.freezes.before_write(self._name),
         )
-        self._waits_for = actuator.waits_for
         return shared.effects.actuator(actuator)
 
     def _make_departures(self) -> Departures:

@@ -140,7 +140,6 @@ class Replica:
             api,
             options.connection.namespace,
             lambda old, new: self.leadership.trigger(old, new),
-            lambda kind, namespace: self.leadership.note_limit(kind, namespace),
             lambda old, new: self.leadership.note_freeze(old, new),
         )
         metrics.follow(lambda: of_watches(self.watches.watches()))

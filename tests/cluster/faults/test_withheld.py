@@ -106,7 +106,7 @@ def test_each_pod_that_is_not_to_be_changed_says_why_and_keeps_what_it_has(stage
         ),
     ],
 )
-def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_asked_again_when_that_changes(
+def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_asked_again_after_a_while(
     stage: Stage, kind: str, spec: dict[str, Any], reason: str, words: str, outcome: str
 ) -> None:
     stage.kubectl.apply(
@@ -127,7 +127,7 @@ def test_a_namespace_that_allows_no_more_keeps_its_pods_and_is_asked_again_when_
         assert shown.startswith(f"{outcome}: ")
         assert "tried again at " in shown
     controller.wait_for_passes(3)
-    assert len(gateway.writes("pods/resize")) == 2
+    assert len(gateway.writes("pods/resize")) <= 4  # once more after half a minute, and not in each pass
     assert stage.limits() == {"a": 300, "b": 300}
     assert controller.metric("slopewise_resizes_total", outcome=outcome) >= 2
     stage.kubectl.run("delete", kind, "bounds", "-n", stage.namespace)

@@ -1,21 +1,15 @@
-"""Options of the command line: those that do not apply are refused, and names are completed. All in this process."""
+"""Options of the command line: those that do not apply are refused. All in this process."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from support.api_server import ApiServer
-from support.stored import put_growth
 from typer.testing import CliRunner
 
 from slopewise.commands.app import app
 from slopewise.errors import UsageError
-from slopewise.policies import names
-from slopewise.simulator.scenario.scenario import shipped
 
-POLICIES = [name.replace("_", "-") for name in names()]
-SIMULATED = ("kube-default", "las", "srpt-oracle")
 IN_A_CLUSTER = ("run", "--prometheus-url", "http://127.0.0.1:9")
 LOCAL = ("run", "--local", "--jobs", "nowhere.yaml")
 
@@ -96,40 +90,6 @@ def test_a_prometheus_of_ones_own_may_be_named_with_its_scrape_interval(tmp_path
     (tmp_path / "j.yaml").write_text("- {name: a, command: 'true'}")
     jobs = ("run", "--local", "--jobs", str(tmp_path / "j.yaml"))
     assert "'prometheus:9090' is not the URL of a Prometheus" in refusal(*jobs, "--prometheus-url", "prometheus:9090")
-
-
-@pytest.mark.parametrize(
-    ("line", "offered"),
-    [
-        ("slopewise demo --policy flow", ["flowcon", "flowcon2"]),
-        (
-            "slopewise demo --compare ",
-            [name for name in POLICIES if name not in SIMULATED],
-        ),
-        ("slopewise policies sp", ["specon"]),
-        ("slopewise simulate flowcon-1", [name for name in shipped() if name.startswith("flowcon-1")]),
-        ("slopewise simulate ", shipped()),
-        ("slopewise simulate flowcon-10 --policy srpt", ["srpt-oracle"]),
-    ],
-)
-def test_policies_and_scenarios_are_completed(line: str, offered: list[str]) -> None:
-    assert completed(line) == offered
-
-
-def test_workloads_of_the_cluster_are_completed_and_one_that_is_silent_holds_no_shell(tmp_path: Path) -> None:
-    with ApiServer() as server:
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(server.kubeconfig)
-        for namespace, name in (("team-a", "train"), ("team-b", "tune"), ("team-b", "tr\x1b[2Jap")):
-            put_growth(server, name, namespace)
-        for command in ("explain", "history"):
-            line = f"slopewise {command} --kubeconfig {kubeconfig}"
-            assert completed(f"{line} t") == ["team-a/train", "train", "team-b/tune", "tune"]
-            assert completed(f"{line} --namespace team-b tu") == ["tune"]
-        server.stop()
-        assert completed(f"slopewise explain --kubeconfig {kubeconfig} t") == []
-        server.restart()
-    assert completed("slopewise explain --kubeconfig nowhere t") == []
 
 
 def test_formats_are_completed() -> None:

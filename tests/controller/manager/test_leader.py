@@ -40,15 +40,6 @@ def test_a_pods_cpu_is_shown_as_its_kubelet_reports_it_and_at_once(town: Town, r
     assert replica.metric("slopewise_unconfirmed_pods", job_node="node-a") is None
 
 
-def test_what_a_quota_has_refused_is_asked_for_again_as_soon_as_it_changes(town: Town, replica: RunningReplica) -> None:
-    town.server.fault(refusal(403, "Forbidden", "exceeded quota: q"), path="/pods/a/resize$")
-    town.policy(behaviour={"intervalSeconds": 600})
-    wait_for(lambda: replica.metric("slopewise_resizes_total", outcome="deferred") == 1, "it is refused", town)
-    quotas = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
-    town.server.put(quotas, {"metadata": {"name": "q"}, "spec": {"hard": {"limits.cpu": "4"}}})
-    wait_for(lambda: town.limit() == SHARE, "the pod gets its share", town)
-
-
 def test_a_pod_that_somebody_else_resizes_too_is_a_conflict_of_its_policy(town: Town, leader: RunningReplica) -> None:
     raw = town.server.get(f"{PODS}/a")
     raw["metadata"]["managedFields"] = [resized_by("kubectl-patch")]

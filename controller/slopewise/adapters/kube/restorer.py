@@ -5,7 +5,7 @@ from __future__ import annotations
 from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.kube.cache.records import ContainerRecord, PodRecord
 from slopewise.adapters.kube.client.protocol import Api, TakeTurn
-from slopewise.adapters.kube.resize.actuator import KubeActuator, ResizeContext
+from slopewise.adapters.kube.resize.actuator import KubeActuator
 from slopewise.adapters.kube.state.freezes import KubeFreezes
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.job_memory import KubeMemory
@@ -47,7 +47,7 @@ class Restorer:
             SystemClock(),
             self._memory.stored_original,
             watches.pods.observe,
-            context=ResizeContext(watches.resizes.waited_seconds, watches.limits.changes),
+            waited_seconds=watches.resizes.waited_seconds,
             freezes=lambda: NO_FREEZES if freezes is None else freezes.before_write(policy),
         )
 

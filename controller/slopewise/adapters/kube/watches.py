@@ -15,10 +15,8 @@ from slopewise.adapters.kube.cache.parsing import parse_node, parse_object, pars
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL, NodeRecord, ObjectRecord, OtherPod, PodRecord
 from slopewise.adapters.kube.cache.reflector import Reflector
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.client.meanings import LimitKind
-from slopewise.adapters.kube.client.protocol import Api, Json, path_of
+from slopewise.adapters.kube.client.protocol import Api, path_of
 from slopewise.adapters.kube.observer import Stores
-from slopewise.adapters.kube.resize.api_refusals import LimitRecord, NamespaceLimits, parse_limit_range, parse_quota
 from slopewise.adapters.kube.resize.progress import ResizeProgress
 from slopewise.adapters.kube.state.freezes import FreezeRecord, freeze_path, parse_freeze
 from slopewise.adapters.kube.state.job_growth_object import GrowthRecord, growth_path, parse_growth
@@ -58,8 +56,6 @@ class Watches:
     policies: Reflector[PolicyRecord] | None = None
     named: Mapping[str, Reflector[Any]] = field(default_factory=dict)
     """All required watches, by resource."""
-    limits: NamespaceLimits = field(default_factory=lambda: NamespaceLimits(lambda _: False))
-    """Changes of what may refuse a resize in a namespace."""
     autoscalers: Reflector[AutoscalerRecord] | None = None
     other_pods: Reflector[OtherPod] | None = None
     """The requests of pods that are not managed."""
@@ -132,13 +128,11 @@ def make_watches(
     api: Api,
     namespace: str | None,
     on_pod: OnPod,
-    on_limit: Callable[[LimitKind, str], None] = lambda *_: None,
     on_freeze: OnFreeze = lambda old, new: None,
 ) -> Watches:
     """The watches of a cluster; of one namespace, without anything that belongs to the cluster, when it is named.
 
-    `on_pod(old, new)` is called for each change of a managed pod, `on_limit(kind, namespace)` for each of a LimitRange
-    or ResourceQuota, `on_freeze(old, new)` for each of a Freeze.
+    `on_pod(old, new)` is called for each change of a managed pod, `on_freeze(old, new)` for each of a Freeze.
     """
     resizes = ResizeProgress()
 
@@ -152,12 +146,11 @@ def make_watches(
     )  # fmt: skip
     jobs = Reflector(api, path_of("batch/v1", "jobs", namespace), parse_object, metadata_only=True)
     growths = Reflector(api, growth_path(namespace), parse_growth)
-    limits, watched = _limits(api, namespace, on_limit)
     autoscalers = Reflector(api, path_of("autoscaling/v2", "horizontalpodautoscalers", namespace), parse_autoscaler)
-    extra: dict[str, Reflector[Any]] = {**watched, "horizontalpodautoscalers": autoscalers}
+    extra: dict[str, Reflector[Any]] = {"horizontalpodautoscalers": autoscalers}
     named: dict[str, Reflector[Any]] = {"pods": pods, "jobs": jobs, "jobgrowths": growths}
     if namespace is not None:
-        return Watches(pods, resizes, jobs, growths, named=named, limits=limits, autoscalers=autoscalers, extra=extra)
+        return Watches(pods, resizes, jobs, growths, named=named, autoscalers=autoscalers, extra=extra)
     nodes = Reflector(api, path_of("v1", "nodes"), parse_node)
     namespaces = Reflector(api, path_of("v1", "namespaces"), parse_object, metadata_only=True)
     policies = Reflector(api, policy_path(), parse_policy)
@@ -174,35 +167,11 @@ def make_watches(
         namespaces,
         policies,
         named,
-        limits,
         autoscalers,
         other_pods,
         extra,
         freezes,
     )
-
-
-def _limits(
-    api: Api, namespace: str | None, on_limit: Callable[[LimitKind, str], None]
-) -> tuple[NamespaceLimits, Mapping[str, Reflector[LimitRecord]]]:
-    parsers: Mapping[LimitKind, Callable[[Json], LimitRecord]] = {
-        "limitranges": parse_limit_range,
-        "resourcequotas": parse_quota,
-    }
-    watched: dict[str, Reflector[LimitRecord]] = {}
-    limits = NamespaceLimits(lambda kind: watched[kind].silent_seconds() <= SILENT_SECONDS)
-
-    def follow(kind: LimitKind) -> Callable[[LimitRecord | None, LimitRecord | None], None]:
-        def changed(old: LimitRecord | None, new: LimitRecord | None) -> None:
-            if (record := new or old) is not None:
-                limits.note(kind, record.namespace)
-                on_limit(kind, record.namespace)
-
-        return changed
-
-    for kind, parse in parsers.items():
-        watched[kind] = Reflector(api, path_of("v1", kind, namespace), parse, on_change=follow(kind))
-    return limits, watched
 
 
 def wait_for_watches(watches: Watches, stop: StopSignal) -> None:

@@ -17,8 +17,8 @@ from slopewise.model import AcceptedRange, CpuControl, Job, Observation
 from slopewise.ports import Observer
 
 LATE_RATIO = 0.5
-"""Of the timeout: the worst of 60 scrapes took 1.6 times the median at a floor of 0.02 core
-(`benchmarks/bench_squeezed.py`), so that with a median at half of the timeout all are in time."""
+"""Of the timeout: the worst of 60 scrapes took 1.6 times the median at a floor of 0.02 core, beside busy processes in
+cgroups of their own, so that with a median at half of the timeout all are in time."""
 
 SETTLED_SCRAPES = 2.0
 """Scrapes for which a job must have had the same CPU: the last scrape was then begun with it."""

@@ -134,31 +134,13 @@ MEASURES = (JCT, TIME_TO_90, CPU_OF_STEPS, TIME_TO_DELIVERABLE, TIME_TO_TARGET)
 
 @dataclass(frozen=True)
 class Curves:
-    """One job over time: its evaluation, the CPU it used (cores), the CPU it was allotted (cores)."""
+    """One job over time: its evaluation, and the CPU it used (cores)."""
 
     objective: Objective = "min"
     """Whether the evaluation is to fall (a loss) or to rise (an accuracy)."""
     loss: list[tuple[float, float]] = field(default_factory=list)
     cpu_cores: list[tuple[float, float]] = field(default_factory=list)
     """Each point is the mean since the one before."""
-    allotted_cores: list[tuple[float, float]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class DecisionRow:
-    """One decision worth showing: a change of class, or a resize or move and its outcome."""
-
-    at_seconds: float
-    job: str
-    job_class: str | None
-    from_millicores: int | None
-    to_millicores: int | None
-    outcome: str
-    """applied, failed, withheld by a named guard, an empty string when only the class changed, or of a migration that
-    was begun earlier: resumed, failed."""
-    reason: str
-    node: str = ""
-    """Of a placement or migration: the node it was to. Empty otherwise."""
 
 
 _FIGURES = (
@@ -174,7 +156,6 @@ class RunResult:
     policy: str
     jobs: list[JobResult]
     curves: dict[str, Curves]
-    decisions: list[DecisionRow]
     passes: int
     passes_held: int
     resizes_applied: int
@@ -185,6 +166,8 @@ class RunResult:
     control: CpuControl = "requests"
     moves_applied: int = 0
     """Jobs that the policy placed or began to migrate; those of the default scheduler are not among them."""
+    withheld_most: str = ""
+    """The guard that withheld most."""
     note: str = ""
     """A caveat about this run, e.g. that Prometheus had no losses; else empty."""
     other_cpu_cores: float | None = None

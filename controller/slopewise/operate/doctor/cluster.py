@@ -72,7 +72,7 @@ def _around(api: KubeApi, options: CheckOptions, policies: Sequence[PolicyRecord
     yield from check_rights(api, namespace, options.lease_namespace, moves=moves_wanted(policies))
     if namespace is None:
         yield from check_alerts(api, options.lease_namespace)
-        yield from check_nodes(api, time.time())
+        yield from check_nodes(api)
 
 
 def _measured(

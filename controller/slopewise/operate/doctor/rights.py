@@ -38,8 +38,6 @@ NEEDS = (
     Need("", "pods/resize", ("patch",)),
     Need("", "nodes", ("list", "watch")),
     Need("", "namespaces", ("list", "watch")),
-    Need("", "limitranges", ("list", "watch"), "a refused resize is tried again after five minutes"),
-    Need("", "resourcequotas", ("list", "watch"), "a refused resize is tried again after five minutes"),
     Need("autoscaling", "horizontalpodautoscalers", ("list", "watch"), "jobs that are scaled by CPU are resized too"),
     Need("batch", "jobs", ("get", "list", "watch")),
     Need("apps", "deployments", ("get",), "the chain of owners ends there"),

@@ -1,10 +1,9 @@
-"""Checks of the API server: answer, version, resizes in place, kubelets, clocks, policies and leader."""
+"""Checks of the API server: answer, version, kubelets, clocks, policies and leader."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Any
 
 from slopewise.adapters.kube.cache.reflector import objects
@@ -22,15 +21,11 @@ RESIZES_FROM = (1, 35)
 CLOCK_NOTE_SECONDS, CLOCK_FAILS_SECONDS = 5.0, 60.0
 """A scrape is 15 s: within 5 s nothing is misjudged. From 60 s on samples are stale, and leases count as abandoned."""
 
-NODE_LEASES = "kube-node-lease"
-_RENEWED_EVERY_SECONDS = 10.0
-"""How often a kubelet renews its lease; the time that it writes is its own clock's."""
-
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 def check_server(api: KubeApi) -> Iterator[Finding]:
-    """Whether it answers, is new enough and serves resizes; the first finding says whether to go on."""
+    """Whether it answers and is new enough; the first finding says whether to go on."""
     try:
         version = api.server_version()
     except ApiError as error:
@@ -39,24 +34,10 @@ def check_server(api: KubeApi) -> Iterator[Finding]:
     yield Finding("API server", "ok", f"{api.host} answers, Kubernetes {_text(version)}")
     if version < RESIZES_FROM:
         yield Finding("resize", "failed", f"Kubernetes {_text(version)} does not resize pods in place", _UPDATE)
-    else:
-        yield _resize_served(api)
     yield from _clock(api)
 
 
 _UPDATE = f"update it to {RESIZES_FROM[0]}.{RESIZES_FROM[1]} or later"
-
-
-def _resize_served(api: Api) -> Finding:
-    try:
-        resources = api.get("/api/v1").get("resources") or ()
-    except ApiError as error:
-        return Finding("resize", "unchecked", f"what the API server serves cannot be read: {error}")
-    resize: Json = next((each for each in resources if each.get("name") == "pods/resize"), {})
-    if "patch" in (resize.get("verbs") or ()):
-        return Finding("resize", "ok", "the API server serves pods/resize")
-    remedy = "switch the feature gate InPlacePodVerticalScaling on"
-    return Finding("resize", "failed", "the API server does not serve pods/resize", remedy)
 
 
 def _clock(api: KubeApi) -> Iterator[Finding]:
@@ -80,8 +61,8 @@ def clock_finding(whose: str, ahead_seconds: float) -> Finding:
     return Finding("clocks", "failed" if off > CLOCK_FAILS_SECONDS else "note", text, "synchronise both (chrony, NTP)")
 
 
-def check_nodes(api: Api, now_seconds: float) -> Iterator[Finding]:
-    """Whether every kubelet is new enough to resize, and its clock right."""
+def check_nodes(api: Api) -> Iterator[Finding]:
+    """Whether every kubelet is new enough to resize."""
     try:
         nodes = list(objects(api, path_of("v1", "nodes")))
     except ApiError as error:
@@ -92,7 +73,6 @@ def check_nodes(api: Api, now_seconds: float) -> Iterator[Finding]:
     yield from found
     if not found and nodes:
         yield Finding("kubelets", "ok", f"{counted(len(nodes), 'kubelet')} can resize pods in place")
-    yield from _node_clocks(api, now_seconds)
 
 
 def _old_kubelet(node: Json) -> str:
@@ -101,34 +81,6 @@ def _old_kubelet(node: Json) -> str:
     if version is None or (int(version[1]), int(version[2])) >= RESIZES_FROM:
         return ""
     return f"kubelet {reported} does not resize pods in place; {_UPDATE}"
-
-
-def _node_clocks(api: Api, now_seconds: float) -> Iterator[Finding]:
-    """By the leases that kubelets renew every ten seconds; no finding where they may not be read."""
-    try:
-        leases = list(objects(api, path_of("coordination.k8s.io/v1", "leases", NODE_LEASES)))
-    except ApiError:
-        return
-    ahead = [(_name(each), _renewed_ahead_seconds(each, now_seconds)) for each in leases]
-    known = [(name, seconds) for name, seconds in ahead if seconds is not None]
-    fast = [(name, seconds) for name, seconds in known if seconds > CLOCK_NOTE_SECONDS]
-    for name, seconds in fast[:5]:
-        yield clock_finding(f"the clock of node {name}", seconds)
-    # By its lease alone a clock that is behind looks like a kubelet that is silent: no verdict but for much of it.
-    slow = [name for name, seconds in known if seconds < -_RENEWED_EVERY_SECONDS - CLOCK_FAILS_SECONDS]
-    if slow:
-        text = f"the kubelets of {listed(slow, at_most=3)} are silent, or their clocks more than a minute behind"
-        yield Finding("clocks", "note", text, "see whether those nodes are ready, and synchronise their clocks")
-    if known and not fast and not slow:
-        yield Finding("clocks", "ok", f"{counted(len(known), 'node')}: no clock is ahead or more than a minute behind")
-
-
-def _renewed_ahead_seconds(lease: Json, now_seconds: float) -> float | None:
-    renewed = (lease.get("spec") or {}).get("renewTime")
-    try:
-        return None if renewed is None else datetime.fromisoformat(renewed).timestamp() - now_seconds
-    except (ValueError, TypeError):
-        return None
 
 
 def read_policies(api: Api) -> tuple[list[Finding], list[PolicyRecord]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.api_server import ApiServer, refusal
+from support.api_server import ApiServer
 from support.replicas import GROWTHS
 from support.waiting import eventually
 
@@ -39,8 +39,6 @@ def test_one_namespace_is_watched_without_anything_of_the_cluster(server: ApiSer
         "/api/v1/namespaces/team-a/pods",
         "/apis/batch/v1/namespaces/team-a/jobs",
         f"/apis/{API_VERSION}/namespaces/team-a/jobgrowths",
-        "/api/v1/namespaces/team-a/limitranges",
-        "/api/v1/namespaces/team-a/resourcequotas",
         "/apis/autoscaling/v2/namespaces/team-a/horizontalpodautoscalers",
     }
 
@@ -53,45 +51,6 @@ def test_a_watch_that_is_silent_for_longer_is_named_with_its_reason(watches: Wat
     assert replace(watches, named=named).trouble() == (  # type: ignore[arg-type]
         "the API server sends nothing about jobgrowths (The API server answered 403 Forbidden)"
     )
-
-
-QUOTAS = "/api/v1/namespaces/team-a/resourcequotas"
-RANGES = "/api/v1/namespaces/team-a/limitranges"
-
-
-def test_what_may_refuse_a_resize_is_noticed_when_it_changes(server: ApiServer) -> None:
-    received: list[tuple[str, str]] = []
-    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"limits.cpu": "4", "pods": "9"}}}
-    server.put(QUOTAS, quota)
-    watches = make_watches(server.client(), None, lambda *_: None, lambda *found: received.append(found))
-    assert watches.limits.changes("resourcequotas", "team-a") is None, "nothing is received yet"
-    watches.start()
-    try:
-        assert eventually(lambda: watches.limits.changes("resourcequotas", "team-a") == 1)
-        server.put(QUOTAS, {**quota, "status": {"used": {"pods": "3"}}})
-        server.put(QUOTAS, {**quota, "status": {"used": {"limits.cpu": "3"}}})
-        assert eventually(lambda: watches.limits.changes("resourcequotas", "team-a") == 2), "only CPU counts"
-        server.put(RANGES, {"metadata": {"name": "r"}, "spec": {"limits": [{"type": "Container"}]}})
-        assert eventually(lambda: watches.limits.changes("limitranges", "team-a") == 1)
-        server.remove(f"{RANGES}/r")
-        assert eventually(lambda: watches.limits.changes("limitranges", "team-a") == 2)
-        assert watches.limits.changes("limitranges", "team-b") == 0
-        assert received == [("resourcequotas", "team-a")] * 2 + [("limitranges", "team-a")] * 2
-    finally:
-        watches.stop()
-
-
-def test_without_the_right_to_see_what_refuses_resizes_everything_else_goes_on(server: ApiServer) -> None:
-    server.fault(refusal(403, "Forbidden", "cannot list resourcequotas"), path="resourcequotas|limitranges", times=1000)
-    watches = make_watches(server.client(), None, lambda *_: None)
-    watches.start()
-    try:
-        assert eventually(lambda: watches.waits_for() is None)
-        assert watches.trouble() is None
-        assert watches.limits.changes("limitranges", "team-a") is None
-        assert watches.watches()["resourcequotas"][0] == float("inf")
-    finally:
-        watches.stop()
 
 
 def test_catching_up_reads_every_page(server: ApiServer, watches: Watches) -> None:

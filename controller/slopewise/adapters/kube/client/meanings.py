@@ -22,8 +22,6 @@ from slopewise.model import OutcomeResult
 Verb = Literal["resize", "evict", "suspend", "release", "list budgets", "read owner"]
 """The request: `release` removes a scheduling gate, `suspend` includes the read of the Job."""
 
-LimitKind = Literal["limitranges", "resourcequotas"]
-
 Cause = Literal["moment", "budget", "rule", "trouble"]
 """What has to change before the same request may succeed: `moment`, nothing that outlasts a pass; `budget`, a
 disruption budget; `rule`, a right, an admission policy or the Job itself; `trouble`, an error of the API server."""
@@ -53,8 +51,6 @@ class Refused:
     """The object is deleted or replaced: the purpose of an eviction is fulfilled."""
     refused_for_seconds: float = NEXT_PASS
     """For how long the same resize of the same pod is not requested again."""
-    refused_by: LimitKind | None = None
-    """The kind of object of its namespace that has to change before the answer can change."""
     answer: str = ""
     """The API server's message."""
     retry: str = ""
@@ -140,15 +136,6 @@ _TOO_SMALL = _quoted(
 _MEANINGS: tuple[tuple[Container[Verb], Callable[[ApiError], bool], Callable[[ApiError], Refused]], ...] = (
     (("resize",), _THROTTLED, _resize_throttled),
     (("resize",), lambda e: e.is_not_found and "not found" in e.message, _plain("failed", POD_GONE, gone=True)),
-    (
-        ("resize",),
-        lambda e: e.is_not_found or e.status == 405,
-        _quoted(
-            "infeasible",
-            "this API server cannot resize pods; update it to Kubernetes 1.33 or later",
-            refused_for_seconds=A_WHILE_SECONDS,
-        ),
-    ),
     (("resize",), _replaced, _plain("failed", POD_REPLACED, gone=True)),
     (
         ("evict",),
@@ -187,7 +174,6 @@ _MEANINGS: tuple[tuple[Container[Verb], Callable[[ApiError], bool], Callable[[Ap
             "deferred",
             "the ResourceQuota of its namespace has no room; raise the quota, or wait until other pods have ended",
             refused_for_seconds=A_WHILE_SECONDS,
-            refused_by="resourcequotas",
         ),
     ),
     (
@@ -198,7 +184,6 @@ _MEANINGS: tuple[tuple[Container[Verb], Callable[[ApiError], bool], Callable[[Ap
             "the LimitRange of its namespace does not allow it; "
             "bring resources.cpu within its range, or change the range",
             refused_for_seconds=A_WHILE_SECONDS,
-            refused_by="limitranges",
         ),
     ),
     (
@@ -230,16 +215,6 @@ _MEANINGS: tuple[tuple[Container[Verb], Callable[[ApiError], bool], Callable[[Ap
         ("resize",),
         lambda e: e.status == 401,
         _quoted("failed", "the API server does not know our account; renew its token"),
-    ),
-    (
-        ("resize",),
-        lambda e: e.is_invalid and "without support for resize" in e.message,
-        _quoted(
-            "infeasible",
-            "its node does not support resizing; "
-            "update its kubelet to 1.33 or later, and its runtime to one that reports resources",
-            refused_for_seconds=UNTIL_THE_TARGET_CHANGES,
-        ),
     ),
     (
         ("resize",),

@@ -17,11 +17,11 @@ from slopewise.adapters.kube.cache.parsing import parse_pod
 from slopewise.adapters.kube.cache.records import MANAGED_LABEL, ManagedPod, Resources
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import FrozenError, raise_if_frozen, unless
-from slopewise.adapters.kube.client.meanings import POD_GONE, POD_REPLACED, LimitKind, Refused, explain
+from slopewise.adapters.kube.client.meanings import POD_GONE, POD_REPLACED, Refused, explain
 from slopewise.adapters.kube.client.protocol import PARAMS, STRATEGIC_MERGE_PATCH, Api, Json, TakeTurn, path_of
 from slopewise.adapters.kube.client.retry import update
 from slopewise.adapters.kube.resize import target
-from slopewise.adapters.kube.resize.api_refusals import ChangesOf, RefusalCache
+from slopewise.adapters.kube.resize.api_refusals import RefusalCache
 from slopewise.adapters.kube.resize.progress import WaitedSeconds, in_words, unconfirmed
 from slopewise.adapters.kube.resize.target import Impossible, RestoreGoal
 from slopewise.adapters.kube.state.freezes import frozen_reason
@@ -75,16 +75,6 @@ def moves_nothing(decision: Move | Stop) -> Outcome[Decision]:
     return Outcome(decision, "infeasible", "nothing is moved or stopped while a policy is finalized")
 
 
-@dataclass(frozen=True, slots=True)
-class ResizeContext:
-    """What an actuator needs to know beside the pod itself."""
-
-    waited_seconds: WaitedSeconds = lambda _: None
-    """Since when accepted CPU is not in effect (`ResizeProgress`)."""
-    changes_of: ChangesOf = lambda *_: None
-    """How often the limits of its namespace have changed (`NamespaceLimits`)."""
-
-
 class KubeActuator:
     """Resizes pods in place and restores original resources; a mover begins moves and stops."""
 
@@ -98,11 +88,12 @@ class KubeActuator:
         originals: Originals,
         on_written: Callable[[Json], None] = lambda _: None,
         mover: Mover = moves_nothing,
-        context: ResizeContext | None = None,
+        waited_seconds: WaitedSeconds = lambda _: None,
         freezes: Callable[[], Freezes] = lambda: NO_FREEZES,
     ) -> None:
         """`on_written` gets each pod that was read or written here, so that the stores need not wait for the watch.
 
+        `waited_seconds`: since when accepted CPU is not in effect (`ResizeProgress`).
         `freezes`: those now; ApiError when they cannot be read. They are read before the first write of a decision.
         """
         self._mover = mover
@@ -114,8 +105,8 @@ class KubeActuator:
         self._clock = clock
         self._originals = originals
         self._on_written = on_written
-        self._context = context or ResizeContext()
-        self._refusals = RefusalCache(clock, self._context.changes_of)
+        self._waited_seconds = waited_seconds
+        self._refusals = RefusalCache(clock)
         self._room_at_seconds: dict[str, float] = {}
         self._kept_limits: dict[str, str] = {}
         """Pods, by uid, whose raised memory limit cannot be restored, and why."""
@@ -145,10 +136,6 @@ class KubeActuator:
             case Place() | Migrate() | Stop():
                 return self._mover(decision)
         return Outcome(decision, attempt.result, attempt.detail)
-
-    def waits_for(self, kind: LimitKind, namespace: str) -> bool:
-        """Whether a change of these limits may allow what they have refused."""
-        return self._refusals.waits_for(kind, namespace)
 
     def restore(self, job_uid: str, original: CpuAllocation, memory: MemoryAllocation | None = None) -> Restored:
         """Restore a pod's original CPU and memory; `applied` once its kubelet reports requests and limits in effect.
@@ -214,7 +201,7 @@ class KubeActuator:
             self._room_at_seconds.pop(managed.job_uid, None)
             return Restored("applied", goal.note)
         if pending is None:  # in time, or late
-            found = unconfirmed(managed, self._context.waited_seconds(managed.pod.uid))
+            found = unconfirmed(managed, self._waited_seconds(managed.pod.uid))
             return Restored("deferred" if found.late else "accepted", found.detail)
         if pending.kind == "Error":
             return self._after_error(managed, pending.message)
@@ -271,7 +258,6 @@ class KubeActuator:
             return wanted
         body = target.patch_body(managed.pod, managed.container, wanted)
         path = f"{_path(managed)}/resize"
-        before = self._refusals.changes(managed.pod.namespace)
         try:
             answer = self._api.patch(path, body, STRATEGIC_MERGE_PATCH, PARAMS)
         except ApiError as error:
@@ -279,7 +265,7 @@ class KubeActuator:
                 raise
             if error.maybe_done:
                 return self._find_out(managed, wanted, error)
-            return _attempt_of(self._refusals.remember(managed, wanted, explain(error, "resize"), before))
+            return _attempt_of(self._refusals.remember(managed, wanted, explain(error, "resize")))
         if MANAGED_LABEL in managed.pod.labels:  # of others the stores know nothing
             self._on_written(answer)
         return _Attempt("applied")

@@ -40,16 +40,8 @@ QOS = 'spec: Invalid value: "Burstable": Pod QOS Class may not change as a resul
         (403, FORBIDDEN + NOT_DECLARED, "infeasible", "make the limit of a Guaranteed one larger", 300),
         (422, FORBIDDEN + BY_POLICY, "infeasible", "allow it there for our account", 300),
         (400, 'admission webhook "w" denied the request: no', "infeasible", "an admission webhook denies it", 300),
-        (
-            422,
-            INVALID + "spec: Forbidden: Pod running on node without support for resize",
-            "infeasible",
-            "kubelet",
-            math.inf,
-        ),
         (422, INVALID + QOS, "infeasible", "when the target changes", math.inf),
         (404, 'pods "p" not found', "failed", "its pod is gone", 0),
-        (404, "the server could not find the requested resource", "infeasible", "Kubernetes 1.33 or later", 300),
         (401, "Unauthorized", "failed", "renew its token", 0),
         (500, "etcdserver: request timed out", "failed", "tried again in the next pass", 0),
         (0, "connection refused", "failed", "tried again in the next pass", 0),
@@ -82,34 +74,17 @@ WEBHOOK = ApiError(400, "BadRequest", 'admission webhook "w" denied the request:
 
 
 class Refusing:
-    """A namespace that refuses, and how often what refuses has changed there."""
+    """A namespace that refuses."""
 
-    def __init__(self, changes: int | None = 0) -> None:
+    def __init__(self) -> None:
         self.clock = FakeClock(1_767_268_800.0)  # 12:00:00 UTC
-        self.changes = changes
-        self.in_vain = RefusalCache(self.clock, lambda kind, namespace: self.changes)
+        self.in_vain = RefusalCache(self.clock)
 
     def refuse(self, error: ApiError) -> Refused:
-        before = self.in_vain.changes("team-a")
-        return self.in_vain.remember(POD, WANTED, explain(error, "resize"), before)
+        return self.in_vain.remember(POD, WANTED, explain(error, "resize"))
 
     def is_known(self) -> bool:
         return self.in_vain.find(POD, WANTED) is not None
-
-
-def test_what_a_quota_has_refused_is_asked_again_when_a_quota_of_the_namespace_changes() -> None:
-    at = Refusing()
-    assert at.refuse(QUOTA).detail == (
-        "the ResourceQuota of its namespace has no room; raise the quota, or wait until other pods have ended; tried "
-        f"again at 12:05:00 UTC, or when a ResourceQuota of team-a changes ({FORBIDDEN}exceeded quota: q)"
-    )
-    at.clock.seconds += 299
-    assert at.is_known()
-    assert at.in_vain.waits_for("resourcequotas", "team-a")
-    assert not at.in_vain.waits_for("limitranges", "team-a")
-    assert not at.in_vain.waits_for("resourcequotas", "team-b")
-    at.changes = 1
-    assert not at.is_known()
 
 
 @pytest.mark.parametrize(("asked_for", "seconds"), [(7.0, 7.0), (None, 0.0)])
@@ -121,25 +96,17 @@ def test_a_server_that_is_busy_is_left_alone_for_as_long_as_it_asks(asked_for: f
     assert not at.is_known()
 
 
-def test_a_quota_that_changes_while_the_resize_is_under_way_has_not_answered_yet() -> None:
+@pytest.mark.parametrize("error", [WEBHOOK, QUOTA], ids=["webhook", "quota"])
+def test_what_a_person_changes_is_asked_again_soon_and_then_less_and_less_often(error: ApiError) -> None:
     at = Refusing()
-    before = at.in_vain.changes("team-a")
-    at.changes = 1
-    at.in_vain.remember(POD, WANTED, explain(QUOTA, "resize"), before)
-    assert not at.is_known()
-
-
-def test_what_is_not_watched_is_asked_again_soon_and_then_less_and_less_often() -> None:
-    for at, error in ((Refusing(), WEBHOOK), (Refusing(changes=None), QUOTA)):
-        waits: list[float] = []
-        for _ in range(6):
-            began, detail = at.clock.seconds, at.refuse(error).detail
-            assert "changes" not in detail
-            assert len(waits) > 0 or "; tried again at 12:00:30 UTC (" in detail
-            while at.is_known():
-                at.clock.seconds += 5
-            waits.append(at.clock.seconds - began)
-        assert waits == [30, 60, 120, 240, 300, 300]
+    waits: list[float] = []
+    for _ in range(6):
+        began, detail = at.clock.seconds, at.refuse(error).detail
+        assert len(waits) > 0 or "; tried again at 12:00:30 UTC (" in detail
+        while at.is_known():
+            at.clock.seconds += 5
+        waits.append(at.clock.seconds - began)
+    assert waits == [30, 60, 120, 240, 300, 300]
 
 
 def test_what_waits_for_another_target_says_so_and_no_time() -> None:
@@ -148,7 +115,6 @@ def test_what_waits_for_another_target_says_so_and_no_time() -> None:
     assert "tried again when the target changes (" in refusal.detail
     assert "UTC" not in refusal.detail
     at.clock.seconds += 1e6
-    at.changes = 5
     assert at.is_known()
 
 
