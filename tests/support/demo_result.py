@@ -105,11 +105,13 @@ def advance(active: list[Life], now: int) -> None:
             room = life.training.useful_cores - given[life.training.name]
             given[life.training.name] += min(room, left * life.share_cores / total)
         left = NODE_CORES - sum(given.values())
+    node_share = NODE_CORES / sum(life.share_cores for life in active) if active else 0.0
     for life in active:
         wobble = 1 + 0.04 * math.sin(now * 1.7 + len(life.training.name))
         life.curves.loss.append((now + 0.4, life.loss))
         life.done_core_seconds += given[life.training.name] * wobble
         life.curves.cpu_cores.append((now + 0.5, given[life.training.name] * wobble))
+        life.curves.allotted_cores.append((now + 0.5, life.share_cores * node_share))
         if life.done_core_seconds >= life.training.work_core_seconds:
             life.finished_seconds = now + 1.0
 

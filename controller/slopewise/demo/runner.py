@@ -74,7 +74,10 @@ def _gather(session: Session, sampler: CpuSampler, others: OtherCpuSampler, poli
     reports = session.all_reports()
     losses, steps, note = _measured(session, start, end)
     used, tally = sampler.cpu_cores(), session.tally
-    curves = {name: Curves(tally.of(name).objective, losses.get(name, []), used.get(name, [])) for name in records}
+    curves = {
+        name: Curves(tally.of(name).objective, losses.get(name, []), used.get(name, []), sampler.allotted.get(name, []))
+        for name in records
+    }
     beside_fair = {name: brought(record, tally.of(name)) for name, record in records.items()}
     guards = Counter(each.guard for report in reports for each in report.results.withheld_of(Resize, Place, Migrate))
     jobs = [_job_result(record, session, curves[name], steps.get(name)) for name, record in records.items()]

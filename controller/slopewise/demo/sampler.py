@@ -1,12 +1,14 @@
-"""Samples the CPU that each job of a run used, once a second, and the use of other programs."""
+"""Samples the CPU that each job of a run used and was allotted, once a second, and the use of other programs."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
 from slopewise.adapters.local.machine_cpu import CpuCount, MachineCpu, OtherUse
+from slopewise.allocation import allotted_cores
 from slopewise.errors import ActuationError
 from slopewise.local.session import Session
+from slopewise.model import ClusterSnapshot
 
 SAMPLE_SECONDS = 1.0
 """CPU curves have one point a second; fewer would hide what a five-second interval does."""
@@ -18,9 +20,11 @@ Points = list[tuple[float, float]]
 
 
 class CpuSampler:
-    """Reads each running job's CPU counter once a second."""
+    """Reads each running job's CPU counter and allotment once a second."""
 
     def __init__(self, session: Session) -> None:
+        self.allotted: dict[str, Points] = {}
+        """CPU allotted per job in cores."""
         self._session = session
         self._used: dict[str, Points] = {}
         self._next_seconds = 0.0
@@ -33,10 +37,14 @@ class CpuSampler:
         limiter, jobs = self._session.workshop.limiter, self._session.supervisor.running()
         try:
             used = {job.name: limiter.usage(job.name).cpu_seconds_total or 0.0 for job in jobs}
+            held = tuple(job.altered(allocation=limiter.read(job.name)) for job in jobs)
         except ActuationError:  # one of them ended in between: the next second has the rest
             return
+        nodes = tuple(each.node for each in self._session.nodes)
+        allotted = allotted_cores(ClusterSnapshot(elapsed_seconds, nodes, held), self._session.control)
         for name, seconds in used.items():
             self._used.setdefault(name, []).append((elapsed_seconds, seconds))
+            self.allotted.setdefault(name, []).append((elapsed_seconds, allotted[name]))
 
     def cpu_cores(self) -> dict[str, Points]:
         """CPU used per job in cores, each point the mean since the one before."""

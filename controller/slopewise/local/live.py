@@ -7,7 +7,6 @@ neither a terminal shows the table nor `--json-logs` is set, a log line is a cha
 from __future__ import annotations
 
 import logging
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -105,17 +104,21 @@ def live_rows(session: Session) -> list[LiveRow]:
     """One row a job, in the order of the list; figures are those of the last pass that observed."""
     newest = session.newest_report(observed=True)
     seen = {job.name: job for job in newest.snapshot.jobs} if newest and newest.snapshot else {}
-    return [_row(record, seen.get(name), newest, session) for name, record in session.supervisor.records.items()]
+    return [
+        _row(record, seen.get(name), newest, session.tally.of(name).history, session)
+        for name, record in session.supervisor.records.items()
+    ]
 
 
-def _row(record: JobRecord, job: Job | None, report: PassReport | None, session: Session) -> LiveRow:
+def _row(
+    record: JobRecord, job: Job | None, report: PassReport | None, history: Sequence[float], session: Session
+) -> LiveRow:
     name, objective = record.spec.name, record.spec.objectives.qoe_seconds
     if record.state != "running" or job is None or report is None or report.decisions is None:
         state = "starting" if record.state == "running" else record.state
-        tally = session.tally.of(name)
-        last = tally.last_level if tally.finite else math.nan
+        last = history[-1] if history else None
         waits = session.supervisor.queue.waits.get(name, "") if state == "waiting" else ""
-        return LiveRow(name, state, None, last, None, None, None, None, waits, objective_seconds=objective)
+        return LiveRow(name, state, None, last, history, None, None, None, None, waits, objective_seconds=objective)
     known = report.decisions.memory.jobs[job.uid]
     now, wanted = _cores(job, report, session.control)
     return LiveRow(
@@ -123,6 +126,7 @@ def _row(record: JobRecord, job: Job | None, report: PassReport | None, session:
         state=str(job.state) if job.missing_evaluation is None else NO_LOSS,
         job_class=known.decided.job_class,
         loss=job.evaluation.level if job.evaluation else None,
+        loss_history=history,
         growth=known.growth.cpu_efficiency if known.growth else None,
         cpu_cores_used=known.growth.cpu_cores if known.growth else None,
         cpu_allotted_millicores_now=now,

@@ -21,6 +21,9 @@ from slopewise.model import JobMemory, JobState, Migrate, Node, Objective, PassR
 from slopewise.reports.ranking import at_rungs
 from slopewise.reports.trials import Rungs, metric_of
 
+MAX_HISTORY = 240
+"""Evaluations of a job, evenly spread over its run: twenty for each block of the curve in the live table."""
+
 KEPT_PASSES = 1000
 """Of which the CPU is averaged: hours."""
 
@@ -35,6 +38,7 @@ class JobTally:
     """The first and the last that were finite."""
     finite: bool = True
     """False: what was reported after them was NaN or infinite."""
+    history: tuple[float, ...] = ()
     steps_total: float | None = None
     steps_planned: float | None = None
     reported_state: JobState | None = None
@@ -58,6 +62,8 @@ class JobTally:
     ended_at_seconds: float = 0.0
     ended_series: str = ""
     """Of the last loss, which it has handed over at its end."""
+    _stride: int = 1
+    _skipped: int = 0
 
     def see(self, series: JobSeries) -> None:
         """Add the job's series of one reading."""
@@ -73,6 +79,7 @@ class JobTally:
             self.metric = metric_of(self.ended_series, seen.objective)  # what was handed over says no direction
             return
         level, self.metric = seen.level, metric_of(seen.series, seen.objective)
+        self._remember(level)
         if math.isfinite(level):
             self.first_level = level if self.first_level is None else self.first_level
             self.last_level = level
@@ -87,6 +94,16 @@ class JobTally:
                 self.ended_series = series
                 self.first_level = self.last_level if self.first_level is None else self.first_level
                 return
+
+    def _remember(self, level: float) -> None:
+        """Keep every `_stride`-th level; beyond `MAX_HISTORY`, drop every second of them."""
+        self._skipped += 1
+        if self.history and self._skipped < self._stride:
+            return
+        self._skipped = 0
+        self.history = (*self.history, level)
+        if len(self.history) > MAX_HISTORY:
+            self.history, self._stride = self.history[::2], 2 * self._stride
 
 
 class RunTally:

@@ -15,7 +15,7 @@ from slopewise.adapters.kube.state.job_growth_object import growth_path
 from slopewise.errors import DataSourceError
 from slopewise.operate.growths import read_growth
 from slopewise.operate.status import Jobs, jobs_line, leader_line, read_leader
-from slopewise.operate.top import View, row_of
+from slopewise.operate.top import Losses, View, row_of
 
 FIRST_SECONDS = 15.0
 """How long the first list may take: 5,000 JobGrowths are 20 MB."""
@@ -35,6 +35,7 @@ class GrowthWatch:
         self._api = connect(connection)
         self._lease_namespaces = lease_namespaces
         self._store = Reflector(self._api, growth_path(connection.namespace), read_growth)
+        self._losses = Losses()
         self._leader, self._leader_due = "", 0.0
 
     def __enter__(self) -> Self:
@@ -60,11 +61,12 @@ class GrowthWatch:
     def view(self) -> View:
         """The workloads now."""
         growths = self._store.items()
+        self._losses.note({each.name: each.status.loss for each in growths})
         jobs = Jobs()
         for each in growths:
             jobs.add(each.name, each.status.state, each.status.job_class, each.status.conditions)
         now = datetime.now(UTC)
-        rows = [row_of(each.name, each.status) for each in growths]
+        rows = [row_of(each.name, each.status, self._losses.of(each.name)) for each in growths]
         if time.monotonic() >= self._leader_due:
             self._leader = leader_line(read_leader(self._api, self._lease_namespaces))
             self._leader_due = time.monotonic() + LEADER_SECONDS

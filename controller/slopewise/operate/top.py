@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -19,6 +19,9 @@ from slopewise.errors import SlopewiseError
 from slopewise.operate.local_session import status_of
 from slopewise.reports.live_table import LiveRow, LiveTable
 from slopewise.reports.wording import finite, plain
+
+LOSSES_KEPT = 120
+"""Of each workload, for the curve: a dozen blocks of ten changes each."""
 
 MIN_ROWS = 3
 _STATES = {"NoLoss": "no loss"}
@@ -39,7 +42,27 @@ class View:
     """Why the figures are old; empty: they are not."""
 
 
-def row_of(name: str, status: JobGrowthStatus) -> LiveRow:
+@dataclass(slots=True)
+class Losses:
+    """The last losses of each workload, each change once."""
+
+    _known: dict[str, deque[float]] = field(default_factory=dict)
+
+    def note(self, losses: Mapping[str, float | None]) -> None:
+        """What each workload reports now; the others are forgotten."""
+        for name, loss in losses.items():
+            history = self._known.setdefault(name, deque(maxlen=LOSSES_KEPT))
+            if loss is not None and finite(loss) and (not history or history[-1] != loss):
+                history.append(loss)
+        for name in self._known.keys() - losses.keys():
+            del self._known[name]
+
+    def of(self, name: str) -> Sequence[float]:
+        """Oldest first."""
+        return list(self._known.get(name, ()))
+
+
+def row_of(name: str, status: JobGrowthStatus, losses: Sequence[float]) -> LiveRow:
     """One workload, from the status of its JobGrowth."""
     state = status.state or "unknown"
     return LiveRow(
@@ -47,6 +70,7 @@ def row_of(name: str, status: JobGrowthStatus) -> LiveRow:
         state=_STATES.get(state, state.lower()),
         job_class=status.job_class,
         loss=status.loss,
+        loss_history=losses,
         growth=status.growth,
         cpu_cores_used=None,
         cpu_allotted_millicores_now=status.cpu_millicores,
@@ -121,6 +145,7 @@ class LocalWatch:
 
     def __init__(self) -> None:
         """NoServiceError where no session runs."""
+        self._losses = Losses()
         self._view = self._read()
 
     def view(self) -> View:
@@ -133,8 +158,9 @@ class LocalWatch:
 
     def _read(self) -> View:
         session, jobs = session_and_jobs()
+        self._losses.note({job.name: job.loss_last for job in jobs})
         states = ", ".join(f"{count} {state}" for state, count in Counter(job.state for job in jobs).items()) or "none"
         heading = f"{datetime.now(UTC).astimezone():%H:%M:%S}  {session.policy}, mode {session.mode}; jobs: {states}"
-        rows = ((job.loss_last, row_of(job.name, status_of(job))) for job in jobs)
+        rows = ((job.loss_last, row_of(job.name, status_of(job), self._losses.of(job.name))) for job in jobs)
         shown = [row if loss is None else replace(row, loss=loss) for loss, row in rows]
         return View(shown, (heading,), session.held)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import fmean
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
@@ -15,7 +17,7 @@ from rich.text import Text
 from slopewise.model import JobState
 from slopewise.model.learning import MEANINGS
 from slopewise.reports.columns import Column, fitting, named, one_line, sized, table_of
-from slopewise.reports.wording import UNKNOWN, cores, counted, of_bound, plain
+from slopewise.reports.wording import UNKNOWN, cores, counted, finite, of_bound, plain
 from slopewise.text import bounded
 
 STATE_STYLES = {
@@ -31,6 +33,8 @@ STATE_STYLES = {
 }
 _RUNNING = {JobState.STARTING, JobState.TRAINING, JobState.CHECKPOINTING, "moving", "no loss"}
 _ENDED = {JobState.FINISHED, JobState.FAILED}
+_SPARKS = "▁▂▃▅▇"
+_SPARK_WIDTH = 12
 # With names of 20 letters the other columns take 82; a reason needs at least 28 letters.
 _MIN_WIDTH_FOR_REASONS = 110
 _MIN_REASON_WIDTH, _NARROW_REASON_WIDTH = 20, 28
@@ -44,6 +48,7 @@ class LiveRow:
     state: str
     job_class: str | None
     loss: float | None
+    loss_history: Sequence[float]
     growth: float | None
     """Growth efficiency, as the policy measured it last."""
     cpu_cores_used: float | None
@@ -87,6 +92,21 @@ def plain_progress_line(rows: Sequence[LiveRow], header: LiveHeader) -> str:
     return f"t={header.elapsed_seconds:.0f}s {plain(header.policy)}: {', '.join(parts)}"
 
 
+def sparkline(history: Sequence[float], width: int = _SPARK_WIDTH) -> str:
+    """`history` as at most `width` blocks, low to high, each the mean of its share; a gap where none is finite."""
+    if not history:
+        return ""
+    count = min(width, len(history))
+    edges = [len(history) * place // count for place in range(count + 1)]
+    shares = ([value for value in history[start:end] if finite(value)] for start, end in pairwise(edges))
+    means = [fmean(share) if share else None for share in shares]
+    known = [mean for mean in means if mean is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    parts = (None if mean is None else (mean - low) / (high - low or 1.0) for mean in means)
+    most = len(_SPARKS) - 1
+    return "".join(" " if part is None else _SPARKS[min(most, int(part * len(_SPARKS)))] for part in parts)
+
+
 @dataclass(frozen=True, slots=True)
 class LiveTable:
     """The table that is redrawn while jobs run: names in full, and of the rest what the terminal has room for.
@@ -124,6 +144,7 @@ _ORDER = (
     _LONG_CLASS,
     "LOSS",
     "TIME / GOAL",
+    "",
     "GROWTH",
     _USED,
     "NOW → WANTED",
@@ -156,6 +177,7 @@ def _wanted(rows: Sequence[LiveRow], *, wide: bool) -> Iterator[Column[LiveRow]]
         yield sized(_LONG_CLASS, rows, _class_and_meaning, instead_of=_SHORT_CLASS) if _meanings(rows) else reason
     if learning:
         yield Column("GROWTH", 7, lambda row: Text(_figure(row.growth)), "right")
+        yield Column("", _SPARK_WIDTH, lambda row: Text(sparkline(row.loss_history), style="cyan"))
     if wide:
         yield reason
 

@@ -83,9 +83,10 @@ class TestCluster:
         put(server, "train", loss=0.5)
         with GrowthWatch(Connection(Path(reach[1])), ("slopewise-system",)) as watch:
             (row,) = watch.view().rows
-            assert (row.loss, watch.view().trouble) == (0.5, "")
+            assert (row.loss, list(row.loss_history), watch.view().trouble) == (0.5, [0.5], "")
             put(server, "train", loss=0.25)
             assert eventually(lambda: watch.view().rows[0].loss == 0.25)
+            assert list(watch.view().rows[0].loss_history) == [0.5, 0.25]
             server.remove(f"{growth_path('team-a')}/train")
             assert eventually(lambda: not watch.view().rows)
             server.stop()

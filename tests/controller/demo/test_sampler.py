@@ -1,4 +1,4 @@
-"""What each job has used, and everything else on the machine."""
+"""What each job is allotted, in cores: a limit as it is, a weight as a share of its own node."""
 
 from __future__ import annotations
 
@@ -11,22 +11,46 @@ from support.worlds import START
 
 from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.machine_cpu import CpuCount, MachineCpu
+from slopewise.adapters.local.nodes import LocalNode
 from slopewise.demo.sampler import CpuSampler, OtherCpuSampler
-from slopewise.model import Job, JobState
+from slopewise.model import CpuAllocation, Job, JobState, Node
 
+NODES = [LocalNode(Node(name, cores, 2**30), frozenset({0})) for name, cores in (("node-1", 1.0), ("node-2", 3.0))]
 PLACED = (("a", "node-1"), ("b", "node-1"), ("c", "node-2"))
 JOBS = [Job(name, name, "run", node, JobState.STARTING, START, UNLIMITED) for name, node in PLACED]
 
 
-def test_the_cpu_of_each_running_job_is_read_once_a_second() -> None:
+@pytest.mark.parametrize(
+    ("control", "held", "allotted"),
+    [
+        (
+            "requests",
+            {"a": CpuAllocation(None, 1500), "b": CpuAllocation(None, 500), "c": CpuAllocation(None, 20)},
+            0.75,
+        ),
+        (
+            "limits",
+            {"a": CpuAllocation(250, 1000), "b": CpuAllocation(None, 1000), "c": CpuAllocation(None, 1000)},
+            0.25,
+        ),
+    ],
+)
+def test_a_job_is_allotted_its_share_of_its_own_node_or_its_limit(
+    control: str, held: dict[str, CpuAllocation], allotted: float
+) -> None:
     session: Any = SimpleNamespace(
-        workshop=SimpleNamespace(limiter=FakeLimiter({name: UNLIMITED for name, _ in PLACED})),
+        workshop=SimpleNamespace(limiter=FakeLimiter(held)),
         supervisor=SimpleNamespace(running=lambda: JOBS),
+        nodes=NODES,
+        control=control,
     )
     sampler = CpuSampler(session)
-    for at in (1.0, 1.5, 2.0):
-        sampler.sample(at)
-    assert sampler.cpu_cores() == {name: [(2.0, 0.0)] for name, _ in PLACED}
+    sampler.sample(1.0)
+    sampler.sample(1.5)
+    assert sampler.allotted["a"] == [(1.0, allotted)]
+    assert sampler.allotted["c"] == [(1.0, 3.0)]
+    sampler.sample(2.0)
+    assert sampler.cpu_cores()["a"] == [(2.0, 0.0)]
 
 
 class FakeMachine(MachineCpu):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
 from slopewise.config.jobs_file import JobSpec
 from slopewise.local.result import trial_of
-from slopewise.local.tally import RunTally
+from slopewise.local.tally import MAX_HISTORY, RunTally
 from slopewise.model import (
     Decisions,
     Evaluation,
@@ -59,7 +60,7 @@ def test_counts_and_the_first_and_last_evaluation_outlive_the_passes() -> None:
         tally.see(a_reading(level))
     job = tally.of("a")
     assert (tally.resizes_applied, tally.withheld, job.resizes, job.pace_seconds) == (1, 1, 1, 0.2)
-    assert (job.first_level, job.last_level, job.finite) == (2.0, 1.0, False)
+    assert (job.first_level, job.last_level, job.history[:2]) == (2.0, 1.0, (2.0, 1.0))
     assert (tally.capacity_cores, job.most_cores) == (a_node().cpu_cores, 1.0)
 
 
@@ -150,6 +151,16 @@ def test_the_losses_at_the_rungs_of_asha_are_kept_when_the_points_are_gone() -> 
     for each in (points, None):
         tally.count(a_report(decisions=Decisions("x", (), {}, MemoryState({"a": known().altered(points=each)}))))
     assert tally.of("a").rungs == {1: pytest.approx(0.8)}
+
+
+def test_a_long_history_is_thinned_out_evenly() -> None:
+    tally = RunTally()
+    for level in range(10 * MAX_HISTORY):
+        tally.see(a_reading(float(level)))
+    history = tally.of("a").history
+    assert MAX_HISTORY // 2 <= len(history) <= MAX_HISTORY
+    assert history[0] == 0.0
+    assert len({later - earlier for earlier, later in pairwise(history)}) == 1
 
 
 def test_what_is_not_in_a_reading_is_what_was_read_last() -> None:

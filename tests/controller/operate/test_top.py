@@ -11,8 +11,8 @@ from support.printing import printed, words
 
 from slopewise.crds.conditions import Condition
 from slopewise.crds.job_growth import JobGrowthStatus
-from slopewise.operate.top import View, as_json, ordered, row_of, screen
-from slopewise.reports.live_table import LiveRow
+from slopewise.operate.top import LOSSES_KEPT, Losses, View, as_json, ordered, row_of, screen
+from slopewise.reports.live_table import LiveRow, sparkline
 
 
 def a_row(name: str, growth: float | None = 0.1, cpu: int | None = 500, state: str = "Training") -> LiveRow:
@@ -39,12 +39,13 @@ def test_a_workload_is_one_line_with_state_loss_growth_cpu_and_reason() -> None:
         state="NoLoss", growth=0.0123, cpu_millicores=500, cpu_wanted_millicores=1000, loss=0.25, job_class="CL",
         reason="cooldown",
     )  # fmt: skip
-    lines = shown(row_of("team/train", status))
+    lines = shown(row_of("team/train", status, [2.0, 1.0, 0.25]))
     assert lines[:2] == ["12:00:00Z  2 workloads".ljust(120), "leader: x".ljust(120)] or lines[0].startswith(
         "12:00:00Z"
     )
     assert words(lines[2]) == "JOB STATE CLASS LOSS GROWTH NOW → WANTED REASON"
-    assert words(lines[3]) == "team/train no loss CL 0.25 0.0123 0.50 → 1.00 cooldown"
+    curve = sparkline([2.0, 1.0, 0.25])
+    assert words(lines[3]) == f"team/train no loss CL 0.25 {curve} 0.0123 0.50 → 1.00 cooldown"
     assert "CL hardly growing" in lines[4]
 
 
@@ -100,3 +101,14 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 def test_json_has_all_workloads_and_no_number_that_json_lacks() -> None:
     found = as_json(View([a_row("a", math.nan), a_row("b", 1.0)], ("x",)), "growth")
     assert [(each["name"], each["growth"]) for each in found["jobs"]] == [("b", 1.0), ("a", None)]
+
+
+def test_the_curve_has_each_change_of_a_loss_once_and_is_bounded() -> None:
+    losses = Losses()
+    for number in range(LOSSES_KEPT + 50):
+        losses.note({"a": float(number), "b": 1.0, "c": math.nan, "d": None})
+    assert list(losses.of("a")) == [float(number) for number in range(50, LOSSES_KEPT + 50)]
+    assert [list(losses.of(name)) for name in "bcd"] == [[1.0], [], []]
+    losses.note({"b": 2.0})
+    assert list(losses.of("a")) == [], "a workload that has gone is forgotten"
+    assert list(losses.of("b")) == [1.0, 2.0]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from support.printing import printed, words
 
-from slopewise.reports.live_table import LiveHeader, LiveRow, LiveTable, plain_progress_line
+from slopewise.reports.live_table import LiveHeader, LiveRow, LiveTable, plain_progress_line, sparkline
 
 HEADER = LiveHeader(
     policy="flowcon", elapsed_seconds=30.4, requeue_seconds=7.6, passes=3, resizes_applied=4, withheld=0
@@ -18,6 +18,7 @@ ROW = LiveRow(
     state="training",
     job_class="NL",
     loss=0.3456789,
+    loss_history=[3.0, 2.0, 1.0],
     growth=0.0123,
     cpu_cores_used=0.481,
     cpu_allotted_millicores_now=2000,
@@ -31,8 +32,8 @@ def test_a_row_shows_state_loss_growth_cpu_and_why_below_a_header_and_its_troubl
         ROW,
         replace(ROW, name="wanted", cpu_wanted_millicores=2000, reason=""),
         replace(ROW, name="ended", state="finished", reason=""),
-        replace(ROW, name="diverged", loss=math.inf, growth=math.nan),
-        LiveRow("new", "starting", None, None, None, None, None, None, ""),
+        replace(ROW, name="diverged", loss=math.inf, loss_history=[1.0, math.nan, 1e308, 1e308], growth=math.nan),
+        LiveRow("new", "starting", None, None, [], None, None, None, None, ""),
     ]
     lines = printed(
         LiveTable(rows, replace(HEADER, note="Prometheus does not answer: holding")), width=160
@@ -42,7 +43,7 @@ def test_a_row_shows_state_loss_growth_cpu_and_why_below_a_header_and_its_troubl
     assert text[1] == "Prometheus does not answer: holding"
     shown = {line.split()[0]: line for line in text[3:] if line}
     assert shown["digits"] == (
-        "digits training NL 0.346 0.0123 0.48 2.00 → 0.50 growth 0.012 per interval is below α 0.05"
+        "digits training NL 0.346 ▇▃▁ 0.0123 0.48 2.00 → 0.50 growth 0.012 per interval is below α 0.05"
     )
     assert "2.00" in shown["wanted"]
     assert "2.00 →" not in shown["wanted"]
@@ -60,7 +61,7 @@ def test_a_long_reason_is_cut_and_a_narrow_terminal_gets_none() -> None:
     assert ("because" in narrow, "2.00 → 0.50" in narrow, len(narrow.splitlines())) == (False, True, 3)
 
 
-def test_where_classes_are_words_a_narrow_terminal_has_the_reason_before_growth() -> None:
+def test_where_classes_are_words_a_narrow_terminal_has_the_reason_before_growth_and_curve() -> None:
     row = replace(ROW, job_class="waits", reason="waits for xgb, back in about 20s")
     narrow = printed(LiveTable([row], HEADER), width=80)
     assert ("waits for xgb, back in" in narrow, "GROWTH" in narrow, len(narrow.splitlines())) == (True, False, 3)
@@ -92,7 +93,7 @@ def test_a_class_has_its_meaning_beside_it_or_where_there_is_no_room_below_the_t
 
 
 def test_a_served_model_shows_its_response_time_and_objective_from_the_start() -> None:
-    waiting = LiveRow("bert", "waiting", None, None, None, None, None, None, "", None, 0.15)
+    waiting = LiveRow("bert", "waiting", None, None, [], None, None, None, None, "", None, 0.15)
     serving = replace(waiting, name="gpt", state="training", pace_seconds=0.1123, cpu_allotted_millicores_now=500)
 
     text = printed(LiveTable([waiting, serving], HEADER), width=60)
@@ -110,7 +111,23 @@ def test_a_hostile_reason_does_not_reach_the_terminal() -> None:
     assert "[b]x[/b]�]0;owned� next" in text
 
 
-# --- the line for logs ----------------------------------------------------------------------------------
+# --- the sparkline and the line for logs ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("history", "drawn"),
+    [
+        ([], ""),
+        ([1.0], "▁"),
+        ([2.0, 2.0, 2.0], "▁▁▁"),
+        ([0.0, 1.0, 2.0, 3.0, 4.0], "▁▂▃▅▇"),
+        ([1.0, math.nan, 0.0], "▇ ▁"),
+        ([math.nan, math.inf, -math.inf, 1e308], "    "),
+        ([float(value) for value in range(100, 0, -1)], "▇▇▇▅▅▃▃▂▂▁▁▁"),
+    ],
+)
+def test_a_sparkline_goes_from_low_to_high_and_leaves_gaps(history: list[float], drawn: str) -> None:
+    assert sparkline(history) == drawn
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def of_measures(policies: int) -> RenderableType:
 
 
 def of_jobs() -> RenderableType:
-    return LiveTable([LiveRow(name, "training", "NL", 0.1, 0.1, 1.0, 1000, 500, "") for name in NAMES])
+    return LiveTable([LiveRow(name, "training", "NL", 0.1, [1.0], 0.1, 1.0, 1000, 500, "") for name in NAMES])
 
 
 def of_names(width: int) -> RenderableType:

@@ -1,4 +1,4 @@
-"""Draws the curves of one run, loss and CPU used; and the axes that all charts of the report share.
+"""Draws the curves of one run: loss, CPU used, CPU allotted; and the axes that all charts of the report share.
 
 A job has one colour in every chart of every run, and all runs share their axes, so that two runs can be laid
 side by side. Grid, axis and text colours are left to the page, which has light ones and dark ones.
@@ -38,6 +38,8 @@ class Frame:
     """By job: the value drawn as 1 (its first) and the one drawn as 0 (its best in any run)."""
     loss_top: float
     """Where the axis of the losses ends, between 1.12 and 1.5 times the first value: no loss above it is seen."""
+    allotted_top_cores: float
+    """The highest stack of allotted CPU in any run, at least the node's cores."""
 
     @property
     def time_axis(self) -> Axis:
@@ -51,12 +53,14 @@ def frame(result: DemoResult) -> Frame:
     names = tuple(result.job_names)
     ranges = {name: _loss_range([run.curves[name] for run in result.runs if name in run.curves]) for name in names}
     highest = max((_highest_loss(run, name, ranges[name]) for run in result.runs for name in run.curves), default=1.0)
+    stacks = [sum(held) for run in result.runs for held in zip(*_held_by_job(run, "allotted_cores")[1], strict=True)]
     return Frame(
         names=names,
         end_seconds=max((_run_end(run) for run in result.runs), default=0.0) or 1.0,
         node_cores=result.node_cores,
         loss_ranges=ranges,
         loss_top=min(_MAX_LOSS_TOP, max(_MIN_LOSS_TOP, highest * 1.03)),
+        allotted_top_cores=max([result.node_cores, *stacks]),
     )
 
 
@@ -85,18 +89,31 @@ def cut_losses(run: RunResult, shared: Frame) -> list[str]:
 
 
 def used_figure(run: RunResult, shared: Frame) -> Plot:
-    """CPU used, one stepped area for each job on top of the other, under the line of the machine's cores."""
+    """CPU used, one area for each job on top of the other, under the line of the machine's cores."""
+    return _stack(run, shared, "cpu_cores", "cores used", shared.node_cores)
+
+
+def allotted_figure(run: RunResult, shared: Frame) -> Plot:
+    """CPU allotted, one area for each job on top of the other.
+
+    Shares add up to the machine's cores; limits may add up to more, and the axis has room for the highest stack.
+    """
+    return _stack(run, shared, "allotted_cores", "cores allotted", shared.allotted_top_cores)
+
+
+def _stack(run: RunResult, shared: Frame, of: str, title: str, top_cores: float) -> Plot:
+    """Stepped areas on one another, under the line of the cores."""
     jobs = _drawn(run, shared)
-    at, held = _held_by_job(run, [name for _, name in jobs])
+    at, held = _held_by_job(run, of, [name for _, name in jobs])
     edges = stacked(at, held)
     areas = [
         Area(label(name, 24), at, low, high, colour(place), place)
         for (place, name), (low, high) in zip(jobs, edges, strict=True)
     ]
-    high, cores = shared.node_cores * _HEADROOM_RATIO, shared.node_cores
+    high, cores = top_cores * _HEADROOM_RATIO, shared.node_cores
     return Plot(
         shared.time_axis,
-        Axis(0.0, high, ticks(0.0, high, 4), "cores used"),
+        Axis(0.0, high, ticks(0.0, high, 4), title),
         _AREA_PIXELS,
         areas=tuple(areas),
         rules=(Rule(0.0, shared.end_seconds * _MARGIN_RATIO, cores, cores),),
@@ -108,11 +125,12 @@ def _drawn(run: RunResult, shared: Frame) -> list[tuple[int, str]]:
     return [(place, name) for place, name in enumerate(shared.names) if name in run.curves]
 
 
-def _held_by_job(run: RunResult, names: Iterable[str]) -> tuple[list[float], list[list[float]]]:
-    """The moments at which some job was sampled, thinned to what a screen shows, and each job's CPU then."""
-    curves = [_finite(run.curves[name].cpu_cores) for name in names]
+def _held_by_job(run: RunResult, of: str, names: Iterable[str] | None = None) -> tuple[list[float], list[list[float]]]:
+    """Every moment at which some job was sampled, and each job's values then."""
+    curves = [_finite(getattr(run.curves[name], of)) for name in (run.curves if names is None else names)]
     moments = sorted({at for points in curves for at, _ in points})
-    moments = moments[:: math.ceil(len(moments) / MAX_POINTS) or 1]
+    if of == "cpu_cores":  # it changes with every sample: a run of a day would be a page of many megabytes
+        moments = moments[:: math.ceil(len(moments) / MAX_POINTS) or 1]
     return moments, [_held(points, moments) for points in curves]
 
 

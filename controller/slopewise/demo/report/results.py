@@ -134,13 +134,14 @@ MEASURES = (JCT, TIME_TO_90, CPU_OF_STEPS, TIME_TO_DELIVERABLE, TIME_TO_TARGET)
 
 @dataclass(frozen=True)
 class Curves:
-    """One job over time: its evaluation, and the CPU it used (cores)."""
+    """One job over time: its evaluation, the CPU it used (cores), the CPU it was allotted (cores)."""
 
     objective: Objective = "min"
     """Whether the evaluation is to fall (a loss) or to rise (an accuracy)."""
     loss: list[tuple[float, float]] = field(default_factory=list)
     cpu_cores: list[tuple[float, float]] = field(default_factory=list)
     """Each point is the mean since the one before."""
+    allotted_cores: list[tuple[float, float]] = field(default_factory=list)
 
 
 _FIGURES = (

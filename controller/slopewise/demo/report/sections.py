@@ -156,12 +156,15 @@ def _run(number: int, run: RunResult, shared: charts.Frame) -> Section:
         f"withheld; its passes used {run.controller_cpu_ratio * 100:.2f} % of one core. {plain(run.note)}"
     )
     cut = listed(charts.cut_losses(run, shared))
+    limits = "; limits may add up to more" if run.control == "limits" else ""
     scale = "Each job on its own scale: 1 is its first value, 0 the best it reached in any run. Hover for the loss."
     out = f" Out of the chart above {shared.loss_top:g}: {cut}." if cut else ""
+    allotted = f"Each job's cores: {allotment(run.control)}. Dashed: the cores of this machine{limits}."
     used = "Dashed: the cores of this machine that the jobs share."
     drawn = (
         ("loss", "Loss over time", charts.loss_figure, scale + out),
         ("used", "CPU used, stacked", charts.used_figure, used),
+        ("allotted", "CPU allotted, stacked", charts.allotted_figure, allotted),
     )
     label = f"of {len(run.jobs)} jobs under {policy}; the tables of this page show the same in figures"
     figures = [

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.demo_result import sample_result
 
-from slopewise.demo.report.charts import cut_losses, frame, loss_figure, used_figure
+from slopewise.demo.report.charts import allotted_figure, cut_losses, frame, loss_figure, used_figure
 from slopewise.demo.report.results import Curves, DemoResult, RunResult
 from slopewise.reports.plots import COLOURS, Plot
 
@@ -86,7 +86,7 @@ def test_values_that_are_not_finite_are_left_out_of_a_curve() -> None:
 def test_a_job_has_the_same_colour_in_every_chart_of_every_run() -> None:
     result = sample_result()
     shared = frame(result)
-    figures = [draw(run, shared) for run in result.runs for draw in (loss_figure, used_figure)]
+    figures = [draw(run, shared) for run in result.runs for draw in (loss_figure, used_figure, allotted_figure)]
     lines = {(line.name, line.colour) for figure in figures for line in figure.lines if line.place is not None}
     areas = {(area.name, area.colour) for figure in figures for area in figure.areas if area.place is not None}
     colours = lines | areas
@@ -134,6 +134,24 @@ def test_areas_have_a_value_at_every_moment_that_any_of_them_has() -> None:
     assert {y for x, y in zip(second.at, second.values, strict=True) if x < 1 or x > 3} == {0.0}
 
 
+def allotted(*curves: list[tuple[float, float]]) -> RunResult:
+    """A run of jobs with these allotments."""
+    jobs = many_jobs(len(curves))
+    return replace(jobs, curves={f"job-{n}": Curves(allotted_cores=points) for n, points in enumerate(curves)})
+
+
+def test_allotments_are_stacked_at_their_true_values_in_steps() -> None:
+    """Two jobs of one core each from 1 s; at 3 s the first has ended and the second has both cores."""
+    run = allotted([(0, 2.0), (1, 1.0), (2, 1.0)], [(1, 1.0), (2, 1.0), (3, 2.0)])
+
+    first, second = allotted_figure(run, frame(replace(sample_result(), runs=[run]))).areas
+
+    assert list(first.at) == list(second.at) == [0, 1, 2, 3]
+    assert first.values == [2.0, 1.0, 1.0, 0.0]
+    assert second.values == [0.0, 1.0, 1.0, 2.0]
+    assert list(second.low) == list(first.high)
+
+
 def test_the_cpu_used_in_a_day_is_thinned_to_what_a_screen_shows() -> None:
     run = replace(many_jobs(1), curves={"job-0": Curves(cpu_cores=[(float(at), 1.0) for at in range(86_400)])})
 
@@ -142,9 +160,27 @@ def test_the_cpu_used_in_a_day_is_thinned_to_what_a_screen_shows() -> None:
     assert 500 < len(job.at) <= 600
 
 
+def test_shares_fill_the_machine_and_never_more() -> None:
+    result = sample_result()
+    for run in result.runs:
+        figure = allotted_figure(run, frame(result))
+        stacks = list(figure.areas[-1].high)
+
+        assert stacks == pytest.approx([result.node_cores] * len(stacks), abs=0.005)
+        assert figure.y.high == pytest.approx(2.24)
+
+
+def test_limits_that_add_up_to_more_than_the_machine_fit_the_axis_of_every_run() -> None:
+    """Two jobs that may use both cores each: a stack of 4 on a node of 2, also where another run shows less."""
+    fair = allotted([(0, 2.0), (1, 2.0)], [(0, 2.0), (1, 2.0)])
+    shared = frame(replace(sample_result(), runs=[fair, allotted([(0, 2.0)])]))
+
+    assert {allotted_figure(run, shared).y.high for run in (fair, allotted([(0, 2.0)]))} == {4 * 1.12}
+
+
 def test_a_job_without_any_sample_breaks_no_chart() -> None:
     run = replace(many_jobs(1), curves={"job-0": Curves()})
     shared = frame(replace(sample_result(), runs=[run]))
 
     assert list(loss_figure(run, shared).lines[0].points) == []
-    assert list(used_figure(run, shared).areas[0].at) == []
+    assert [list(draw(run, shared).areas[0].at) for draw in (used_figure, allotted_figure)] == [[], []]

@@ -105,7 +105,7 @@ def test_of_several_rounds_the_first_is_drawn() -> None:
 
     assert "Mean completion time 58.8 ± 0.0 s 63.2 ± 0.0 s ×1.08 ± 0.00 worse" in reported.text
     assert "The runs of the first round" in reported.text
-    assert len(drawn(reported)) == 4
+    assert len(drawn(reported)) == 6
 
 
 def drawn(page: Page) -> list[str]:
@@ -113,16 +113,16 @@ def drawn(page: Page) -> list[str]:
     return [value for name, value in page.attributes if name == "id" and re.fullmatch(r"run-\d+-[a-z]+", value)]
 
 
-def test_each_run_has_its_two_charts(page: Page) -> None:
-    assert drawn(page) == [f"run-{number}-{kind}" for number in (1, 2) for kind in ("loss", "used")]
+def test_each_run_has_its_three_charts(page: Page) -> None:
+    assert drawn(page) == [f"run-{number}-{kind}" for number in (1, 2) for kind in ("loss", "used", "allotted")]
     assert list(page.figures) == drawn(page)
 
 
 def test_the_charts_are_drawn_without_any_script(page: Page) -> None:
-    """A curve and an area for each job and run."""
+    """A curve for each job and run, and two areas."""
     classes = [value for name, value in page.attributes if name == "class"]
     assert classes.count("curve") == 2 * len(TRAININGS)
-    assert classes.count("area") == 2 * len(TRAININGS)
+    assert classes.count("area") == 2 * 2 * len(TRAININGS)
 
 
 def test_the_report_is_a_small_file(page: Page) -> None:
