@@ -12,8 +12,10 @@ from slopewise.advise.findings import JobFinding, shown_hours
 from slopewise.advise.replay import MEASURES, PolicyReplay, Replays
 from slopewise.reports.cells import Cell, Row
 from slopewise.reports.columns import Column, named, one_line, sized
-from slopewise.reports.report import Comparison, Facts, Part, Report, Section, Table, Text, Tiles, notes_of
-from slopewise.reports.wording import UNKNOWN, plus_minus, ratio
+from slopewise.reports.plots import COLOURS, Axis, Box, Plot, ticks
+from slopewise.reports.plots import Text as PlotText
+from slopewise.reports.report import Chart, Comparison, Facts, Part, Report, Section, Table, Text, Tiles, notes_of
+from slopewise.reports.wording import UNKNOWN, label, plus_minus, ratio
 from slopewise.text import duration
 
 TERMINAL_JOBS = 20
@@ -21,6 +23,10 @@ TERMINAL_JOBS = 20
 
 PAGE_JOBS = 500
 """As many rows as a page takes without becoming slow; JSON and CSV have all."""
+
+MAX_BARS = 15
+_ROW_PIXELS = 24
+_TAIL_COLOUR, _WORK_COLOUR = COLOURS[1], COLOURS[0]
 
 _MEANINGS = (
     "A loss is flat that gained next to nothing in its last half, on held-out data only where the training loss does "
@@ -45,6 +51,7 @@ def report_of(advice: Advice) -> Report:
         [
             Section("", [Text(advice.headline, "bold")], on="terminal"),
             Section("", [Tiles(list(_tiles(advice)))], on="page"),
+            Section("Jobs that held most while their loss was flat", _bars(jobs), on="page"),
             Section("In total", [Facts([(f"The last {period}", advice.url), *total_rows(advice)])]),
             Section("By namespace", _namespaces(advice), on="page"),
             Section("", _jobs_of_terminal(jobs), on="terminal"),
@@ -198,3 +205,35 @@ def _of_jobs(replay: PolicyReplay, jobs: int) -> Cell:
 def _ratio_cell(replay: PolicyReplay, measure: str) -> Cell:
     verdict = replay.verdict(measure)
     return Cell("", f"×{plus_minus(replay.ratios[measure], 2)} {verdict or ''}".strip(), verdict=verdict)
+
+
+def _bars(jobs: Sequence[JobFinding]) -> list[Part]:
+    """The jobs that held most while their loss was flat: hours of work, then hours that brought nothing."""
+    shown = [job for job in jobs if job.flat_hours][:MAX_BARS]
+    if not shown:
+        return []
+    longest = max(job.hours for job in shown)
+    boxes, names = [], []
+    for row, job in enumerate(shown):
+        top, bottom = len(shown) - row - 0.15, len(shown) - row - 0.85
+        tail = job.flat_hours or 0.0
+        worked = job.hours - tail
+        name = label(f"{job.namespace}/{job.pod}", 48)
+        flat = f"{name}: flat for {shown_hours(tail)}"
+        boxes += [
+            Box(0.0, worked, top, bottom, _WORK_COLOUR, title=f"{name}: improved for {shown_hours(worked)}"),
+            Box(worked, job.hours, top, bottom, _TAIL_COLOUR, title=flat, hatched=True),
+        ]
+        names.append(PlotText(0.0, (top + bottom) / 2, name))
+    plot = Plot(
+        Axis(0.0, longest * 1.02, ticks(0.0, longest, unit=" h"), "hours"),
+        Axis(0.0, float(len(shown))),
+        _ROW_PIXELS * len(shown),
+        boxes=tuple(boxes),
+        texts=tuple(names),
+        key=(("improved", _WORK_COLOUR), ("flat", _TAIL_COLOUR)),
+        left_px=12,
+    )
+    caption = "From its start to its end; hatched: its loss was flat"
+    described = "Hours of improvement and hours of a flat loss by job; the table of jobs below has the figures"
+    return [Chart("bars", caption, plot, described)]

@@ -60,8 +60,8 @@ def write_report(report: Report, path: Path) -> None:
 
 def page_of(report: Report) -> str:
     """The page as text."""
-    # Data for the values under the mouse, by the chart's id.
-    hover = {each.id: each.plot.hover() for each in report.charts}
+    # Data for the values under the mouse, by the chart's id; without charts whose shapes have titles.
+    hover = {each.id: each.plot.hover() for each in report.charts if each.plot.lines or each.plot.areas}
     return _environment().get_template("report.html.j2").render(report=report, hover=hover)
 
 

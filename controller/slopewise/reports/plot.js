@@ -51,6 +51,21 @@ for (const [id, figure] of Object.entries(figures)) {
   frame.addEventListener("pointerleave", () => { box.hidden = true; cursor.remove(); });
 }
 
+// Bars and marks have titles of their own, which browsers show late: show them at once.
+for (const element of document.querySelectorAll(".frame title")) {
+  const text = element.textContent;
+  const shape = element.parentNode;
+  element.remove();
+  shape.setAttribute("aria-label", text);
+  shape.addEventListener("pointermove", (event) => {
+    box.replaceChildren(...text.split("\n").map((part) => line(part)));
+    box.hidden = false;
+    place(event);
+    event.stopPropagation();
+  });
+  shape.addEventListener("pointerleave", () => { box.hidden = true; });
+}
+
 for (const button of document.querySelectorAll(".jobs button")) {
   button.addEventListener("click", () => {
     const job = Number(button.dataset.job);

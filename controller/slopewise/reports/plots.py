@@ -22,9 +22,15 @@ MAX_POINTS = 600
 
 # At least 3:1 against white and against the dark page (#161b22), so that one palette serves both.
 COLOURS = ("#3b7dd8", "#e0732a", "#2e9e5b", "#9a5fd0", "#d9485f", "#1a9aa0", "#a98a12", "#c85aa8")
-"""Of jobs; the ninth has the first colour again, dashed or hatched."""
+"""Of jobs, policies or models; the ninth has the first colour again, dashed or hatched."""
 
 _DASHES = ("", "7 4", "2 3", "7 3 2 3")
+_SYMBOLS = {
+    "triangle-right": "M6 0L-5 6V-6Z",
+    "dot": "M-2.5 0a2.5 2.5 0 1 0 5 0a2.5 2.5 0 1 0-5 0Z",
+    "diamond": "M0-6L6 0L0 6L-6 0Z",
+}
+
 Points = Sequence[tuple[float, float]]
 
 
@@ -82,13 +88,58 @@ class Area:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
-    """A straight, dashed line."""
+class Box:
+    """A rectangle; `title` shows under the mouse, `text` inside."""
 
     left: float
     right: float
     top: float
     bottom: float
+    fill: str
+    stroke: str = "none"
+    title: str = ""
+    text: str = ""
+    hatched: bool = False
+    place: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A symbol at a point."""
+
+    x: float
+    y: float
+    symbol: str
+    title: str = ""
+    colour: str = ""
+    """Empty: white with a dark rim, to be seen on any bar."""
+    place: int | None = None
+
+    @property
+    def path(self) -> str:
+        """About 12 pixels wide, around 0."""
+        return _SYMBOLS[self.symbol]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A word beside a point."""
+
+    x: float
+    y: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A straight line."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+    dashed: bool = False
+    colour: str = "#8a94a0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +152,33 @@ class Plot:
     """Of what is inside the axes."""
     lines: tuple[Line, ...] = ()
     areas: tuple[Area, ...] = ()
+    boxes: tuple[Box, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    texts: tuple[Text, ...] = ()
     rules: tuple[Rule, ...] = ()
+    key: tuple[tuple[str, str], ...] = ()
+    """Names with their colours, above the chart."""
+    left_px: int = 56
     unit: str = ""
     """The unit of the values under the mouse."""
+    ticks_above: bool = False
+    """Along x, where a chart is so tall that its lower end is out of sight."""
 
     def percent(self, value: float) -> str:
         """Where a value is along x."""
         return f"{100 * self.x.share(value):.2f}%"
 
+    def span(self, left: float, right: float) -> str:
+        """How wide two values are apart along x; never too thin to be seen."""
+        return f"{max(0.05, 100 * (self.x.share(right) - self.x.share(left))):.2f}%"
+
     def pixel(self, value: float) -> str:
         """Where a value is along y, from the top."""
         return _short((1 - self.y.share(value)) * self.height_px)
+
+    def tall(self, top: float, bottom: float) -> str:
+        """How high two values are apart."""
+        return _short(abs(self.y.share(top) - self.y.share(bottom)) * self.height_px)
 
     def curve(self, line: Line) -> str:
         """A line's path."""
@@ -152,7 +219,7 @@ class Plot:
 
 
 def colour(place: int) -> str:
-    """The colour of what stands at `place` among the jobs that are shown."""
+    """The colour of what stands at `place` among the jobs, policies or models that are shown."""
     return COLOURS[place % len(COLOURS)]
 
 

@@ -33,8 +33,8 @@ def test_ticks_are_reported_with_their_unit_and_without_the_rounding_of_floats()
 
 def test_along_x_places_are_percentages_and_along_y_pixels_from_the_top() -> None:
     plot = Plot(TIME, UP, 200)
-    assert plot.percent(25.0) == "25.00%"
-    assert (plot.pixel(2.0), plot.pixel(0.5)) == ("0", "150")
+    assert (plot.percent(25.0), plot.span(25.0, 75.0)) == ("25.00%", "50.00%")
+    assert (plot.pixel(2.0), plot.pixel(0.5), plot.tall(1.5, 0.5)) == ("0", "150", "100")
     assert Plot(TIME, Axis(2.5, -0.5), 300).pixel(0.0) == "50"
 
 

@@ -116,7 +116,7 @@ def _stack(run: RunResult, shared: Frame, of: str, title: str, top_cores: float)
         Axis(0.0, high, ticks(0.0, high, 4), title),
         _AREA_PIXELS,
         areas=tuple(areas),
-        rules=(Rule(0.0, shared.end_seconds * _MARGIN_RATIO, cores, cores),),
+        rules=(Rule(0.0, shared.end_seconds * _MARGIN_RATIO, cores, cores, dashed=True),),
         unit=" cores",
     )
 

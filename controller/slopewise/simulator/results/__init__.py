@@ -1,1 +1,1 @@
-"""Results of a sweep: measures, table and HTML page."""
+"""Results of a sweep: measures, table, charts and HTML page."""

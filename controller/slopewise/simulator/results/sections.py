@@ -1,4 +1,4 @@
-"""The report of a sweep: its figures with the caveats that apply to them, and one seed job by job."""
+"""The report of a sweep: its figures with the caveats that apply to them, its charts, and one seed job by job."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from slopewise.reports import estimates
 from slopewise.reports.cells import Cell, Row
 from slopewise.reports.estimates import Estimate
-from slopewise.reports.report import Comparison, Report, Section, Text, notes_of
+from slopewise.reports.report import Cards, Chart, Comparison, Report, Section, Text, notes_of
 from slopewise.reports.wording import counted, plain, plus_minus, ratio, seconds
+from slopewise.simulator.results import charts
 from slopewise.simulator.results.measures import MATTERING, SHOWN, in_order, is_overlap, measure, verdict
 from slopewise.simulator.results.sweep_result import SweepResult
 from slopewise.simulator.world.model import RunOutcome
@@ -65,6 +66,7 @@ def report_of(result: SweepResult, *, everything: bool = False) -> Report:
             Section("", [Comparison(scenario, policies, [("", shown)])], on="terminal"),
             Section("", [notes, *notes_of(caveats(result))], on="terminal"),
             Section("The comparison", [Comparison("Measure", policies, [("", whole)], legend(result))], on="page"),
+            *_measures(result),
             *_seed(result, policies),
         ],
         f"{', '.join(policies)} over the same jobs, drawn from {drawn}.",
@@ -73,12 +75,55 @@ def report_of(result: SweepResult, *, everything: bool = False) -> Report:
     )
 
 
+def _measures(result: SweepResult) -> Iterator[Section]:
+    """A chart for each measure."""
+    of_seeds = (
+        "A point is a seed; a box holds the middle half of them, its line is the median, its dashed line the mean."
+    )
+    label = "by policy; the table above shows the same in figures"
+    cards = [
+        Section(
+            "",
+            [
+                Chart(
+                    f"measure-{of.name}",
+                    of.label,
+                    charts.measure_figure(result, of.name),
+                    f"{of.label} {label}",
+                    f"{of.better} is better" if of.better else "",
+                )
+            ],
+        )
+        for of in map(measure, shown_measures(result))
+    ]
+    if cards:
+        yield Section("Each measure", [Text(of_seeds, "dim"), Cards(cards)], on="page")
+
+
 def _seed(result: SweepResult, policies: Sequence[str]) -> Iterator[Section]:
-    """Each job of the first seed whose runs were kept."""
+    """Who ran where in the first seed whose runs were kept, all on one time axis and with the same colours."""
     seed = next((seed for seed in result.seeds if (result.baseline, seed) in result.runs), None)
     if seed is None:
         return
     runs = {policy: result.runs[policy, seed] for policy in result.policies}
+    lanes = {policy: charts.shown_lanes(run) for policy, run in runs.items()}
+    models, end_seconds = charts.models_of(runs.values()), max(run.ended_seconds for run in runs.values())
+    left_out = max(nodes for _, nodes in lanes.values())
+    key = (
+        "A bar is a job on a node, coloured by its model. ▷ marks where it came by a slow move, ◇ by a "
+        "rebalancing one."
+        + (f" {counted(left_out, 'further node')} would not fit the page and are left out." if left_out else "")
+    )
+    gantts = [
+        Chart(
+            f"gantt-{number}",
+            policy,
+            charts.gantt_figure(shown, models, end_seconds),
+            f"Jobs by node and time under {policy}; completion times are in the table below",
+        )
+        for number, (policy, (shown, _)) in enumerate(lanes.items(), start=1)
+    ]
+    yield Section(f"Who ran where, in seed {seed}", [Text(key, "dim"), *gantts], on="page")
     jobs = job_rows(result, runs)
     more = f". {len(jobs) - MAX_JOBS} more jobs are not shown" if len(jobs) > MAX_JOBS else ""
     caption = f"From its arrival to its end, with its ratio to {policies[0]}; one seed says little of one job{more}"

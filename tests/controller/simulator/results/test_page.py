@@ -16,10 +16,11 @@ from support.pages import HOSTILE, Page
 from slopewise.reports.page import page_of, write_report
 from slopewise.reports.report import terminal
 from slopewise.simulator.engine import run
-from slopewise.simulator.results.measures import SHOWN, figures, measure
+from slopewise.simulator.results import charts
+from slopewise.simulator.results.measures import SHOWN, figures
 from slopewise.simulator.results.sections import MAX_JOBS, caveats, legend, report_of, rows, shown_measures
 from slopewise.simulator.results.sweep_result import SweepResult
-from slopewise.simulator.world.model import JobOutcome, RunOutcome
+from slopewise.simulator.world.model import JobOutcome, MoveKind, RunOutcome, Stay
 
 # Names of nodes and jobs, models and labels, each of an enemy's choosing.
 _NODES, _JOBS, _MODEL, _LABEL, _SCENARIO = HOSTILE[:2], HOSTILE[2:5], HOSTILE[5], HOSTILE[0], HOSTILE[4]
@@ -44,6 +45,13 @@ def result_of(
         for policy in policies
     }
     return SweepResult("two-nodes", tuple(policies), tuple(asked or seeds), tuple(seeds), reported, runs)
+
+
+def with_moves(outcome: RunOutcome, moves: Sequence[MoveKind]) -> RunOutcome:
+    """The first job's stay cut in as many pieces as there are moves, each on the other node in turn."""
+    job = outcome.jobs[0]
+    stays = tuple(Stay(f"n{1 + n % 2}", 10.0 * n, 10.0 * n + 10, came) for n, came in enumerate(("placed", *moves)))
+    return replace(outcome, jobs=(replace(job, stays=stays), *outcome.jobs[1:]))
 
 
 def hostile(result: SweepResult) -> SweepResult:
@@ -127,6 +135,7 @@ def test_a_row_that_is_0_everywhere_is_left_out_and_named(result: SweepResult) -
     assert "Migrations" in legend(result)
     assert "Migrations" not in printed(result).split("Mean over")[0]
     assert "migrations_total" in result.as_json()["policies"]["fair"]
+    assert "measure-migrations_total" not in Page(render(result)).ids
 
 
 NEVER_SHORT = (
@@ -165,13 +174,24 @@ def test_a_sweep_stopped_before_its_first_seed_still_has_a_table_and_a_page() ->
 # --- the page ---------------------------------------------------------------------------------------------
 
 
-def test_every_measure_is_in_the_page_with_its_ratio(page: Page, result: SweepResult) -> None:
+def test_every_measure_is_in_the_page_with_its_ratio_and_a_point_a_seed(page: Page, result: SweepResult) -> None:
     assert f"Makespan {result.summary()['fair']['makespan_seconds'].mean:.1f} ±" in page.text
     assert re.search(r"×\d\.\d\d ± \d\.\d\d (better|worse|same|unclear)", page.text)
-    assert all(measure(name).label in page.text for name in shown_measures(result))
+    assert {f"measure-{name}" for name in shown_measures(result)} | {"gantt-1", "gantt-2"} <= page.ids
+    for name in shown_measures(result):
+        assert len(charts.measure_figure(result, name).marks) == 3 * len(result.policies)
     assert len(page.source.encode()) < 200_000
     bare = Page(render(replace(result, runs={})))
-    assert ("Completion time of each job" in bare.text, "Makespan" in bare.text) == (False, True), "without kept runs"
+    assert ("Who ran where" in bare.text, "Makespan" in bare.text) == (False, True), "without kept runs"
+
+
+def test_a_box_holds_the_middle_half_of_the_seeds_and_its_rules_the_rest(result: SweepResult) -> None:
+    values = [value for value in result.values["flowcon"]["makespan_seconds"] if value is not None]
+    figure = charts.measure_figure(result, "makespan_seconds")
+    box = figure.boxes[1]
+    ends = [rule for rule in figure.rules if rule.top == rule.bottom == 1]
+    assert box.left < sorted(values)[1] < box.right
+    assert (min(rule.left for rule in ends), max(rule.right for rule in ends)) == (min(values), max(values))
 
 
 def test_each_job_of_the_shown_seed_has_its_completion_time_under_each_policy(page: Page, result: SweepResult) -> None:
@@ -186,6 +206,48 @@ def test_more_jobs_than_anybody_reads_are_counted_and_not_shown(result: SweepRes
     assert "7 more jobs are not shown" in crowded.text
     assert ("title", f"j{MAX_JOBS - 1}") in crowded.attributes
     assert ("title", f"j{MAX_JOBS}") not in crowded.attributes
+
+
+# --- the Gantt chart --------------------------------------------------------------------------------------
+
+
+def test_every_stay_is_a_bar_from_when_until_when_on_its_node(result: SweepResult) -> None:
+    outcome = result.runs["fair", 1]
+    rows = charts.lanes(outcome)
+    boxes = charts.gantt_figure(rows, ["test"], outcome.ended_seconds).boxes
+    shown = sorted((box.left, box.right) for box in boxes)
+    stays = sorted((stay.from_seconds, stay.to_seconds) for job in outcome.jobs for stay in job.stays)
+    for (start, end), (began, ended) in zip(shown, stays, strict=True):
+        assert (start, end) == pytest.approx((began, ended), abs=0.02)
+
+
+def test_stays_of_one_row_never_overlap(result: SweepResult) -> None:
+    for lane in charts.lanes(result.runs["flowcon", 3]):
+        ends = [stay.to_seconds for _, stay in lane.stays]
+        begins = [stay.from_seconds for _, stay in lane.stays]
+        assert all(end <= begin for end, begin in zip(ends, begins[1:], strict=False))
+
+
+def test_slow_moves_and_rebalancing_moves_have_marks_of_their_own(result: SweepResult) -> None:
+    moved = with_moves(result.runs["fair", 1], ["migrated", "rebalanced", "migrated"])
+    marks = charts.gantt_figure(charts.lanes(moved), ["test"], 100.0).marks
+    at = {
+        symbol: sorted(mark.x for mark in marks if mark.symbol == symbol) for symbol in {each.symbol for each in marks}
+    }
+    assert at == {"triangle-right": [10.0, 30.0], "diamond": [20.0]}
+
+
+def test_a_cluster_that_no_page_can_show_is_cut_at_whole_nodes_and_reported(result: SweepResult) -> None:
+    job = result.runs["fair", 1].jobs[0]
+    jobs = tuple(
+        replace(job, name=f"j{n:04}", stays=(Stay(f"n{n % 50:02}", 0.0, 100.0, "placed"),)) for n in range(1000)
+    )
+    crowd = replace(result.runs["fair", 1], jobs=jobs)
+    rows, left_out = charts.shown_lanes(crowd)
+    assert (len(rows), left_out) == (300, 35)
+    assert (
+        "35 further nodes would not fit the page" in Page(render(result_of({("fair", 1): crowd}, ("fair",), [1]))).text
+    )
 
 
 # --- hostile names ----------------------------------------------------------------------------------------
