@@ -27,8 +27,8 @@ class Comment:
 
 
 _CALIBRATED = Comment("""\
-The workers' speed is the one at which the default scheduler by least used CPU comes nearest to the printed figures;
-they agree by construction and are not judged.""")
+The workers' speed is the one at which the default scheduler by least used CPU comes nearest to the printed figures
+(`python -m replication.calibration`); they agree by construction and are not judged.""")
 
 
 def _repair(setting: str, after: str = "mean completion, SpeCon", falls: str = "makespan falls") -> Comment:
@@ -286,5 +286,10 @@ paper."""),
         Comment("""\
 The printed figures are of the abstract (IEEE Big Data 2019); its overall performance is read as the makespan. The
 scenario is ours: the jobs differ in their length, which a count of jobs does not see."""),
+    ),
+    "specon-grid": (
+        Comment("""\
+The paper leaves the effect of its two parameters on gain and overhead open. A job is moved at most once for its slow
+growth and once for the balance, so the overhead has a bound."""),
     ),
 }

@@ -10,7 +10,6 @@ target when half of them are done.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from replication.flat_runs import in_first_half
 from replication.marginal_settings import FIFO, OURS
 from slopewise.simulator import engine, workload
 from slopewise.simulator.curves import Points
@@ -52,11 +52,6 @@ class Training:
 
 Trainings = Mapping[str, Training]
 """By name."""
-
-
-def in_first_half(name: str) -> bool:
-    """Whether the last digit of the SHA-256 of a name is even."""
-    return int(hashlib.sha256(name.encode()).hexdigest()[-1], 16) % 2 == 0
 
 
 def _loss(at: Sequence[float], losses: Sequence[float]) -> Points:

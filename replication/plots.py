@@ -1,4 +1,4 @@
-"""The page's pictures, as SVG: parameter sweeps with the printed points.
+"""The page's pictures, as SVG: parameter sweeps with the printed points, and the 30-job run as a Gantt chart.
 
 The same figures give the same bytes: no date is written and identifiers are drawn from a fixed salt.
 """
@@ -16,9 +16,12 @@ from cycler import cycler
 from matplotlib import pyplot as plt
 
 from replication.claims import AGAIN, Claim, Setting
+from replication.heat_maps import draw_grid
 from replication.marginal_runs import Kept
-from replication.run import Result
+from replication.run import SETTINGS, Result, Runs
+from replication.settings_grids import GRIDS
 from slopewise.reports.estimates import Estimate
+from slopewise.simulator.world.model import RunOutcome, Stay
 
 mpl.use("svg")
 mpl.rcParams.update(
@@ -33,6 +36,9 @@ mpl.rcParams.update(
         "font.size": 9,
     }
 )
+
+GANTT_SETTING = "specon-30-mixed"
+GANTT_SEED = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,11 @@ def draw_all(results: Sequence[Result], folder: Path) -> dict[str, list[str]]:
     for sweep in SWEEPS:
         if result := by_name.get(sweep.setting):
             pictures[sweep.setting].append(draw_sweep(result, sweep, folder / sweep.file))
+    for grid in GRIDS:
+        if result := by_name.get(grid.setting.name):
+            pictures[grid.setting.name].append(save(draw_grid(result, grid), folder / grid.file))
+    if GANTT_SETTING in by_name:
+        pictures[GANTT_SETTING] += _gantts(SETTINGS[GANTT_SETTING], folder)
     return pictures
 
 
@@ -133,6 +144,51 @@ def _with_errors(estimates: Sequence[Estimate]) -> tuple[list[float], list[float
     below = [0.0 if each.low is None else mean - each.low for mean, each in zip(means, estimates, strict=True)]
     above = [0.0 if each.high is None else each.high - mean for mean, each in zip(means, estimates, strict=True)]
     return means, below, above
+
+
+def _gantts(setting: Setting, folder: Path) -> list[str]:
+    """The same drawn jobs under the default scheduler and under SpeCon, on one time axis."""
+    runs = Runs(setting.scenario, GANTT_SEED)
+    candidate = next(claim.candidate for claim in setting.claims if claim.candidate is not None)
+    outcomes = {"default scheduler": runs.of(setting.baseline), "SpeCon": runs.of(candidate)}
+    end = max(outcome.ended_seconds for outcome in outcomes.values())
+    return [
+        _gantt(outcome, title, end, folder / f"{setting.name}-gantt-{number}.svg")
+        for number, (title, outcome) in enumerate(outcomes.items(), start=1)
+    ]
+
+
+_COLOURS = {"placed": "#0072b2", "migrated": "#e69f00", "rebalanced": "#cc79a7"}
+
+
+def _gantt(outcome: RunOutcome, title: str, end_seconds: float, path: Path) -> str:
+    """A row for each job on each node it was on; -M after a slow move, -R after a rebalancing one."""
+    stays = [(stay, number) for number, job in enumerate(outcome.jobs, start=1) for stay in job.stays]
+    stays.sort(key=lambda each: (each[0].node, each[0].from_seconds))
+    figure, axes = plt.subplots(figsize=(9, 0.13 * len(stays) + 1))
+    for row, (stay, number) in enumerate(stays):
+        _bar(axes, row, stay, number)
+    nodes = [stay.node for stay, _ in stays]
+    for node in sorted(set(nodes)):
+        rows = [row for row, name in enumerate(nodes) if name == node]
+        axes.axhline(rows[0] - 0.5, color="#bbbbbb", linewidth=0.6)
+        axes.text(-0.01 * end_seconds, sum(rows) / len(rows), node, ha="right", va="center")
+    axes.set_xlim(0, end_seconds)
+    axes.set_ylim(len(stays) - 0.5, -0.5)
+    axes.set_yticks([])
+    axes.set_xlabel("s")
+    axes.set_title(f"{title}, seed {GANTT_SEED}")
+    axes.legend(
+        handles=[mpl.patches.Patch(color=colour, label=kind) for kind, colour in _COLOURS.items()],
+        frameon=False, loc="lower right",
+    )  # fmt: skip
+    return save(figure, path)
+
+
+def _bar(axes: Any, row: int, stay: Stay, number: int) -> None:
+    suffix = {"placed": "", "migrated": "-M", "rebalanced": "-R"}[stay.came]
+    axes.barh(row, stay.to_seconds - stay.from_seconds, left=stay.from_seconds, height=0.8, color=_COLOURS[stay.came])
+    axes.text(stay.to_seconds, row, f" {number}{suffix}", va="center", fontsize=5)
 
 
 def save(figure: Any, path: Path) -> str:

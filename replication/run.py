@@ -15,6 +15,7 @@ from replication import (
     settings_causes,
     settings_clusters,
     settings_flowcon,
+    settings_grids,
     settings_promises,
     settings_related,
 )
@@ -32,6 +33,7 @@ SETTINGS: Mapping[str, Setting] = {
         *settings_clusters.SETTINGS,
         *settings_promises.SETTINGS,
         *settings_related.SETTINGS,
+        *settings_grids.SETTINGS,
         *settings_causes.SETTINGS,
     )
 }

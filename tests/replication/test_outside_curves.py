@@ -12,9 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from replication import outside_curves, outside_pages
+from replication.flat_runs import in_first_half
 from replication.marginal_runs import Kept
 from replication.outside import app
-from replication.outside_curves import NO_PLAN, OWN_STEPS, TRIAL_SECONDS, Cluster, Trainings, in_first_half
+from replication.outside_curves import NO_PLAN, OWN_STEPS, TRIAL_SECONDS, Cluster, Trainings
 from replication.outside_pages import ALGOPERF, COLUMNS, HERE, KEPT, STUDIES, TASKSET, Study, load_all, page
 from slopewise.simulator.world.model import Instance
 

@@ -12,6 +12,7 @@ from replication.plots import SWEEPS, Sweep, points_of
 from replication.run import SETTINGS, with_variant
 from replication.settings_causes import SETTINGS as CAUSES
 from replication.settings_causes import again
+from replication.settings_grids import GRIDS, INTERVALS_SECONDS, Grid, places
 from slopewise.config.training_policy import PolicyChoice, policy_parameters
 from slopewise.simulator.scenario.scenario import load_scenario, shipped
 from slopewise.simulator.workload import draw
@@ -63,6 +64,13 @@ def test_a_row_that_a_cause_is_tried_on_must_exist() -> None:
 
 def test_what_is_tried_again_is_judged_where_it_is_published() -> None:
     assert {claim.printed_value for setting in CAUSES for claim in setting.claims} == {None}
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=lambda grid: grid.setting.name)
+def test_a_grid_has_a_row_for_every_alpha_and_figure_and_a_column_for_every_interval(grid: Grid) -> None:
+    rows = [place for figure in grid.figures for _, place in places(grid, figure)]
+    assert sorted(rows) == list(range(len(grid.setting.claims)))
+    assert [variant.interval_seconds for variant in grid.setting.variants] == list(INTERVALS_SECONDS)
 
 
 SWEPT = {

@@ -10,8 +10,9 @@ import pytest
 from replication.claims import Setting
 from replication.comments import COMMENTS
 from replication.page import HEAD, anchor, paragraph
-from replication.plots import SWEEPS
+from replication.plots import GANTT_SETTING, SWEEPS
 from replication.run import SETTINGS
+from replication.settings_grids import GRIDS
 
 HERE = Path(__file__).parents[2] / "replication"
 PAGE = (HERE / "papers.md").read_text(encoding="utf-8")
@@ -47,7 +48,7 @@ def test_a_setting_is_in_the_summary_with_a_row_for_every_printed_figure_and_its
 
 
 def test_the_pictures_are_those_that_are_drawn() -> None:
-    wanted = {each.file for each in SWEEPS}
+    wanted = {each.file for each in (*SWEEPS, *GRIDS)} | {f"{GANTT_SETTING}-gantt-{number}.svg" for number in (1, 2)}
     assert set(re.findall(r"\(images/([^)]+)\)", PAGE)) == wanted
     pages = "".join(path.read_text(encoding="utf-8") for path in HERE.glob("*.md"))
     assert {path.name for path in (HERE / "images").iterdir()} == set(re.findall(r"\(images/([^)]+)\)", pages))
