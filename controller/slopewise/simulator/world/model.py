@@ -238,7 +238,7 @@ class JobOutcome:
 
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
-    """One event, for `--trace`: arrived, placed, resized, migrated, ended, stopped and more."""
+    """One event, for `--trace` and the Gantt chart: arrived, placed, resized, migrated, ended, stopped and more."""
 
     at_seconds: float
     kind: str
