@@ -16,7 +16,6 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder, gzip_accepted
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
-from prometheus_client.utils import floatToGoString
 
 from slopewise.model import Job
 
@@ -56,7 +55,7 @@ class JobFamily(Metric):
     def lines(self) -> str:
         """A line for each sample, the same in both formats."""
         return "".join([
-            f"{self._sample}{{{labels}{_named(self._more, more) if more else ''}}} {floatToGoString(value)}\n"
+            f"{self._sample}{{{labels}{_named(self._more, more) if more else ''}}} {float(value)!r}\n"
             for _, _, labels, value, more in self.rows
         ])  # fmt: skip
 
