@@ -9,10 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
-
-import msgspec
-from msgspec import field
+from dataclasses import dataclass, field
 
 from slopewise.adapters.prometheus.client import Row
 from slopewise.adapters.prometheus.evaluations import JobKey, job_key
@@ -32,7 +29,7 @@ from slopewise.config.sweeps import as_name
 from slopewise.model import Checkpoint, JobState, Objective, Responses
 from slopewise.model.reported import is_figure
 
-_STATES: Mapping[str, JobState] = {state.value: state for state in JobState}
+_STATES = frozenset(JobState)
 
 _RESTARTS = frozenset({"starts", "resets"})
 """What the rows of EVENTS are called that say that a process began again."""
@@ -40,7 +37,8 @@ _RESTARTS = frozenset({"starts", "resets"})
 _OBJECTIVES: Mapping[str, Objective] = {"min": "min", "max": "max"}
 
 
-class ProcessFacts(msgspec.Struct, gc=False):
+@dataclass(slots=True)
+class ProcessFacts:
     """What one process of a job reports. After a restart on another port a window holds two."""
 
     started_at_seconds: float = -math.inf
@@ -89,7 +87,8 @@ Processes = Mapping[str, ProcessFacts]
 """By the address of each (`instance`)."""
 
 
-class Facts(msgspec.Struct, gc=False):
+@dataclass(slots=True)
+class Facts:
     """All processes of one job by instance, the events of the window, and whether it is scraped."""
 
     processes: dict[str, ProcessFacts] = field(default_factory=lambda: defaultdict(ProcessFacts))
@@ -173,15 +172,8 @@ def _add_mapped(jobs: dict[JobKey, Facts], found: Iterable[MappedFact]) -> None:
 def _report_target(facts: Facts, row: Row) -> None:
     """Record a target of the job; one that is up is enough."""
     facts.up = facts.up or row.value > 0
-    instance, names = row.labels.get("instance", ""), _names(tuple(row.labels))
-    known = facts.target_labels.get(instance)
-    facts.target_labels[instance] = names if known is None else known | names
-
-
-@lru_cache(maxsize=1024)
-def _names(labels: tuple[str, ...]) -> frozenset[str]:
-    """One set for all targets with the same labels: its hash is asked for with each series."""
-    return frozenset(labels)
+    instance = row.labels.get("instance", "")
+    facts.target_labels[instance] = facts.target_labels.get(instance, frozenset()).union(row.labels)
 
 
 def _add(process: ProcessFacts, labels: Mapping[str, str], value: float) -> None:
@@ -205,4 +197,4 @@ def _add(process: ProcessFacts, labels: Mapping[str, str], value: float) -> None
     elif name != "training_state":
         process.numbers[name] = max(value, process.numbers.get(name, value))  # a row for each `study` label of its own
     elif value > 0 and labels.get("state") in _STATES:
-        process.state = _STATES[labels["state"]]
+        process.state = JobState(labels["state"])
