@@ -88,7 +88,8 @@ def down_an_order(
     left = max(0.0, capacity_cores - math.fsum(cores.values()))
     for group in groups:
         rooms = [max(0.0, most_cores[each] - cores[each]) for each in group]
-        for each, more in zip(group, water_filling(rooms, left), strict=True):
+        shares = water_filling(rooms, left) if len(rooms) != 1 else [min(rooms[0], max(0.0, left))]
+        for each, more in zip(group, shares, strict=True):
             cores[each] += more
             left -= more
     return cores

@@ -9,9 +9,10 @@ from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry
 
 from slopewise.errors import SlopewiseError
+from slopewise.telemetry.families import page
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -54,14 +55,16 @@ class HealthServer(AbstractContextManager["HealthServer"]):
         `more`: applications by their path.
         """
         paths = dict(more or {})
-        metrics: WSGIApplication = make_wsgi_app(registry)
 
         def app(environ: WSGIEnvironment, plain_start: StartResponse) -> Iterable[bytes]:
             def start_response(status: str, headers: list[tuple[str, str]], *more: Any) -> Callable[[bytes], object]:
                 return plain_start(status, [*headers, ("Server", SERVER)], *more)
 
             if environ["PATH_INFO"] == "/metrics":
-                return metrics(environ, start_response)
+                accept, encodings = environ.get("HTTP_ACCEPT", ""), environ.get("HTTP_ACCEPT_ENCODING", "")
+                headers, body = page(registry, accept, encodings)
+                start_response("200 OK", headers)
+                return [body]
             if (there := paths.get(environ["PATH_INFO"])) is not None:
                 return there(environ, start_response)
             status, text = _answer(environ["PATH_INFO"], is_alive, not_ready_reason)

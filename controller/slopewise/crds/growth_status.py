@@ -197,6 +197,8 @@ def _job_key(job: Job, view: PassView) -> Key:
 def metrics_available(job: Job, known: JobMemory | None, snapshot: ClusterSnapshot) -> tuple[Status, str, str]:
     """Whether the job's evaluation can be decided on: a condition's status, reason and message."""
     evaluation = job.evaluation
+    if evaluation is not None and growth.is_usable(job, snapshot):  # as nearly always
+        return "True", "Fresh", f"{evaluation.series} is fresh"
     if evaluation is None and job.missing_evaluation is not None:
         return "False", job.missing_evaluation.reason, job.missing_evaluation.message
     if evaluation is None:
@@ -209,9 +211,7 @@ def metrics_available(job: Job, known: JobMemory | None, snapshot: ClusterSnapsh
         age = growth.age_seconds(evaluation, snapshot)
         bound = growth.stale_after_seconds(snapshot)
         return "False", "Stale", f"the newest sample of {evaluation.series} is {age:.0f} s old, bound {bound:.0f} s"
-    if not growth.is_usable(job, snapshot):
-        return "Unknown", "TooFewSamples", "too few samples since the training started"
-    return "True", "Fresh", f"{evaluation.series} is fresh"
+    return "Unknown", "TooFewSamples", "too few samples since the training started"
 
 
 def _state_label(jobs: Sequence[Job]) -> str:
@@ -390,7 +390,8 @@ def _finished(jobs: Sequence[Job]) -> Wanted:
 
 def _managed(job: Job, view: PassView) -> Wanted:
     """Whether the controller may change this job."""
-    known, withheld = view.known(job), view.of(job).withheld(Resize)
+    here = view.of(job)
+    known, withheld = here.known, here.withheld(Resize)
     if job.state.ended:
         return not_managed("Ended", f"job is {job.state}")
     if job.ineligible_reason is not None:
@@ -431,6 +432,8 @@ def _not_in_effect(job: Job, view: PassView) -> tuple[str, str] | None:
         return KUBELET_BEHIND if job.unconfirmed.late else "Accepted", job.unconfirmed.detail
     if job.pending is not None:
         return job.pending.result.capitalize(), job.pending.detail
+    if job.actual == job.allocation and not view.of(job).results.outcomes:
+        return None  # as nearly always
     accepted, node = _accepted_millicores(job, view), view.nodes[job.node]
     if accepted == actual_millicores(job, node, view.control):
         return None

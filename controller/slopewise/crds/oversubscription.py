@@ -50,7 +50,8 @@ def _oversubscribes(several: Sequence[tuple[Job, JobMemory]], previous: Sequence
 def transitions(job: Job, known: JobMemory | None) -> tuple[object, ...]:
     """What of both makes a status worth writing at once."""
     need = waiting(job, known)
-    return oversubscribed(job, known) is not None, None if need is None else need.limiting
+    dear = known is not None and known.timing.oversubscribes and oversubscribed(job, known) is not None
+    return dear, None if need is None else need.limiting
 
 
 def message(found: Iterable[Condition], *types: str) -> str:

@@ -148,10 +148,9 @@ def _ready(facts: PolicyFacts) -> Wanted:
         return Wanted("Ready", "False", reason, facts.held)
     if facts.seen is None:
         return Wanted("Ready", "Unknown", "NotEvaluatedYet", "no pass has ended yet")
-    message = _canary_message(facts.seen, facts.canary_ratio)
-    if facts.mode != "Canary":
-        message = _MODE_MESSAGES[facts.mode or "Observe"]
-    return Wanted("Ready", "True", f"Mode{facts.mode}", message)
+    if facts.mode == "Canary":  # of each job a hash, in each pass
+        return Wanted("Ready", "True", "ModeCanary", _canary_message(facts.seen, facts.canary_ratio))
+    return Wanted("Ready", "True", f"Mode{facts.mode}", _MODE_MESSAGES[facts.mode or "Observe"])
 
 
 _MODE_MESSAGES: Mapping[Mode, str] = {

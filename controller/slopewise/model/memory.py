@@ -293,7 +293,7 @@ class JobMemory(Record, frozen=True, omit_defaults=True, gc=False):
         before = self.decided
         since = before.class_since_seconds if before.job_class == job_class else now_seconds
         named = {"job_class": job_class, "class_since_seconds": since, "wanted_cores": wanted_cores}
-        return self.with_decided(**({"ends": None, "chance": None} | named | changes))
+        return self.altered(decided=before.altered(**{"ends": None, "chance": None, **named, **changes}))
 
 
 @dataclass(frozen=True, slots=True)

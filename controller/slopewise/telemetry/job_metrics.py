@@ -6,6 +6,7 @@ import threading
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -247,7 +248,6 @@ def _promise_figures(status: ObjectiveStatus) -> Iterator[Figure]:
 def _job_families(passes: Sequence[_Seen]) -> Iterator[Metric]:
     families = JobFamilies(_GAUGES | _PROMISES | GPU_GAUGES, _LABELLED | END_GAUGES, _COUNTERS | GPU_COUNTERS)
     studies = StudyFamilies()
-    policy_of: dict[tuple[str, str, str], str] = {}
     for seen in passes:
         cpu = _AllottedCores(
             actual=allotted_cores(seen.snapshot, seen.control, has=actual_millicores),
@@ -255,14 +255,15 @@ def _job_families(passes: Sequence[_Seen]) -> Iterator[Metric]:
         )
         for job in seen.jobs:
             known = seen.decisions.memory.jobs[job.uid]
-            families.add(job, _figures(job, known, seen.snapshot, cpu))
-            families.add(job, end_figures(job, known))
-            families.add(job, gpu_figures(job, known))
-            families.add(job, [("info", 1.0, seen.document, seen.control)])
+            status = seen.objective_statuses.get(job.uid)
+            figures = (
+                _figures(job, known, seen.snapshot, cpu),
+                end_figures(job, known),
+                gpu_figures(job, known),
+                () if status is None else _promise_figures(status),
+            )
+            families.add(job, seen.document, chain([("info", 1.0, seen.document, seen.control)], *figures))
             studies.add(seen.document, job, known)
-            policy_of[job.namespace, job.name, job.node] = seen.document
-            if (status := seen.objective_statuses.get(job.uid)) is not None:
-                families.add(job, _promise_figures(status))
     yield from families
     yield from studies
-    yield from totals(families, policy_of)
+    yield from totals(families)

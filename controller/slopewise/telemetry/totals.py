@@ -1,6 +1,6 @@
 """Metrics of each namespace under each policy: sums over its jobs, which a dashboard of 5,000 jobs reads.
 
-They are added up from the samples of the metrics of single jobs, and so never differ from them.
+They are added up from the rows of the metrics of single jobs, and so never differ from them.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily, Metric
+
+from slopewise.telemetry.families import JobFamily
 
 _LABELS = ("policy", "job_namespace")
 _CORES = {
@@ -33,27 +35,25 @@ Key = tuple[str, str, str]
 """Policy, namespace, and the kind, condition, class or bound."""
 
 
-def totals(families: Iterable[Metric], policy_of: Mapping[tuple[str, str, str], str]) -> Iterator[Metric]:
-    """`policy_of`: the TrainingPolicy of each job, by namespace, name and node."""
+def totals(families: Iterable[JobFamily]) -> Iterator[Metric]:
+    """Of the families of single jobs."""
     cores: dict[Key, float] = {}
     conditions: dict[Key, float] = {}
     classes: dict[Key, float] = {}
     saved: dict[Key, float] = {}
     for family in families:
         name = family.name
-        for sample in family.samples:
-            labels = sample.labels
-            job = labels["job_namespace"], labels["job_name"], labels["job_node"]
-            owner = policy_of[job], job[0]
+        for job, policy, _, value, more in family.rows:
+            owner = policy, job.namespace
             if name in _CORES:
-                _add(cores, (*owner, _CORES[name]), sample.value)
+                _add(cores, (*owner, _CORES[name]), value)
             elif name in _COUNTED:
                 condition, holds = _COUNTED[name]
-                _add(conditions, (*owner, condition), float(holds(sample.value)))
+                _add(conditions, (*owner, condition), float(holds(value)))
             elif name == _CLASS:
-                _add(classes, (*owner, labels["class"]), 1.0)
+                _add(classes, (*owner, more[0]), 1.0)
             elif name == _SAVED:
-                _add(saved, (*owner, labels["bound"]), sample.value)
+                _add(saved, (*owner, more[0]), value)
     yield _family("cpu_cores", "CPU of its jobs: used, allocated, accepted or wanted.", "kind", cores)
     yield _family("jobs_in", "Its jobs of which a condition holds.", "condition", conditions)
     yield _family("jobs_of_class", "Its jobs by the class that the policy put them in.", "class", classes)

@@ -236,7 +236,7 @@ def test_a_workload_of_several_pods_is_reported_as_one() -> None:
 
 def test_steps_that_cost_more_than_they_did_are_a_condition_until_they_cost_less() -> None:
     job = a_job(UID).altered(threads=8.0)
-    dear = known(timing=Timing(least_step_cpu_seconds=2.0), paces=(Pace(START, 4.0, 1.0),) * 3)
+    dear = known(timing=Timing(least_step_cpu_seconds=2.0, oversubscribes=True), paces=(Pace(START, 4.0, 1.0),) * 3)
     cheap = dear.altered(paces=(Pace(START, 2.0, 1.0),) * 3)
     assert OVERSUBSCRIBES not in {each.type for each in status_of(job, memory={UID: cheap}).conditions}
     seen = status_of(job, memory={UID: dear})

@@ -290,7 +290,7 @@ class TestStarts:
     ) -> None:
         """On one core two jobs were served 10 core-seconds each in 20 s; 5 of them were steps."""
         jobs = [a_job(uid).altered(objectives=Objectives(study=study)) for uid in ("a", "b")]
-        found = {job.uid: replace(a_forecast(job.uid, done=5.0, points=4), job=job) for job in jobs}
+        found = {job.uid: msgspec.structs.replace(a_forecast(job.uid, done=5.0, points=4), job=job) for job in jobs}
         starting = {job.uid: forecast.State(START, 0.0, 0.0, 1.0, 0.0) for job in jobs}
         memory = MemoryState({job.uid: known() for job in jobs})
         node = [a_node("n1", 1.0)]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from msgspec import structs
 from support.instances import AT_ONCE, Exponential, a_policy_run, a_sim_job, a_sim_node, an_instance
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
@@ -65,7 +66,7 @@ class TestOrder:
         jobs = [a_trial(uid) for uid in ("c", "b", "a")]
         memory = {"a": 0.51, "b": 0.5, "c": 0.79}
         found = {
-            uid: replace(each, total=total, done=total / 2)
+            uid: structs.replace(each, total=total, done=total / 2)
             for (uid, each), total in zip(claims(jobs).items(), (20.0, 100.0, 20.0), strict=True)
         }
         curves = {uid: known().altered(points=curve_of(0.8, loss).points) for uid, loss in memory.items()}
@@ -108,7 +109,7 @@ class TestOrder:
             "a": curve_of(1.0, 0.5, 0.5), "b": curve_of(1.0, 0.6, 0.6, 0.1, 0.1), "c": curve_of(1.0, *(0.4,) * 5),
         }  # fmt: skip
         jobs = [a_trial(uid) for uid in curves]
-        found = {uid: replace(each, kappa=50.0) for uid, each in claims(jobs).items()}
+        found = {uid: structs.replace(each, kappa=50.0) for uid, each in claims(jobs).items()}
         due = dict.fromkeys(curves, 100.0)
         studies = exchanged(a_snapshot(jobs, at=START), MemoryState(curves), found, due, best=True)
         assert math.fsum(each.chance for each in studies.trials.values()) == pytest.approx(1.0)

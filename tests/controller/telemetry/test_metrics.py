@@ -14,6 +14,9 @@ import pytest
 import structlog
 from msgspec import structs
 from prometheus_client import generate_latest
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_metrics
+from prometheus_client.parser import text_string_to_metric_families as plain_metrics
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
 from slopewise.errors import SlopewiseError
@@ -46,6 +49,7 @@ from slopewise.model import (
     Timing,
     Withheld,
 )
+from slopewise.telemetry.families import page
 from slopewise.telemetry.metrics import Instruments, Telemetry, configure_logging
 
 VERBS = {"observe": 0.01, "decide": 0.001, "guard": 0.0001, "act": 0.002}
@@ -107,6 +111,26 @@ def test_every_exported_metric_is_documented_and_every_documented_one_is_exporte
     exported = {name for name in exported if not name.endswith("_created")}
     documented = set(re.findall(r"`(slopewise_[a-z_]+)", DOCUMENTED.read_text()))
     assert exported | {"slopewise_saved_seconds"} == documented, "that one is of a session on one machine"
+
+
+@pytest.mark.parametrize(
+    ("accept", "parse"),
+    [("text/plain", plain_metrics), ("application/openmetrics-text;version=1.0.0", open_metrics)],
+    ids=["plain", "openmetrics"],
+)
+def test_a_page_has_the_samples_that_the_client_library_would_write(accept: str, parse: Any) -> None:
+    report = a_report()
+    assert report.snapshot is not None
+    first, *others = report.snapshot.jobs
+    odd = first.altered(name='the "odd"\\\n')
+    registry = recorded(replace(report, snapshot=replace(report.snapshot, jobs=(odd, *others)))).registry
+    encode, content_type = choose_encoder(accept)
+    headers, body = page(registry, accept, "identity")
+    found = list(parse(body.decode()))
+    assert found == list(parse(encode(registry).decode()))
+    assert headers == [("Content-Type", content_type)]
+    names = {each.labels["job_name"] for family in found for each in family.samples if "job_name" in each.labels}
+    assert names == {odd.name, "b", "c"}
 
 
 def test_pods_with_too_many_series_are_named_until_they_have_fewer_and_each_policy_names_its_own() -> None:

@@ -116,9 +116,9 @@ def _series_by_uid(job_facts: Iterable[JobFacts], reading: PrometheusReading) ->
     for managed in (facts.managed for facts in job_facts):
         own[managed.job_uid] = reading.jobs.get(JobKey(managed.pod.namespace, managed.pod.name), _NO_SERIES)
         workloads[managed.workload.uid].append(managed)
-    for pods in workloads.values():
+    for pods in (each for each in workloads.values() if len(each) > 1):
         uids, in_study = [each.job_uid for each in pods], any(each.study or own[each.job_uid].study for each in pods)
-        if len(pods) == 1 or (in_study and pods[0].workload.kind == "Job" and not pods[0].container.is_rank):
+        if in_study and pods[0].workload.kind == "Job" and not pods[0].container.is_rank:
             continue
         if reporting := [uid for uid in uids if own[uid].evaluation is not None]:
             first = min(reporting, key=lambda uid: (len(uid), uid))  # ranks as numbers: 2 comes before 10

@@ -48,14 +48,16 @@ def fit(points: Sequence[NDArray[np.float32]], signs: Sequence[float], scales: S
 
 def _fit(points: Sequence[NDArray[np.float32]], signs: Sequence[float], scales: Sequence[float]) -> list[float]:
     # One row a point and one column a job, so that sums go row by row; two columns at least, or numpy sums by pairs.
-    shape = max(map(len, points)), max(2, len(points))
+    lengths = np.array([len(pairs) for pairs in points])
+    shape = lengths.max(), max(2, len(points))
     x, y, inside, count = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.ones(shape[1])
-    for column, (pairs, sign, scale) in enumerate(zip(points, signs, scales, strict=True)):
-        levels = sign * pairs[:, 1].astype(np.float64)
-        x[: len(pairs), column] = np.minimum(pairs[:, 0] / scale, 4.0)
-        y[: len(pairs), column] = levels - levels[-1]
-        inside[: len(pairs), column] = 1.0
-        count[column] = len(pairs)
+    pairs, ends, column = np.concatenate(points), np.cumsum(lengths), np.repeat(np.arange(len(points)), lengths)
+    place = np.arange(len(pairs)) - (ends - lengths)[column], column
+    levels = np.array(signs)[column] * pairs[:, 1].astype(np.float64)
+    x[place] = np.minimum(pairs[:, 0] / np.array(scales, np.float32)[column], 4.0)
+    y[place] = levels - levels[ends - 1][column]
+    inside[place] = 1.0
+    count[: len(points)] = lengths
     sum_y = y.sum(axis=0)
     whole = (y * y).sum(axis=0) - sum_y * sum_y / count
     errors = np.empty((AN_OCTAVE * OCTAVES, shape[1]))
@@ -69,12 +71,12 @@ def _fit(points: Sequence[NDArray[np.float32]], signs: Sequence[float], scales: 
             falling = squared
     span = y.max(axis=0) - y.min(axis=0)
     noise = np.maximum(errors.min(axis=0) / np.maximum(1.0, count - 3), (LEAST_NOISE * span) ** 2)
-    place = np.arange(len(errors), dtype=np.float64)[:, None]
+    order = np.arange(len(errors), dtype=np.float64)[:, None]
     score = -errors / (2.0 * np.maximum(noise, 1e-300))
-    logs = math.log(LEAST_KAPPA) + place * math.log(2.0) / AN_OCTAVE
+    logs = math.log(LEAST_KAPPA) + order * math.log(2.0) / AN_OCTAVE
     score = score - ((logs - math.log(TYPICAL_KAPPA)) / KAPPA_SIGMA) ** 2 / 2.0
     weight = _exponential(np.maximum(score - score.max(axis=0), -60.0), halvings=7)
-    mean = (weight * place).sum(axis=0) / weight.sum(axis=0)
+    mean = (weight * order).sum(axis=0) / weight.sum(axis=0)
     return [LEAST_KAPPA * 2.0 ** (each / AN_OCTAVE) for each in mean[: len(points)].tolist()]
 
 

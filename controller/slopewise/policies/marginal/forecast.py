@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean, median
 
 import msgspec
@@ -51,7 +50,7 @@ REFIT_RATIO = 1.15
 """A curve is fitted again once it has so many times the points."""
 
 
-class State(msgspec.Struct, frozen=True, array_like=True):
+class State(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """What is remembered of a job (`PolicyMemory.state`)."""
 
     at_seconds: float
@@ -70,16 +69,18 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     """It has ended, and `work` is what it has done."""
 
 
+_STATE = msgspec.json.Decoder(State)
+
+
 def state_of(text: str) -> State | None:
     """What is remembered; None: nothing, or of another version, and then the job begins as if it had come now."""
     try:
-        return msgspec.json.decode(text, type=State) if text else None
+        return _STATE.decode(text) if text else None
     except msgspec.DecodeError:
         return None
 
 
-@dataclass(slots=True)
-class Forecast:
+class Forecast(msgspec.Struct, gc=False):
     """One job that reports a loss, in core-seconds."""
 
     job: Job

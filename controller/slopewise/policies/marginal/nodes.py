@@ -92,12 +92,20 @@ def moves(snapshot: ClusterSnapshot, memory: MemoryState, found: Mapping[str, Fo
         node: [job for job in jobs if job.uid in found and _may_move(job, memory, found[job.uid], now)]
         for node, jobs in snapshot.jobs_by_node().items()
     }
-    donors = [load for load in loads.values() if movable[load.node.name]]
-    decided = []
+
+    def most_crowded_first() -> list[_Load]:
+        donors = [load for name, load in loads.items() if load.idle < 0 and movable[name]]
+        return sorted(donors, key=lambda load: (-load.useful / load.node.cpu_cores, load.node.name))
+
+    crowded, least, decided = most_crowded_first(), dict[tuple[str, float], float](), list[Migrate]()
     for target in sorted(loads.values(), key=lambda load: (-load.idle, load.node.name)):
-        name, crowded = target.node.name, [load for load in donors if load.idle < 0] if target.idle > 0 else []
-        for donor in sorted(crowded, key=lambda load: (-load.useful / load.node.cpu_cores, load.node.name)):
-            here = movable[donor.node.name]
+        name = target.node.name
+        for donor in crowded if target.idle > 0 else ():
+            here, key = movable[donor.node.name], (donor.node.name, target.node.cpu_cores)
+            if key not in least:
+                least[key] = min((_needed(job, donor, target) for job in here), default=math.inf)
+            if target.idle < least[key]:  # 500 targets beside 500 donors are as good as one
+                continue
             fitting = [j for j in here if _fits(j, donor, target) and (j.memory_to_move_bytes or 0.0) <= room[name]]
             if not fitting:
                 continue
@@ -112,6 +120,8 @@ def moves(snapshot: ClusterSnapshot, memory: MemoryState, found: Mapping[str, Fo
             target.useful += useful
             room[name] -= job.memory_to_move_bytes or 0.0
             here.remove(job)
+            crowded = most_crowded_first()
+            least = {each: needs for each, needs in least.items() if each[0] not in (donor.node.name, name)}
             break
     return tuple(decided)
 
@@ -125,10 +135,15 @@ def _may_move(job: Job, memory: MemoryState, forecast: Forecast, now_seconds: fl
 
 
 def _fits(job: Job, donor: _Load, target: _Load) -> bool:
-    """Whether half of what the job can use idles on the target, which must be more than it has now.
+    """Whether enough idles on the target, and the job leaves others behind."""
+    others = donor.useful > useful_cores(job, donor.node)
+    return target.idle >= _needed(job, donor, target) and others and target.node.name not in refused_nodes(job)
+
+
+def _needed(job: Job, donor: _Load, target: _Load) -> float:
+    """What must idle on the target: half of what the job can use, which must be more than it has now.
 
     What other pods leave of the target may be all that the job can use there, and less than it has: 0.2 of 16 cores.
     """
-    useful = useful_cores(job, donor.node)
-    needs = max(useful_cores(job, target.node), useful / (donor.useful / donor.node.cpu_cores))
-    return target.idle >= IDLE_RATIO * needs and donor.useful > useful and target.node.name not in refused_nodes(job)
+    has = useful_cores(job, donor.node) / (donor.useful / donor.node.cpu_cores)
+    return IDLE_RATIO * max(useful_cores(job, target.node), has)

@@ -23,9 +23,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from slopewise.estimators import raw_points
 from slopewise.model import ClusterSnapshot, Job, JobMemory, MemoryState

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from slopewise.allocation import allotment_texts, resizes, targets_millicores
 from slopewise.errors import PolicyError
 from slopewise.estimators.growth import EARLY_RATIO
@@ -32,8 +34,7 @@ from slopewise.policies.shared.silence import JobsOfNode, Silence, is_new, reaso
 from slopewise.text import duration
 
 
-@dataclass(slots=True)  # not frozen, which takes three times as long to make, and 10,000 are made in a pass
-class Verdict:
+class Verdict(msgspec.Struct, gc=False):
     """The decision on one job. `limit_cores=None`: it keeps its former limit, or is unchanged."""
 
     limit_cores: float | None

@@ -110,7 +110,8 @@ class StatusReporter:
             self._decisions.emit(report)
             self._emit_rollback(view)
             self._emit_missing(view.snapshot.jobs)
-            self._promises(view, self._jobs_of, self._keys)
+            asked = dict.fromkeys(JobUid.of(uid).workload for uid in report.objective_statuses)
+            self._promises(view, {uid: self._jobs_of[uid] for uid in asked if uid in self._jobs_of}, self._keys)
             self._emit_warnings(view)
         self._standing = replace(
             self._standing, held=report.held, policy_failed=report.policy_failed, seen=view or self._standing.seen

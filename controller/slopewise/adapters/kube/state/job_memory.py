@@ -324,8 +324,7 @@ def _placed(memory: JobMemory) -> tuple[str | None, frozenset[str]]:
     return placement.job_class, placement.marks
 
 
-@dataclass(frozen=True, slots=True)
-class Remembered:
+class Remembered(NamedTuple):
     """A job that a policy has managed before."""
 
     job_uid: str

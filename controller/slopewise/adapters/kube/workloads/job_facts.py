@@ -71,7 +71,7 @@ class JobFacts:
         scaled_by: ScaledBy,
     ) -> bool:
         """Whether none of its inputs has changed."""
-        if self.managed.pod is not pod or self.scaled_by != scaled_by:
+        if self.managed.pod is not pod or (self.scaled_by is not scaled_by and self.scaled_by != scaled_by):
             return False
         if (self.original, self.original_memory) != originals:
             return False
