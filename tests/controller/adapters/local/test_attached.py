@@ -28,13 +28,11 @@ from slopewise.adapters.local.attached import (
     command_of,
     metrics_port,
 )
-from slopewise.adapters.local.cleanup import current_boot_id
 from slopewise.adapters.local.job_processes import JobProcesses
 from slopewise.adapters.local.job_record import CANCELLED
 from slopewise.adapters.local.limiters.duty_cycle import DutyCycleLimiter
 from slopewise.adapters.local.limiters.identity import ProcessIdentity, identify
 from slopewise.adapters.local.nodes import LocalNode
-from slopewise.adapters.local.queue_file import StoredProcess
 from slopewise.adapters.local.supervisor import Supervisor
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import UsageError
@@ -62,9 +60,6 @@ def refused(pid: int) -> str:
 
 
 class TestAttachable:
-    def test_a_process_of_this_user_is_known_by_its_pid_and_start_time(self, training: psutil.Process) -> None:
-        assert attachable(training.pid) == identify(training.pid)
-
     def test_none_that_is_not_there_starts_all_or_is_of_the_session(self) -> None:
         pid = os.getpid()
         assert refused(2**22 + 1) == f"there is no process {2**22 + 1}; `ps -u` lists those of this user."
@@ -124,18 +119,6 @@ def test_a_process_without_metrics_has_no_port_and_one_that_is_gone_no_command(t
     assert metrics_port(training.pid) is None
     assert command_of(training.pid)[1:] == SLEEPS
     assert command_of(2**22 + 1) == [f"process-{2**22 + 1}"]
-
-
-class TestStored:
-    """After a crash the process is found again, and never another one with its pid."""
-
-    def test_the_same_process_is_found_by_pid_start_and_boot(self, training: psutil.Process) -> None:
-        identity, boot = identify(training.pid), current_boot_id()
-        assert StoredProcess(*identity, boot).identity() == identity
-        assert StoredProcess(identity.pid, identity.started_ticks - 1, boot).identity() is None
-        assert StoredProcess(*identity, "of another boot").identity() is None
-        training.kill()
-        assert eventually(lambda: StoredProcess(*identity, boot).identity() is None)
 
 
 def a_supervisor(folder: Path, limiter: FakeLimiter) -> Supervisor:

@@ -9,8 +9,7 @@ import pytest
 from support.limiting import FakeLimiter
 from support.worlds import START
 
-from slopewise.adapters.local import job_queue
-from slopewise.adapters.local.job_queue import LEAST_BYTES, REPORT_SECONDS, JobQueue, Queued, again, turn
+from slopewise.adapters.local.job_queue import REPORT_SECONDS, JobQueue, Queued, again, turn
 from slopewise.adapters.local.job_record import CUT_OFF, JobRecord
 from slopewise.config.jobs_file import JobSpec, Queueing
 from slopewise.errors import ActuationError
@@ -46,15 +45,8 @@ class TestPlaces:
         assert decided.start == ("s-1", "b")
         assert decided.waits == dict.fromkeys(("s-2", "s-3"), "waits for a place in s: 2 of 2 run")
 
-    def test_one_that_has_not_arrived_holds_up_none_behind_it(self) -> None:
-        assert turn([a_job("a", due=False), a_job("b")], 1, GIB).start == ("b",)
-
 
 class TestAfter:
-    def test_a_job_that_comes_after_none_is_compared_with_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(job_queue, "_is_named", None)  # a thousand jobs are a million pairs, ten times a second
-        assert turn([a_job("a", "running"), a_job("b")], 2, GIB).start == ("b",)
-
     def test_a_job_waits_for_the_end_of_another_and_holds_up_none(self) -> None:
         decided = turn([a_job("a", "running"), a_job("b", after=("a",)), a_job("c")], 2, GIB)
         assert decided.start == ("c",)
@@ -154,17 +146,6 @@ class TestTheQueueOfASession:
         decided = queue.turn({each.spec.name: each for each in (running, gone, alike, other)}, START, START)
         assert decided.waits["alike"].startswith(f"waits for memory: needs {2**60 // 2**20}Mi")
         assert queue.waits == decided.waits
-
-    def test_nothing_is_looked_at_where_none_waits(self) -> None:
-        queue = JobQueue(FakeLimiter().usage, max_running=1)
-        running = a_record("a")
-        running.arrived_at_seconds = running.started_at_seconds = START
-        assert queue.turn({"a": running}, START, START).start == ()
-
-    def test_a_job_of_which_nothing_is_known_is_expected_to_need_a_little(self) -> None:
-        queue = JobQueue(FakeLimiter().usage, max_running=1)
-        assert queue.turn({"a": a_record("a")}, START, START).start == ("a",)
-        assert LEAST_BYTES == 256 * 2**20
 
 
 class TestAfterAJobWhoseExitStatusIsNotKnown:

@@ -155,14 +155,6 @@ def test_a_log_that_cannot_be_written_is_reported_with_its_job(journal: Journal,
         Launcher(journal).start(Command("job", ["true"], tmp_path / "none" / "log"))
 
 
-def test_terminate_ends_children_as_well(start: Callable[..., ManagedProcess]) -> None:
-    process = start(*PYTHON, f"import subprocess, sys; subprocess.run([sys.executable, '-S', '-c', {ASLEEP!r}])")
-    assert eventually(lambda: psutil.Process(process.pid).children())
-    child = psutil.Process(process.pid).children()[0].pid
-    assert process.terminate() == -signal.SIGTERM
-    assert not runs(child)
-
-
 def test_terminate_ends_children_that_outlived_the_command(start: Callable[..., ManagedProcess]) -> None:
     process = start(
         *PYTHON, f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-S', '-c', {ASLEEP!r}]); print(p.pid)"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from slopewise.model import (
     Place,
     Resize,
     Responses,
+    Stop,
 )
 
 NODE = Node("local", 2.0, 2**30)
@@ -101,7 +102,6 @@ def test_a_job_without_a_loss_has_the_cause_and_a_warning() -> None:
         ("", "marginal", "the job is in no study; name one"),
         ("s", "flowcon+specon", "policy flowcon favours no trial of a study; use marginal"),
         ("s", "marginal", None),
-        ("s", "one that is gone", None),
     ],
 )
 def test_a_study_that_a_job_names_itself_counts_and_one_whose_best_cannot_be_favoured_is_warned(
@@ -254,21 +254,21 @@ def test_originals_come_back_and_a_job_that_is_gone_needs_none() -> None:
     assert limiter.allocations == {"a": UNLIMITED}
 
 
+def test_placements_moves_and_stops_go_to_the_supervisor_whose_answer_counts() -> None:
+    placed: list[tuple[str, str]] = []
+    actuator = an_actuator(FakeLimiter(), placed)
+    outcome = actuator.carry_out(Place("a", "node-2", "why"))
+    assert (outcome.result, placed) == ("applied", [("a", "node-2")])
+    found = [actuator.carry_out(each) for each in (Migrate("a", "node-1", "node-2", "why"), Stop("b", "node-1", "why"))]
+    assert [(each.result, each.detail) for each in found] == [
+        ("deferred", "a is on its way"),
+        ("applied", "b is signalled to end"),
+    ]
+
+
 def test_a_dry_run_says_that_nothing_was_changed() -> None:
     outcome = DryRunActuator().carry_out(Resize("a", "local", "limits", 1000, 250, "why"))
     assert (outcome.result, outcome.detail) == ("deferred", "dry run: nothing was changed")
-
-
-def test_a_placement_starts_the_job_on_its_node() -> None:
-    placed: list[tuple[str, str]] = []
-    outcome = an_actuator(FakeLimiter(), placed).carry_out(Place("a", "node-2", "why"))
-    assert (outcome.result, placed) == ("applied", [("a", "node-2")])
-
-
-def test_what_becomes_of_a_migration_is_what_the_supervisor_says() -> None:
-    placed: list[tuple[str, str]] = []
-    outcome = an_actuator(FakeLimiter(), placed).carry_out(Migrate("a", "node-1", "node-2", "why"))
-    assert (outcome.result, outcome.detail, placed) == ("deferred", "a is on its way", [])
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,6 @@ def test_what_becomes_of_a_migration_is_what_the_supervisor_says() -> None:
     [
         ("cgroup2", "0::/", "cgroup2 cgroup2 rw", {"cpu.max": "150000 100000\n"}, 1.5),
         ("cgroup2", "0::/", "cgroup2 cgroup2 rw", {"cpu.max": "max 100000\n"}, float("inf")),
-        ("cgroup2", "0::/", "cgroup2 cgroup2 rw", {}, float("inf")),
         ("v1", "1:cpu:/", "cgroup cgroup rw,cpu", {"cpu.cfs_quota_us": "50000", "cpu.cfs_period_us": "100000"}, 0.5),
         (
             "v1",
@@ -298,13 +297,3 @@ def test_a_container_of_half_a_core_on_a_large_machine_is_a_node_of_half_a_core(
     for name, text in files.items():
         (mounted / name).write_text(text)
     assert own_quota_cores(proc) == cores
-
-
-def test_the_nodes_of_a_snapshot_have_what_other_programs_leave_at_that_moment() -> None:
-    left = iter([None, 1.5])
-
-    def nodes() -> list[Node]:
-        return [replace(NODE, available_cores=next(left))]
-
-    observer = LocalObserver(FakeReader({}), FakeLimiter(), list, FakeClock(), nodes)  # type: ignore[arg-type]
-    assert [observer.observe().snapshot.nodes[0].available_cores for _ in range(2)] == [None, 1.5]

