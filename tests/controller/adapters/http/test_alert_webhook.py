@@ -45,9 +45,6 @@ class Stage:
         self.server = HealthServer(CollectorRegistry(), lambda: True, LOOPBACK, 0, more={PATH: webhook})
         self.url = f"http://{LOOPBACK}:{self.server.port}{PATH}"
 
-    def note(self, error: Exception) -> None:
-        self.errors.append(str(error))
-
     def handle(self, body: bytes) -> str:
         self.bodies.append(body)
         if self.held is not None:
@@ -78,8 +75,6 @@ def test_a_call_with_the_token_is_handled_before_it_is_answered(stage: Stage) ->
     ("token", "scheme"),
     [
         (None, ""),
-        ("", "Bearer"),
-        (TOKEN[:-1], "Bearer"),
         (TOKEN + "x", "Bearer"),
         (TOKEN, "Basic"),
         ("é" * 20, "Bearer"),
@@ -153,8 +148,6 @@ def test_its_sender_reads_why(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("lines", "status"),
     [
-        ((), 411),
-        (("Content-Length: -1",), 411),
         (("Content-Length: 1e3",), 411),
         (("Content-Length: " + "9" * 400,), 413),
         (("Transfer-Encoding: chunked",), 411),

@@ -245,6 +245,22 @@ def test_a_container_without_a_figure_for_its_cpu_is_left_out() -> None:
     assert use_by_container(rows) == {}
 
 
+def test_a_pod_beside_jobs_says_nothing_of_devices_in_other_namespaces() -> None:
+    """A tenant could deny a rival's raise."""
+    of_container = {"namespace": "team", "pod": "p", "container": "c"}
+    forged = {"namespace": "rival", "exported_namespace": "team", "pod": "p", "kind": "gpu_use"}
+    rows = [
+        ContainerRow(ContainerLabels(**of_container, kind="cpu"), (0.0, 1.0)),
+        ContainerRow(ContainerLabels(**of_container, kind="sampled_at"), (0.0, 2.0)),
+        ContainerRow(
+            ContainerLabels(namespace="gpu-operator", exported_namespace="team", pod="p", kind="gpu_use"), (0.0, 0.3)
+        ),
+        ContainerRow(ContainerLabels(**forged), (0.0, 1.0)),
+    ]
+    found = [use_by_container(rows, tenants).values() for tenants in ({"team", "rival"}, ())]
+    assert [use.gpu_use for uses in found for use in uses] == [0.3, 1.0]
+
+
 def test_a_node_with_its_jobs_alone_is_one_whose_others_use_nothing_and_others_count_by_their_own_namespace() -> None:
     rows = [
         row_of({"node": "a", "instance": "10.0.0.7:10250", "namespace": "team", "pod": "mine"}, 1.5),

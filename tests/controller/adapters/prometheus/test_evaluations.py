@@ -129,12 +129,6 @@ def test_the_latest_process_speaks_where_both_lives_are_in_the_window() -> None:
     assert chosen_text(former, latest, latest="elsewhere:3") == 'training_loss{stage="eval"}'
 
 
-def test_a_series_whose_newest_sample_is_unknown_counts_as_old_as_the_window() -> None:
-    found = evaluation(chosen(rows(sampled_at=None)), None, diverged=False)
-    assert found is not None
-    assert found.sampled_at_seconds == WINDOW_START
-
-
 def test_a_level_that_is_not_finite_shows_the_last_finite_value_else_the_lowest_else_nan() -> None:
     def shown(last: float, lowest: float) -> tuple[float, bool]:
         found = evaluation(chosen(rows(math.nan, last=last, lowest=lowest)), None, diverged=False)

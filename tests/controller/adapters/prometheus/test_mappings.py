@@ -118,7 +118,6 @@ def world(pages: Scraped) -> World:
     world.add("contract", "training_loss 3\ntraining_steps_total 30\n" + SERVERS["kserve"])
     world.add("exporter", EXPORTER_OF_ALL)
     world.add("iterates", 'training_loss{it="1"} 3\n')
-    world.add("ranks", "".join(f'training_loss{{rank="{rank}"}} {rank + 1}\n' for rank in range(3)))
     world.add("splits", 'latency_count{result="x"} 1\nlatency_count{result="error-5"} 2\nlatency_sum 3\n')
     pages.publish()
     world.wait_for("contract", lambda job: job.evaluation is not None and job.evaluation.sample_count >= 4)
@@ -237,7 +236,7 @@ def _shows(step: int, job: JobSeries) -> bool:
     return any(f"{step} series match" in each or "`it`" in each for each in job.warnings)
 
 
-def test_a_label_that_grows_with_the_training_is_recognised_and_named_and_ranks_are_not(world: World) -> None:
+def test_a_label_that_grows_with_the_training_is_recognised_and_named(world: World) -> None:
     with world.reader() as reader:
 
         def read(pod: str) -> JobSeries:
@@ -252,11 +251,6 @@ def test_a_label_that_grows_with_the_training_is_recognised_and_named_and_ranks_
         (warning,) = job.warnings
         assert "training_loss carries the label `it`" in warning
         assert "report the it as a value of its own, or drop the label with metricRelabelings" in warning
-        world.set("ranks", "".join(f'training_loss{{rank="{rank}"}} {rank}\n' for rank in range(3)))
-        time.sleep(2 * SCRAPE_SECONDS)
-        ranks = read("ranks")
-        assert ranks.evaluation is not None
-        assert not any("carries the label" in each for each in ranks.warnings)
 
 
 def test_mappings_cost_no_query(world: World) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 from urllib.parse import quote_plus
 
 import pytest
@@ -46,7 +47,7 @@ def pages(pages: Scraped) -> Scraped:
     return pages
 
 
-def a_reader(pages: Scraped, max_series: int = BOUND, points_seconds: float | None = None) -> PrometheusReader:
+def a_reader(pages: Scraped, max_series: int = BOUND, **more: Any) -> PrometheusReader:
     return PrometheusReader(
         pages.asked.url,
         {"pod": AnyOf()},
@@ -54,7 +55,7 @@ def a_reader(pages: Scraped, max_series: int = BOUND, points_seconds: float | No
         [EvaluationMapping()],
         2.0,
         max_series=max_series,
-        points_seconds=points_seconds,
+        **more,
     )
 
 
@@ -66,9 +67,9 @@ def read(reader: PrometheusReader, scope: Scope = EVERYTHING) -> PrometheusReadi
         return None
 
 
-def reading(pages: Scraped, scope: Scope = EVERYTHING, **more: float) -> PrometheusReading:
+def reading(pages: Scraped, scope: Scope = EVERYTHING, **more: Any) -> PrometheusReading:
     """A reading in which the two that are served have a loss: on a busy machine a scrape fails now and then."""
-    with a_reader(pages, **more) as reader:  # type: ignore[arg-type]
+    with a_reader(pages, **more) as reader:
         found = wait_for(
             "both losses",
             lambda: read(reader, scope),
@@ -84,8 +85,11 @@ pytestmark = pytest.mark.processes
 
 
 def test_a_pod_above_the_bound_is_left_out_by_name_and_all_others_are_served(pages: Scraped) -> None:
-    found = reading(pages, Scope(NAMESPACES), points_seconds=10.0)
-    assert found.left_out.keys() == {LOUD, JobKey("other", "facts")}
+    reported: list[set[JobKey]] = []
+    found = reading(
+        pages, Scope(NAMESPACES), points_seconds=10.0, on_left_out=lambda series: reported.append(set(series))
+    )
+    assert reported[-1] == found.left_out.keys() == {LOUD, JobKey("other", "facts")}
     assert found.left_out[LOUD] == MANY
     loud = found.jobs[LOUD]
     assert (loud.evaluation, loud.points) == (None, ())
@@ -108,22 +112,6 @@ def test_more_names_than_a_url_can_hold_leave_their_namespace_out_and_no_other(p
     assert innocent.evaluation is None
     assert "left out with its namespace: 8 pods there export more than 100 series" in innocent.warnings[0]
     assert found.jobs[NEIGHBOUR].evaluation is not None
-
-
-def test_the_pods_that_are_left_out_are_reported_until_they_have_fewer_series(pages: Scraped) -> None:
-    reported: list[set[JobKey]] = []
-    for bound in (BOUND, 2 * MANY):
-        with PrometheusReader(
-            pages.asked.url,
-            {"namespace": "team"},
-            SCRAPE_SECONDS,
-            [EvaluationMapping()],
-            2.0,
-            max_series=bound,
-            on_left_out=lambda series: reported.append(set(series)),
-        ) as reader:
-            reader.read(time.time())
-    assert reported == [{LOUD}, set()]
 
 
 def test_no_pod_too_many_costs_no_further_part() -> None:

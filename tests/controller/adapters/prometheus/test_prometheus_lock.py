@@ -1,6 +1,6 @@
 """A Prometheus that asks for something gets it, and no other does; what does not fit is a sentence without secrets.
 
-The servers are in this process. `test_locked_prometheus.py` asks a real Prometheus.
+The servers are in this process. `tests/queriers` and `tests/cluster/end_to_end` ask real ones.
 """
 
 from __future__ import annotations
@@ -85,13 +85,6 @@ def failure(http: PrometheusHttp) -> str:
 @pytest.fixture
 def asker(tmp_path: Path) -> Asker:
     return Asker(tmp_path)
-
-
-@pytest.fixture
-def fake() -> Iterator[FakePrometheus]:
-    server = FakePrometheus()
-    yield server
-    server.close()
 
 
 @pytest.fixture
