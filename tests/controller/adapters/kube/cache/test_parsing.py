@@ -90,13 +90,6 @@ def test_what_is_actual_is_what_the_kubelet_reports(reported: tuple[str, str], a
     assert pod.awaits_kubelet is (actual != (400, 100))
 
 
-def test_a_kubelet_that_has_not_seen_the_newest_spec_reports_of_an_older_one() -> None:
-    seen = {"metadata": {"generation": 3}, "status": {"observedGeneration": 3}}
-    assert parse_pod(pod_json(**seen)).matches_spec
-    late = parse_pod(pod_json(metadata={"generation": 4}, status={"observedGeneration": 3}))
-    assert (late.unobserved, late.matches_spec, late.awaits_kubelet) == (True, False, True)
-
-
 @pytest.mark.parametrize(("observed", "pending"), [(3, None), (4, "Deferred")])
 def test_what_a_kubelet_said_of_an_older_wish_is_not_said_of_the_newest(observed: int, pending: str | None) -> None:
     condition = {
@@ -108,8 +101,10 @@ def test_what_a_kubelet_said_of_an_older_wish_is_not_said_of_the_newest(observed
     }
     for seen in (3, 4):
         pod = pod_json(metadata={"generation": 4}, status={"observedGeneration": seen, "conditions": [condition]})
-        found = parse_pod(pod).pending
-        assert (found.kind if found else None) == (pending if seen == 4 else None)
+        found = parse_pod(pod)
+        assert (found.pending.kind if found.pending else None) == (pending if seen == 4 else None)
+        is_late = seen == 3
+        assert (found.unobserved, found.matches_spec, found.awaits_kubelet) == (is_late, not is_late, is_late)
 
 
 def test_restartable_init_containers_count_and_others_do_not() -> None:
@@ -126,11 +121,9 @@ def test_restartable_init_containers_count_and_others_do_not() -> None:
     ("variable", "is_rank"),
     [
         ({"name": "MASTER_ADDR", "value": "train-0.train"}, True),
-        ({"name": "PET_RDZV_ENDPOINT", "value": "train-0.train:29400"}, True),
         ({"name": "MASTER_ADDR", "value": "localhost"}, False),
         ({"name": "JAX_COORDINATOR_ADDRESS", "value": "127.0.0.1:1234"}, False),
         ({"name": "MASTER_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}, False),
-        ({"name": "LR", "value": "train-0"}, False),
     ],
 )
 def test_a_rank_is_told_which_other_pod_the_first_one_is_in(variable: dict[str, Any], is_rank: bool) -> None:
@@ -153,7 +146,6 @@ def test_devices_and_claims_are_named() -> None:
     [
         ({"nvidia.com/gpu": "4", "cpu": "3", "rdma/hca": "1"}, 4),
         ({"nvidia.com/mig-1g.5gb": 2, "nvidia.com/gpu.shared": 1}, 3),
-        ({"google.com/tpu": "8", "amd.com/gpu": "1"}, 9),
         ({"aws.amazon.com/neuron": "1"}, 1),
         ({"cpu": "3", "example.com/gpu-driver": "1"}, 0),
     ],
@@ -163,11 +155,14 @@ def test_devices_that_compute_are_counted(resources: dict[str, Any], count: int)
     assert parse_pod(pod_json(spec={"containers": containers})).accelerators == count
 
 
-@pytest.mark.parametrize("where", ["state", "lastState"])
-def test_a_container_that_was_killed_for_memory_is_reported_with_the_time(where: str) -> None:
-    killed = {where: {"terminated": {"reason": "OOMKilled", "finishedAt": "2026-11-21T15:25:33Z"}}, "restartCount": 3}
+@pytest.mark.parametrize(("where", "exit_code"), [("state", 137), ("lastState", None)])
+def test_a_container_that_was_killed_for_memory_is_reported_with_the_time(where: str, exit_code: int | None) -> None:
+    """What it ended with is known while it has ended."""
+    ended = {"reason": "OOMKilled", "exitCode": 137, "finishedAt": "2026-11-21T15:25:33Z"}
+    killed = {where: {"terminated": ended}, "restartCount": 3}
     (container,) = parse_pod(pod_json(status={"containerStatuses": [container_status(**killed)]})).containers
     assert (container.oom_killed_at_seconds, container.restarts_total) == (AT_15_25_33, 3)
+    assert container.exit_code == exit_code
 
 
 @pytest.mark.parametrize(
@@ -177,7 +172,6 @@ def test_a_container_that_was_killed_for_memory_is_reported_with_the_time(where:
         ([("PodResizePending", "True", "Infeasible")], "Infeasible"),
         ([("PodResizeInProgress", "True", "Error")], "Error"),
         ([("PodResizeInProgress", "True", "")], None),
-        ([("PodResizePending", "False", "Deferred")], None),
         ([("PodResizeInProgress", "True", "Error"), ("PodResizePending", "True", "Deferred")], "Deferred"),
     ],
 )
@@ -197,7 +191,6 @@ def test_a_resize_that_waits_or_failed_is_reported(conditions: list[tuple[str, s
         (resized_by("kubectl-patch", "f:initContainers", "f:requests", "f:cpu"), ("kubectl-patch",)),
         (resized_by("slopewise"), ()),
         (resized_by("kubectl-patch", "f:containers", "f:limits", "f:memory"), ()),
-        (resized_by("kubectl-edit", subresource=""), ()),
         ({"manager": "x", "subresource": "resize"}, ()),
     ],
 )
@@ -253,22 +246,16 @@ def test_a_node_is_read_with_what_it_has_to_give() -> None:
     assert (node.ready, node.unschedulable, node.static_cpu_manager) == (True, True, None)
     assert node.taints == (Taint("gpu", "yes", "NoSchedule"), Taint("x", "", "NoExecute"))
     assert (node.memory_pressure, node.swap_bytes) == (True, 0)
+    assert a_node(nodeInfo={"swap": {"capacity": 2**30}}).swap_bytes == 2**30
     assert not a_node(pressure="False").memory_pressure
     assert not a_node(ready="Unknown").ready, "its kubelet is silent"
     assert a_node(labels={"slopewise.dev/static-cpu-manager": "true"}).static_cpu_manager is True
-
-
-@pytest.mark.parametrize(("info", "swap"), [({"swap": {"capacity": 2**30}}, 2**30), ({"swap": {}}, 0), ({}, 0)])
-def test_a_node_says_whether_it_swaps(info: dict[str, Any], swap: int) -> None:
-    assert a_node(nodeInfo=info).swap_bytes == swap
 
 
 def test_an_object_that_cannot_be_read_is_named() -> None:
     raw = pod_json(spec={"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "much"}}}]})
     with pytest.raises(ValueError, match="team/p cannot be read: 'much' is not a Kubernetes quantity"):
         parse_pod(raw)
-    with pytest.raises(ValueError, match="team/p cannot be read: Object missing required field `spec`"):
-        parse_pod({"metadata": pod_json()["metadata"]})
     with pytest.raises(
         ValueError, match=r"team/p cannot be read: Expected `str \| null`, got `int` - at `\$\.spec\.nodeName`"
     ):
@@ -350,12 +337,9 @@ def test_scheduling_facts_are_read_in_full() -> None:
     ("annotation", "value", "needs_none", "forbids"),
     [
         ("slopewise.dev/checkpoints", "external", True, False),
-        ("slopewise.dev/checkpoints", "none", True, False),
         ("slopewise.dev/checkpoints", "here", False, False),
         ("karpenter.sh/do-not-disrupt", "true", False, True),
-        ("karpenter.sh/do-not-disrupt", "false", False, False),
         ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false", False, True),
-        ("cluster-autoscaler.kubernetes.io/safe-to-evict", "true", False, False),
     ],
 )
 def test_an_annotation_says_that_a_pod_needs_no_volume_or_that_it_must_not_be_disrupted(
@@ -366,11 +350,6 @@ def test_an_annotation_says_that_a_pod_needs_no_volume_or_that_it_must_not_be_di
     assert facts is not None
     assert facts.needs_no_volume is needs_none
     assert facts.do_not_disrupt == (f"{annotation}: {value}" if forbids else "")
-
-
-def test_the_pods_of_one_template_share_their_scheduling_facts() -> None:
-    one, other = (parse_pod(pod_json(metadata={**MIGRATABLE_POD, "name": name})) for name in ("a", "b"))
-    assert one.scheduling is other.scheduling
 
 
 def test_no_caller_changes_the_affinity_of_a_record_by_changing_what_it_hands_out() -> None:
@@ -390,15 +369,6 @@ def test_a_pod_that_no_node_takes_is_known_since_when() -> None:
     assert since(status="True") is None
 
 
-def test_what_a_container_ended_with_is_known_while_it_has_ended() -> None:
-    ended = container_status(state={"terminated": {"exitCode": 143}})
-    (container,) = parse_pod(pod_json(status={"containerStatuses": [ended]})).containers
-    assert container.exit_code == 143
-    again = container_status(lastState={"terminated": {"exitCode": 143}})
-    (container,) = parse_pod(pod_json(status={"containerStatuses": [again]})).containers
-    assert container.exit_code is None
-
-
 def _asks(cpu: str, **more: Any) -> dict[str, Any]:
     return {"name": f"c{cpu}", "resources": {"requests": {"cpu": cpu}}, **more}
 
@@ -410,7 +380,6 @@ SIDE_AND_INIT = [_asks("50m", restartPolicy="Always"), _asks("500m")]
     ("spec", "reserved", "start"),
     [
         ({"containers": [_asks("100m"), {"name": "side"}]}, 100, 0),
-        ({"containers": [_asks("100m")], "initContainers": SIDE_AND_INIT[:1]}, 150, 0),
         ({"containers": [_asks("100m")], "initContainers": [_asks("500m"), _asks("200m")]}, 500, 500),
         ({"containers": [_asks("100m")], "initContainers": SIDE_AND_INIT}, 550, 550),
         ({"containers": [_asks("1")], "initContainers": SIDE_AND_INIT}, 1050, 550),

@@ -10,13 +10,10 @@ from slopewise.adapters.kube.client.protocol import resource_of
 @pytest.mark.parametrize(
     ("path", "resource", "is_object"),
     [
-        ("/api/v1/nodes", "nodes", False),
         ("/api/v1/namespaces", "namespaces", False),
         ("/api/v1/namespaces/n", "namespaces", True),
         ("/api/v1/namespaces/n/pods/p/eviction", "pods/eviction", True),
-        ("/apis/batch/v1/jobs", "jobs", False),
         ("/apis/slopewise.dev/v1alpha1/trainingpolicies/t/status", "trainingpolicies/status", True),
-        ("/apis/coordination.k8s.io/v1/namespaces/n/leases/l", "leases", True),
         ("/version", "version", False),
     ],
 )

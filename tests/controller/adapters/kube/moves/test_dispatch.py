@@ -61,7 +61,9 @@ def test_an_arriving_pod_is_placed_by_its_gate() -> None:
 
 
 def test_the_way_is_the_one_that_the_platform_has_found() -> None:
-    assert World().begin().detail == "suspend"
+    world = World()
+    assert world.begin().detail == "suspend"
+    assert world.suspend.begun == [(MOVE, "draps", ("j", "k"))], "the members of its workload go with it"
     assert World(movability=Movability(way="evict")).begin().detail == "evict"
 
 
@@ -70,12 +72,6 @@ def test_a_job_at_its_target_is_stopped_while_it_has_a_pod() -> None:
     assert World().begin(stop).detail == "stopped for draps"
     gone = World(managed=None).begin(stop)
     assert (gone.result, gone.detail) == ("failed", "its pod is gone; there is nothing to stop")
-
-
-def test_the_members_of_its_workload_go_with_it() -> None:
-    world = World()
-    world.begin()
-    assert world.suspend.begun == [(MOVE, "draps", ("j", "k"))]
 
 
 @pytest.mark.parametrize(

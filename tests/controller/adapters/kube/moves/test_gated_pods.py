@@ -68,10 +68,6 @@ class TestPlacing:
         assert place(stage).result == "deferred"
         assert is_gated(stage.pod("train-x"))
 
-    def test_a_pod_that_is_gone_is_reported(self, stage: Stage) -> None:
-        stage.server.remove(f"{PODS}/train-x")
-        assert place(stage).result == "failed"
-
 
 class TestLettingGo:
     def test_after_half_a_minute_the_default_scheduler_has_it(self, stage: Stage) -> None:
@@ -109,12 +105,6 @@ class TestLettingGo:
         assert is_gated(stage.pod("train-x"))
         stage.tick(MAX_WAIT_SECONDS)
         assert not is_gated(stage.pod("train-x"))
-
-    def test_a_replica_that_does_not_lead_touches_nothing(self, stage: Stage) -> None:
-        stage.leads = False
-        stage.tick()
-        stage.tick(10 * MAX_WAIT_SECONDS)
-        assert stage.server.asked("PATCH") == []
 
     def test_what_failed_is_tried_again_and_keeps_no_other_waiting(self, stage: Stage) -> None:
         stage.put_pod("other", owner=None, gated=True)

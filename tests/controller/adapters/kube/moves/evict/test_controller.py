@@ -112,11 +112,9 @@ class TestBeginning:
         assert (stage.evictions_sent(), stage.evictions.under_way()) == ([], ())
         assert stage.server.asked("PATCH") == []
 
-    @pytest.mark.parametrize(("owner", "kind"), [("train", "Job"), (None, "Job"), ("agents", "DaemonSet")])
-    def test_a_pod_that_would_not_come_back_is_never_evicted(self, stage: Stage, owner: str | None, kind: str) -> None:
+    def test_a_pod_that_would_not_come_back_is_never_evicted(self, stage: Stage) -> None:
         stage.put_job(podFailurePolicy={})
-        uid = stage.put_pod("train-x", owner=owner, kind=kind)["metadata"]["uid"]
-        assert begin(stage, TRAIN if owner == "train" else f"{uid}:0").result == "infeasible"
+        assert begin(stage).result == "infeasible"
         assert stage.server.asked("POST", "/eviction$") == []
 
     @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/jobs/train$", 500), ("PATCH", "/status$", 403)])
@@ -298,12 +296,6 @@ class TestCrashes:
         stage.tick(EVICT_SECONDS + 1)
         assert "deletionTimestamp" not in stage.pod("train-x")["metadata"]
         assert (steps(stage), stage.stored_move()) == ([], None)
-
-    def test_a_replica_that_does_not_lead_touches_nothing(self, stage: Stage) -> None:
-        begin_and_replace(stage)
-        stage.leads = False
-        stage.tick(10.0)
-        assert is_gated(stage.pod("train-y"))
 
 
 class TestTrouble:

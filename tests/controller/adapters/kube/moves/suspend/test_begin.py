@@ -61,7 +61,6 @@ def test_one_patch_suspends_the_job_and_says_where_it_goes(yard: Yard) -> None:
         (1, {"matchLabels": {"app": "training"}}, "deferred"),
         (0, {"matchExpressions": [{"key": "app", "operator": "Like"}]}, "deferred"),
         (2, {"matchLabels": {"app": "training"}}, "applied"),
-        (0, {"matchLabels": {"app": "web"}}, "applied"),
         (0, {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}, "applied"),
         (0, None, "applied"),
     ],
@@ -219,10 +218,8 @@ def test_pods_that_finished_their_part_do_not_matter(yard: Yard) -> None:
     [
         ("POST", "/eviction$", NO_BUDGET, "deferred", "The disruption budget training needs 1 healthy pods"),
         ("POST", "/eviction$", refusal(403, "Forbidden", "no"), "infeasible", "apply manifests/components/moves"),
-        ("PATCH", "", refusal(403, "Forbidden", "no"), "infeasible", "apply manifests/components/moves"),
         ("PATCH", "", refusal(404, "NotFound", "jobs not found"), "failed", "its Job is gone"),
         ("PATCH", "", refusal(422, "Invalid", "spec.suspend: Forbidden"), "infeasible", "spec.suspend: Forbidden"),
-        ("PATCH", "", refusal(429, "TooManyRequests", "slow down"), "deferred", "too much to do"),
     ],
 )
 def test_a_refusal_is_reported(yard: Yard, method: str, path: str, reply: Reply, result: str, words: str) -> None:
