@@ -15,11 +15,8 @@ from slopewise.adapters.kube.capacity import Capacity, available, capacity_messa
     ("requested", "used", "left"),
     [
         (1.0, None, 3.0),
-        (1.0, 0.5, 3.0),
         (1.0, 1.5, 2.5),
-        (0.0, 0.0, 4.0),
         (1.0, 3.0, 2.0),  # jobs request 2 cores: what others use beyond the rest is borrowed
-        (3.0, 0.0, 1.0),
         (5.0, 0.0, 0.0),
         (None, 1.5, 2.5),
     ],

@@ -107,12 +107,6 @@ def test_a_full_queue_drops_events_and_no_caller_waits(server: ApiServer) -> Non
     assert recording.recorder.dropped == 5
 
 
-def test_one_that_does_not_lead_shows_nothing(server: ApiServer) -> None:
-    with Recording(server, may_write=False) as recording:
-        recording.recorder.emit(Event(POD, "Resized", "x"))
-    assert (server.requests, recording.recorder.dropped) == ([], 0)
-
-
 def test_a_note_of_others_drives_no_terminal_and_a_long_one_in_any_letters_fits(server: ApiServer) -> None:
     with Recording(server) as recording:
         recording.recorder.emit(Event(POD, "Frozen", "Freeze f (all): \x1b[31mred\x07\x1b]0;title"))

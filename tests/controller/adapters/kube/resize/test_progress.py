@@ -32,10 +32,12 @@ def test_a_pod_waits_from_the_moment_that_something_is_accepted_until_it_is_in_e
     assert progress.by_node() == {}
 
 
-def test_a_kubelet_that_says_why_it_does_not_carry_it_out_is_not_waited_for() -> None:
+def test_only_pods_that_run_wait_and_none_whose_kubelet_says_why() -> None:
     progress = ResizeProgress()
-    progress.note(None, structs.replace(ACCEPTED, pending=PodPending("Deferred", 0.0, "no room")))
-    assert progress.waited_seconds("uid-p") is None
+    deferred = structs.replace(ACCEPTED, pending=PodPending("Deferred", 0.0, "no room"))
+    for pod in (deferred, structs.replace(ACCEPTED, phase="Pending"), structs.replace(ACCEPTED, deleting=True)):
+        progress.note(None, pod)
+        assert progress.waited_seconds("uid-p") is None
     progress.note(None, structs.replace(ACCEPTED, pending=PodPending("Error", 0.0, "it failed")))
     assert progress.waited_seconds("uid-p") is not None
 
@@ -48,10 +50,3 @@ def test_a_pod_that_goes_or_is_replaced_waits_no_more() -> None:
     assert progress.waited_seconds("uid-of-the-next") is not None
     progress.note(structs.replace(ACCEPTED, uid="uid-of-the-next"), None)
     assert progress.by_node() == {}
-
-
-def test_only_pods_that_run_wait() -> None:
-    progress = ResizeProgress()
-    for pod in (structs.replace(ACCEPTED, phase="Pending"), structs.replace(ACCEPTED, deleting=True)):
-        progress.note(None, pod)
-        assert progress.waited_seconds("uid-p") is None

@@ -59,10 +59,8 @@ def test_it_ends_by_itself_or_when_it_is_deleted(lasts: float | None, meta: dict
     ("raw", "place"),
     [
         ({}, "scope"),
-        ({"spec": {}}, "scope"),
         ({"spec": {"scope": "rack", "name": "a"}}, "scope"),
         ({"spec": {"scope": "node", "name": "n", "until": "soon"}}, "until"),
-        ({"spec": {"scope": "node"}}, "spec"),
     ],
 )
 def test_one_that_cannot_be_read_freezes_everything_and_says_so(raw: dict[str, Any], place: str) -> None:

@@ -275,13 +275,6 @@ def test_two_workloads_of_a_name_get_two_names(server: ApiServer, api: KubeApi, 
     assert set(Replica(api, pods).memory().load().jobs) == set(uids)
 
 
-def test_pods_of_one_workload_share_an_object(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
-    uids = [pods.add("train", slot) for slot in ("0", "1")]
-    memory.save(MemoryState({uid: changed() for uid in uids}))
-    assert [pod["slot"] for pod in server.get(f"{GROWTHS}/train")["status"]["pods"]] == ["0", "1"]
-    assert len(server.asked("POST")) == 1
-
-
 def test_a_jobgrowth_goes_once_its_original_is_back(pods: Pods, replica: Replica, memory: KubeMemory) -> None:
     back, still = pods.add("back"), pods.add("still")
     memory.save(MemoryState({back: changed(), still: changed()}))
@@ -304,16 +297,6 @@ def test_records_of_a_policy_begin_as_stored_are_kept_and_handed_on_when_they_ch
     assert (received, memory.load().classes) == ([later], later.classes)
     memory.save(replace(state, classes=later.classes, departed=()))
     assert (received[1:], memory.load().departed) == ([later._replace(departed=())], ())
-
-
-def test_nodes_are_handed_on_only_when_they_changed(api: KubeApi, pods: Pods) -> None:
-    received: list[Any] = []
-    memory = Replica(api, pods).memory(on_nodes=lambda *nodes: received.append(nodes))
-    memory.load()
-    nodes = {"n1": NodeMemory(frozenset(), 1.0, 60.0)}
-    for state in (MemoryState({}, nodes), MemoryState({}, nodes), MemoryState({}, nodes, nodes)):
-        memory.save(state)
-    assert received == [(nodes, {}), (nodes, nodes)]
 
 
 MEMORY = MemoryAllocation(2**30, 3 * 2**29 + 1)

@@ -31,7 +31,7 @@ def a_memory(points: int = KEPT) -> JobMemory:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("pods", [1, 4, 5, 12, 24])
+@pytest.mark.parametrize("pods", [1, 5, 24])
 def test_the_memory_of_all_pods_of_a_workload_is_below_what_a_jobgrowth_may_be(pods: int) -> None:
     stored = memory_text(a_memory(), pods)
     assert pods * (len(stored) + 250) < 32 * 1024  # 250 bytes: slot, names, node, original
@@ -73,8 +73,6 @@ def test_above_a_dozen_pods_only_what_is_decided_on_without_points_is_kept() -> 
     "text",
     [
         "{",
-        COMPRESSED,
-        COMPRESSED + "not base 85 \N{SNOWMAN}",
         memory_text(a_memory(), 5)[:-40],
         COMPRESSED + base64.b85encode(zlib.compress(b" " * (2 * MAX_JSON_BYTES))).decode(),
     ],
