@@ -84,15 +84,16 @@ class TestAttachable:
             other = thread.native_id
         assert f"there is no process {other}" in refused(other or 0)
 
-    def test_none_of_a_user_or_the_kernel(self, training: psutil.Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_none_of_another_user_or_the_kernel_or_that_has_ended(
+        self, training: psutil.Process, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: training.uids().real + 1)
         assert f"process {training.pid} is that of {training.username()}" in refused(training.pid)
         monkeypatch.undo()
         for name, nothing in (("cmdline", []), ("exe", "")):
             monkeypatch.setattr(psutil.Process, name, lambda _, nothing=nothing: nothing)
         assert f"process {training.pid} is a thread of the kernel" in refused(training.pid)
-
-    def test_none_that_has_ended(self, training: psutil.Process, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.undo()
         monkeypatch.setattr(psutil.Process, "status", lambda _: psutil.STATUS_ZOMBIE)
         assert f"process {training.pid} has ended, and waits to be collected" in refused(training.pid)
 

@@ -112,6 +112,7 @@ def a_job(name: str, *arguments: str, port: int | None = None) -> JobSpec:
 def test_what_runs_is_found_again_and_what_is_over_is_known(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     entries = (started("a", sleeper.pid), started("b"), ended("b"), started("c"), ended("c", 3), started("d"))
     killed(tmp_path, "run-1", *entries)
+    assert clean_up_after_killed(tmp_path) == [], "it is reported once, and not with every later start"
     earlier = earlier_run(tmp_path, JOBS)
     assert {name: job.runs for name, job in earlier.jobs.items()} == {"a": True, "b": False, "c": False, "d": False}
     assert earlier.started_at_seconds == 5.0
@@ -152,12 +153,6 @@ def test_once_settled_the_next_run_remembers_it(tmp_path: Path, sleeper: subproc
     ]
     again = earlier_run(tmp_path, JOBS)
     assert (again.jobs["a"].runs, again.jobs["a"].mark, again.jobs["b"].ended) == (True, "run-1", ended("b"))
-
-
-def test_it_is_reported_once_and_not_with_every_later_start(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
-    killed(tmp_path, "run-1", started("a", sleeper.pid))
-    assert clean_up_after_killed(tmp_path) == []
-    assert earlier_run(tmp_path, JOBS).jobs["a"].runs
 
 
 def test_the_memory_of_passes_is_kept_beside_the_journal(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:

@@ -174,13 +174,8 @@ def test_the_state_of_a_job_and_whether_it_competes(series: dict[str, JobSeries]
 
 
 def test_series_of_another_namespace_or_of_no_process_of_ours_are_not_jobs() -> None:
-    snapshot = observe({"ghost": JobSeries(EVALUATION)}, "a")
-    assert [job.name for job in snapshot.jobs] == ["a"]
-
-
-def test_a_job_whose_process_ended_while_we_looked_is_left_out() -> None:
-    snapshot = observe({}, "a", "b", limiter=FakeLimiter({"b": UNLIMITED}))
-    assert [job.name for job in snapshot.jobs] == ["b"]
+    snapshot = observe({"ghost": JobSeries(EVALUATION)}, "a", "ended", limiter=FakeLimiter({"a": UNLIMITED}))
+    assert [job.name for job in snapshot.jobs] == ["a"], "the process of the other has ended meanwhile"
 
 
 def an_actuator(limiter: FakeLimiter, placed: list[tuple[str, str]] | None = None) -> LocalActuator:
@@ -234,24 +229,19 @@ def test_what_is_known_of_a_job_for_a_move_is_whether_how_and_what_it_has_saved(
 @pytest.mark.parametrize(
     ("control", "expected"), [("limits", CpuAllocation(250, 1000)), ("requests", CpuAllocation(None, 250))]
 )
-def test_a_resize_writes_the_side_that_is_controlled(control: CpuControl, expected: CpuAllocation) -> None:
+def test_a_resize_writes_the_side_that_is_controlled_and_originals_come_back(
+    control: CpuControl, expected: CpuAllocation
+) -> None:
     limiter = FakeLimiter({"a": UNLIMITED})
-    outcome = an_actuator(limiter).carry_out(Resize("a", "local", control, 1000, 250, "why"))
+    actuator = an_actuator(limiter)
+    outcome = actuator.carry_out(Resize("a", "local", control, 1000, 250, "why"))
     assert outcome.result == "applied"
     assert limiter.allocations["a"] == expected
-
-
-def test_a_resize_of_a_job_that_is_gone_fails_in_one_sentence() -> None:
-    with pytest.raises(ActuationError, match="no such job runs on this machine"):
-        an_actuator(FakeLimiter()).carry_out(Resize("a", "local", "limits", 1000, 250, "why"))
-
-
-def test_originals_come_back_and_a_job_that_is_gone_needs_none() -> None:
-    limiter = FakeLimiter({"a": CpuAllocation(250, 20)})
-    actuator = an_actuator(limiter)
     actuator.restore("a", UNLIMITED)
     actuator.restore("gone", UNLIMITED)
     assert limiter.allocations == {"a": UNLIMITED}
+    with pytest.raises(ActuationError, match="no such job runs on this machine"):
+        actuator.carry_out(Resize("gone", "local", control, 1000, 250, "why"))
 
 
 def test_placements_moves_and_stops_go_to_the_supervisor_whose_answer_counts() -> None:

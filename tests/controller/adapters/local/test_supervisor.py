@@ -161,6 +161,9 @@ def test_on_two_nodes_an_arrival_wakes_the_loop_and_waits_for_the_pass(tmp_path:
     world.clock.seconds += PLACEMENT_WAIT_SECONDS - 0.1
     world.supervisor.poll()
     assert (world.nodes(), world.events) == ({}, ["!"])
+    world.clock.seconds += 0.1
+    world.supervisor.poll()
+    assert world.nodes() == {"a": "node-1"}, "a pass that never comes holds up no arrival"
 
 
 def test_who_waits_is_reported_with_what_it_was_promised_in_order_of_arrival(tmp_path: Path) -> None:
@@ -194,23 +197,10 @@ def test_a_job_that_arrived_after_the_pass_looked_waits_for_the_next_one(tmp_pat
     assert (world.nodes(), world.waiting()) == ({}, ["a"])
 
 
-def test_an_outage_of_prometheus_holds_up_no_arrival(tmp_path: Path) -> None:
-    world = a_world(tmp_path, TWO, job("a"))
-    world.look_and_pass()
-    assert world.nodes() == {"a": "node-1"}
-
-
-def test_a_pass_that_never_comes_holds_up_no_arrival(tmp_path: Path) -> None:
-    world = a_world(tmp_path, TWO, job("a"))
-    world.supervisor.poll()
-    world.clock.seconds += PLACEMENT_WAIT_SECONDS
-    world.supervisor.poll()
-    assert world.nodes() == {"a": "node-1"}
-
-
 def test_jobs_that_have_ended_count_no_more_where_the_next_one_goes(tmp_path: Path) -> None:
     world = a_world(tmp_path, TWO, job("a"), job("b", arrive=1))
     world.look_and_pass()
+    assert world.nodes() == {"a": "node-1"}, "a pass that could not observe holds up no arrival"
     world.launcher.started["a"].status = 0
     world.clock.seconds += 1
     world.look_and_pass()
@@ -266,6 +256,8 @@ def test_a_job_that_moves_gets_its_cpu_back_is_signalled_to_end_and_starts_on_th
     assert (process.received, world.limiter.allocations["a"]) == (["end"], UNLIMITED)
     assert (record.state, world.nodes(), world.events) == ("moving", {"b": "node-2"}, [])
     assert world.supervisor.moving() == [MoveUnderWay("a", "node-1", "node-2", START, "saving and ending")]
+    second = world.supervisor.migrate(MOVE)
+    assert (second.result, second.detail) == ("deferred", "it is on its way from node-1 to node-2")
     world.clock.seconds += 1.5
     process.status = 143
     world.supervisor.poll()
@@ -277,15 +269,9 @@ def test_a_job_that_moves_gets_its_cpu_back_is_signalled_to_end_and_starts_on_th
     assert (made.from_node, made.node) == ("node-1", "node-2")
     assert (made.asked_at_seconds, made.ended_at_seconds, made.started_at_seconds) == (START, START + 1.5, START + 1.5)
     assert record.started_at_seconds == START + 1.5
-
-
-def test_the_cpu_of_all_lives_of_a_job_is_counted(tmp_path: Path) -> None:
-    world, process = a_moving_world(tmp_path)
-    process.status = 143
-    world.supervisor.poll()
     world.launcher.started["a"].status = 0
     world.supervisor.poll()
-    assert world.supervisor.records["a"].cpu_seconds == 6.0  # the limiter reports 3 s of every cgroup
+    assert record.cpu_seconds == 6.0, "of both lives: the limiter reports 3 s of every cgroup"
 
 
 def test_helpers_are_signalled_to_end_once_the_command_has_and_the_job_waits_for_them(tmp_path: Path) -> None:
@@ -440,15 +426,6 @@ def test_a_job_that_had_ended_before_its_signal_is_not_moved(tmp_path: Path, sta
     }  # fmt: skip
 
 
-def test_two_moves_wanted_for_one_job_are_one_and_a_later_one(tmp_path: Path) -> None:
-    world, process = a_moving_world(tmp_path)
-    second = world.supervisor.migrate(MOVE)
-    assert (second.result, second.detail) == ("deferred", "it is on its way from node-1 to node-2")
-    process.status = 143
-    world.supervisor.poll()
-    assert len(world.supervisor.records["a"].moves) == 1
-
-
 @pytest.mark.parametrize(
     ("uid", "node", "reason"),
     [
@@ -489,24 +466,19 @@ def test_our_own_trainings_checkpoint_where_there_is_somewhere_to_go(
     assert command.environment["SLOPEWISE_CHECKPOINT_FOLDER"] == folder
 
 
-def test_our_own_trainings_have_one_thread_unless_a_job_says_how_many(tmp_path: Path) -> None:
-    plain = job("plain")
-    says = job("says", environment={"SLOPEWISE_THREADS": "off"})
-    world = a_world(tmp_path, ONE, plain, says)
+def test_our_own_trainings_have_one_thread_unless_a_job_says_how_many_and_each_its_own_environment(
+    tmp_path: Path,
+) -> None:
+    wants = {"SEED": "7", "SLOPEWISE_EXPORTER_LINGER_SECONDS": "9", "SLOPEWISE_THREADS": "off"}
+    says = job("says", port=9500, environment=wants, working_directory=tmp_path)
+    world = a_world(tmp_path, ONE, job("plain"), says)
     world.supervisor.poll()
+    assert world.launcher.commands[1].working_directory == tmp_path
     environments = {command.name: command.environment for command in world.launcher.commands}
     one_thread = single_thread_environment()
     assert environments["plain"].items() >= one_thread.items()
     assert environments["says"].keys().isdisjoint(one_thread)
-
-
-def test_a_command_gets_its_own_environment_and_folder_but_our_port(tmp_path: Path) -> None:
-    wants = {"SEED": "7", "SLOPEWISE_EXPORTER_LINGER_SECONDS": "9"}
-    world = a_world(tmp_path, ONE, job("a", port=9500, environment=wants, working_directory=tmp_path))
-    world.supervisor.poll()
-    (command,) = world.launcher.commands
-    assert command.working_directory == tmp_path
-    assert command.environment.items() >= {**wants, "SLOPEWISE_EXPORTER_PORT": "9500"}.items()
+    assert environments["says"].items() >= {**wants, "SLOPEWISE_EXPORTER_PORT": "9500"}.items()
 
 
 def test_a_job_joins_the_study_that_it_names_where_its_file_names_none(tmp_path: Path) -> None:
@@ -655,18 +627,15 @@ def test_a_job_that_has_ended_in_an_earlier_session_waits_for_no_node(tmp_path: 
     assert (world.waiting(), ended.waits_for_node) == ([], False)
 
 
-def test_a_job_that_moves_or_has_ended_is_not_stopped(tmp_path: Path) -> None:
+def test_a_job_that_moves_or_has_ended_is_not_stopped_and_one_that_stops_not_moved(tmp_path: Path) -> None:
     moving, _ = a_moving_world(tmp_path)
     assert moving.supervisor.end_at_target(STOP).result == "deferred"
     ended = a_world(tmp_path, ONE, job("a"))
     assert ended.supervisor.end_at_target(STOP).result == "infeasible"
-
-
-def test_a_job_that_is_signalled_to_end_is_not_moved(tmp_path: Path) -> None:
-    world = a_world(tmp_path, TWO, job("a", migratable=True))
-    world.look_and_pass()
-    assert world.supervisor.end_at_target(STOP).result == "applied"
-    outcome = world.supervisor.migrate(MOVE)
+    stopping = a_world(tmp_path, TWO, job("a", migratable=True))
+    stopping.look_and_pass()
+    assert stopping.supervisor.end_at_target(STOP).result == "applied"
+    outcome = stopping.supervisor.migrate(MOVE)
     assert (outcome.result, outcome.detail) == ("infeasible", "it is being stopped at its target")
 
 

@@ -59,6 +59,7 @@ def test_every_hierarchy_has_its_cgroup(limiter: CgroupV1Limiter, own: dict[str,
     for controller in ("cpu", "cpuacct"):
         procs = run_directory(own, journal, controller) / "1-mnist" / "cgroup.procs"
         assert procs.read_text().split() == ["4711"]
+    assert limiter.read("mnist") == UNLIMITED
 
 
 def test_hierarchies_mounted_together_count_once(own: dict[str, Path], journal: Journal, file_tree: FileTree) -> None:
@@ -68,11 +69,6 @@ def test_hierarchies_mounted_together_count_once(own: dict[str, Path], journal: 
     assert limiter.usage("mnist").cpu_seconds_total == 0.0
 
 
-def test_an_admitted_job_has_no_limit_and_the_weight_of_everyone(limiter: CgroupV1Limiter) -> None:
-    limiter.admit("mnist", 4711)
-    assert limiter.read("mnist") == UNLIMITED
-
-
 def test_a_limit_is_a_quota_of_100_ms(limiter: CgroupV1Limiter, own: dict[str, Path], journal: Journal) -> None:
     limiter.admit("mnist", 4711)
     limiter.set_limit("mnist", 250)
@@ -80,12 +76,8 @@ def test_a_limit_is_a_quota_of_100_ms(limiter: CgroupV1Limiter, own: dict[str, P
     assert (directory / "cpu.cfs_quota_us").read_text() == "25000"
     assert (directory / "cpu.cfs_period_us").read_text() == "100000"
     assert limiter.read("mnist") == CpuAllocation(250, 1000)
-
-
-def test_a_limit_below_the_kernels_least_becomes_that(limiter: CgroupV1Limiter) -> None:
-    limiter.admit("mnist", 4711)
     limiter.set_limit("mnist", 1)
-    assert limiter.read("mnist").limit_millicores == 10
+    assert limiter.read("mnist").limit_millicores == 10, "the kernel takes no less"
 
 
 @pytest.mark.parametrize(("millicores", "shares"), [(250, "256"), (1000, "1024"), (1, "2")])
@@ -95,13 +87,9 @@ def test_a_request_is_written_as_the_kubelet_writes_it(
     limiter.admit("mnist", 4711)
     limiter.set_request("mnist", millicores)
     assert (run_directory(own, journal) / "1-mnist" / "cpu.shares").read_text() == shares
-
-
-@pytest.mark.parametrize("millicores", [333, 1500])
-def test_a_request_is_read_as_it_was_set(limiter: CgroupV1Limiter, millicores: int) -> None:
-    limiter.admit("mnist", 4711)
-    limiter.set_request("mnist", millicores)
-    assert limiter.read("mnist").request_millicores == millicores
+    for other in (333, 1500):
+        limiter.set_request("mnist", other)
+        assert limiter.read("mnist").request_millicores == other
 
 
 def test_a_run_weighs_what_its_jobs_do(
@@ -123,10 +111,6 @@ def test_cpu_time_is_the_cgroups_counter(limiter: CgroupV1Limiter, own: dict[str
     usage = limiter.usage("mnist")
     assert usage.cpu_seconds_total == 1.5
     assert usage.network_io_bytes_total is None
-
-
-def test_a_job_that_is_gone_has_no_usage_and_its_restore_is_no_error(limiter: CgroupV1Limiter) -> None:
-    limiter.admit("mnist", 4711)
     limiter.release("mnist")
     limiter.restore("mnist", UNLIMITED)
     assert limiter.usage("mnist").cpu_seconds_total is None

@@ -69,14 +69,11 @@ def test_groups_take_turns_within_a_period() -> None:
         Event(0.5, B, signal.SIGCONT),
         Event(0.75, B, signal.SIGSTOP),
     ]
-
-
-def test_a_turn_that_does_not_fit_goes_on_at_the_start_of_the_period() -> None:
     events = plan({A: 0.5, B: 0.25, C: 0.5})
     assert [event for event in events if event.group == C] == [
         Event(0.25, C, signal.SIGSTOP),
         Event(0.75, C, signal.SIGCONT),
-    ]
+    ], "a turn that does not fit goes on at the start of the period"
 
 
 def test_a_job_is_known_by_the_threads_that_it_uses_while_it_runs_and_one_that_waits_counts_as_one() -> None:
