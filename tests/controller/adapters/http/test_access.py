@@ -71,7 +71,10 @@ def basic(user: str, password: str) -> str:
         ("authorization: {type: Token, credentials: abc}", "Token abc"),
     ],
 )
-def test_who_asks_is_said_in_one_header(folder: Folder, content: str, sent: str) -> None:
+def test_who_asks_is_said_in_one_header(
+    folder: Folder, content: str, sent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")  # files are looked for beside the http_config
     access = folder.write(content, p=f"{SECRET}\n", token=" abc\n")
     assert access.headers == {"Authorization": sent}
 
@@ -84,12 +87,6 @@ def test_without_an_http_config_nothing_is_sent() -> None:
 def test_the_values_of_a_further_header_are_one_list(folder: Folder) -> None:
     access = folder.write("http_headers: {X-Scope-OrgID: {values: [a, b], secrets: [c], files: [d]}}", d="d\n")
     assert access.headers == {"X-Scope-OrgID": "a, b, c, d"}
-
-
-def test_files_are_looked_for_beside_the_http_config(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir("/")
-    access = folder.write("authorization: {credentials_file: token}", token="abc")
-    assert access.headers["Authorization"] == "Bearer abc"
 
 
 @pytest.mark.parametrize(
@@ -130,6 +127,9 @@ def test_a_file_that_changes_goes_or_comes_is_seen(folder: Folder) -> None:
     assert not first.is_current()
     assert second.headers["Authorization"] == "Bearer other"
     assert not second.is_current()
+    third = folder.write("authorization: {credentials: first}")
+    folder.config.write_text("authorization: {credentials: second!}")
+    assert not third.is_current()
 
 
 def test_a_volume_that_is_swapped_by_its_link_is_seen(folder: Folder) -> None:
@@ -147,12 +147,6 @@ def test_a_volume_that_is_swapped_by_its_link_is_seen(folder: Folder) -> None:
 
     assert not access.is_current()
     assert folder.read().headers["Authorization"] == "Bearer two"
-
-
-def test_the_http_config_itself_is_one_of_the_files(folder: Folder) -> None:
-    access = folder.write("authorization: {credentials: first}")
-    folder.config.write_text("authorization: {credentials: second!}")
-    assert not access.is_current()
 
 
 def test_secrets_are_in_no_repr(folder: Folder) -> None:

@@ -114,7 +114,8 @@ def jobs(url: str) -> dict[str, JobHistory]:
 class TestARealPrometheus:
     """All tests read one Prometheus."""
 
-    def test_every_job_is_found_and_no_exporter(self, jobs: dict[str, JobHistory]) -> None:
+    def test_every_job_is_found_and_no_exporter(self, jobs: dict[str, JobHistory], url: str) -> None:
+        assert {each.key.namespace for each in history(url, namespaces=["other"]).find()} == {"other"}
         assert sorted(jobs) == sorted(
             ["plain-0", "gpu-0", "silent-0", "gap-0", "brief-0", "now-0", "elsewhere-0", "local-0", 'od"d.*\\pod']
         )
@@ -144,30 +145,23 @@ class TestARealPrometheus:
         assert job.throttled_ratio[:, 1].mean() == pytest.approx(0.4, rel=0.01)
         assert job.memory_bytes[:, 1].max() == GIB
         assert (job.threads[:, 1] == 64).all()
+        without = jobs["local-0"]  # its process says what it uses
+        assert without.cpu_cores[:, 1].mean() == pytest.approx(0.5, rel=0.03)  # the first rates lack samples
+        assert (without.memory_bytes[:, 1].max(), without.requests.cpu_cores) == (3 * GIB, None)
 
     def test_requests_limits_plan_objective_and_node(self, jobs: dict[str, JobHistory]) -> None:
         job = jobs["plain-0"]
         assert (job.requests.cpu_cores, job.requests.memory_bytes, job.limits.cpu_cores) == (2, 4 * GIB, 4)
         assert (job.steps.planned, job.objective, job.node, job.gpus) == (20_000, "max", "node-a", 0)
-        assert jobs["gap-0"].objective == "min"
+        assert (jobs["gap-0"].objective, jobs["local-0"].node) == ("min", "laptop")
+        job = jobs["gpu-0"]  # its exporters are scraped without honouring labels
+        assert (job.gpus, job.node, job.requests.cpu_cores) == (2, "node-b", 2)
+        assert job.gpu_use_ratio[:, 1].mean() == pytest.approx(0.3)
 
     def test_how_long_its_steps_waited_for_their_batches(self, jobs: dict[str, JobHistory]) -> None:
         assert jobs["plain-0"].wait_ratio == pytest.approx(0.3, rel=0.01)
         assert jobs["gap-0"].wait_ratio is None
         assert (jobs["gpu-0"].wait_ratio, jobs["silent-0"].wait_ratio) == (1.0, None), "no steps can have these waits"
-
-    def test_exporters_scraped_without_honouring_labels_are_understood(self, jobs: dict[str, JobHistory]) -> None:
-        job = jobs["gpu-0"]
-        assert (job.gpus, job.node, job.requests.cpu_cores) == (2, "node-b", 2)
-        assert job.gpu_use_ratio[:, 1].mean() == pytest.approx(0.3)
-
-    def test_without_a_kubelet_the_process_says_what_it_used(self, jobs: dict[str, JobHistory]) -> None:
-        job = jobs["local-0"]
-        assert job.cpu_cores[:, 1].mean() == pytest.approx(0.5, rel=0.03)  # the first rates lack samples
-        assert (job.memory_bytes[:, 1].max(), job.node, job.requests.cpu_cores) == (3 * GIB, "laptop", None)
-
-    def test_only_the_namespaces_that_were_named(self, url: str) -> None:
-        assert {each.key.namespace for each in history(url, namespaces=["other"]).find()} == {"other"}
 
     def test_more_jobs_than_allowed_are_refused_with_the_way_out(self, url: str) -> None:
         for most, found in ((3, "6 jobs"), (7, "more than 7 jobs")):  # at one moment, and in all

@@ -163,8 +163,10 @@ def test_steps_of_a_gauge_that_fall_are_a_restart(world: World) -> None:
 
 
 def test_raw_points_have_the_steps_that_a_mapping_names(world: World) -> None:
-    with world.reader(TRAINER, points_seconds=60.0) as reader:
-        job = reader.read(time.time()).jobs[JobKey("flowcon", "trainer")]
+    with world.reader(TRAINER, ResponseMapping(preset="triton"), points_seconds=60.0) as reader:
+        reading = reader.read(time.time())
+        job = reading.jobs[JobKey("flowcon", "trainer")]
+    assert reading.queries == 4, "mappings cost no query, and raw points one"
     assert {(point.level, point.steps) for point in job.points} == {(0.5, 7)}
     with world.reader(MAPPED, points_seconds=60.0) as reader:
         jobs = reader.read(time.time()).jobs
@@ -179,16 +181,12 @@ def test_labels_of_the_series_name_the_pods_of_an_exporter_of_many_jobs(world: W
         assert (job.evaluation.level, job.steps_total, job.warnings) == (level, steps, ())
         assert job.evaluation.series == 'run_loss{split="val"}'
     assert jobs[JobKey("flowcon", "exporter")].evaluation is None
+    assert not [key for key in jobs if key.namespace != "flowcon" or key.pod == "steady"], "outside of what is forced"
     with world.reader(MAPPED) as reader:
         end = time.time()
         curves = reader.range_curve(end - 1, end, SCRAPE_SECONDS)
     values = {pod: {value for _, value in curve} for pod, curve in curves.items()}
     assert values == {"mapped-a": {0.5}, "mapped-b": {0.75}}
-
-
-def test_a_series_that_names_a_pod_of_another_namespace_stays_outside_of_what_is_forced(world: World) -> None:
-    jobs = world.jobs(evaluation=MAPPED)
-    assert not [key for key in jobs if key.namespace != "flowcon" or key.pod == "steady"]
 
 
 def test_a_job_with_mappings_of_its_own_is_read_by_those_and_every_other_by_the_policys(world: World) -> None:
@@ -197,18 +195,16 @@ def test_a_job_with_mappings_of_its_own_is_read_by_those_and_every_other_by_the_
         "prime-rl": OwnMappings(EvaluationMapping(preset="prime-rl")),
         "restarts": OwnMappings(TRAINER),
         "kserve": OwnMappings(responses=ResponseMapping(preset="kserve")),
+        "contract": OwnMappings(EvaluationMapping(preset="megatron")),
     }
     jobs = world.jobs(own=own)
     levels = {key.pod: job.evaluation.level for key, job in jobs.items() if job.evaluation is not None}
-    assert (levels["trainer"], levels["prime-rl"], levels["contract"]) == (0.5, 1.5, 3)
+    assert (levels["trainer"], levels["prime-rl"]) == (0.5, 1.5)
+    assert "contract" not in levels, "its own mapping finds nothing, and the policy's does not count"
+    assert world.job("contract").evaluation is not None
     assert jobs[JobKey("flowcon", "trainer")].steps_planned == 400
     assert {key.pod for key, job in jobs.items() if job.responses is not None} == {"kserve"}
     assert "axolotl" not in levels
-
-
-def test_a_job_whose_own_mapping_finds_nothing_is_not_read_by_the_policys(world: World) -> None:
-    own = {"contract": OwnMappings(EvaluationMapping(preset="megatron"))}
-    assert world.job("contract", own=own).evaluation is None
 
 
 def test_failed_values_are_texts_in_which_only_stars_and_question_marks_stand_for_others(world: World) -> None:
@@ -251,8 +247,3 @@ def test_a_label_that_grows_with_the_training_is_recognised_and_named(world: Wor
         (warning,) = job.warnings
         assert "training_loss carries the label `it`" in warning
         assert "report the it as a value of its own, or drop the label with metricRelabelings" in warning
-
-
-def test_mappings_cost_no_query(world: World) -> None:
-    with world.reader(TRAINER, ResponseMapping(preset="triton")) as reader:
-        assert reader.read(time.time()).queries == 3

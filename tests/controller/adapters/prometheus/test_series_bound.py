@@ -114,12 +114,11 @@ def test_more_names_than_a_url_can_hold_leave_their_namespace_out_and_no_other(p
     assert found.jobs[NEIGHBOUR].evaluation is not None
 
 
-def test_no_pod_too_many_costs_no_further_part() -> None:
-    assert series_bound.parts((), ()) == [()]
-    assert series_bound.parts(NAMESPACES, ()) == [(("namespace", AnyOf(NAMESPACES)),)]
-
-
 def test_a_namespace_with_such_a_pod_is_a_part_of_its_own() -> None:
+    assert (series_bound.parts((), ()), series_bound.parts(NAMESPACES, ())) == (
+        [()],
+        [(("namespace", AnyOf(NAMESPACES)),)],
+    )
     assert series_bound.parts(NAMESPACES, [LOUD]) == [
         (("namespace", AnyOf(NAMESPACES)), ("namespace", NoneOf(("team",)))),
         (("namespace", "team"), ("pod", NoneOf(("loud",)))),
