@@ -92,17 +92,11 @@ def test_a_lowered_memory_request_is_shown_with_what_the_next_pod_will_request()
     assert (job.memory_request_bytes, job.memory_to_move_bytes) == (1.25 * GIB, 2 * GIB)
     assert job.memory_ineligible_reason is None
     assert world(pod).job().memory_to_move_bytes == 1.25 * GIB
-
-
-def test_a_pending_change_of_memory_has_what_is_in_effect() -> None:
     waits = PodPending("Deferred", START - 5, "no memory")
-    there = MemoryAllocation(GIB // 4, 2 * GIB)
-    job = world(a_pod("p", a_container(reported_memory=there), pending=waits)).job()
-    assert job.pending is not None
-    assert job.pending.actual_memory == there
-    job = world(a_pod("p", a_container(reported_memory=MemoryAllocation(GIB, 2 * GIB)), pending=waits)).job()
-    assert job.pending is not None
-    assert job.pending.actual_memory is None
+    for reported, pending in ((MemoryAllocation(GIB // 4, 2 * GIB), True), (MemoryAllocation(GIB, 2 * GIB), False)):
+        job = world(a_pod("p", a_container(reported_memory=reported), pending=waits)).job()
+        assert job.pending is not None
+        assert job.pending.actual_memory == (reported if pending else None), "what is in effect of a pending change"
 
 
 def test_a_job_with_gpus_is_reported_with_what_it_waited_and_whether_its_request_follows() -> None:
@@ -228,14 +222,6 @@ def test_a_rank_that_reports_nothing_is_judged_by_the_rank_that_does_and_a_pod_o
     assert jobs["bare"].evaluation is None
 
 
-def test_an_index_of_a_job_of_a_study_is_a_trial_and_has_no_loss_of_another_one() -> None:
-    labels = {"slopewise.dev/study": "s"}
-    here = world(*(a_pod(f"r{index}", owner=JOB, labels={INDEX: f"{index}", **labels}) for index in (0, 1)), r0=REPORTS)
-    jobs = {job.name: job for job in here.observe().jobs}
-    assert (jobs["r0"].evaluation, jobs["r1"].evaluation) == (LEVEL, None)
-    assert {job.objectives.study for job in jobs.values()} == {"s"}
-
-
 def test_a_study_that_a_training_names_itself_is_that_of_its_job_unless_its_owner_names_one() -> None:
     names = structs.replace(REPORTS, study="own")
     labelled = a_pod("b", labels={"slopewise.dev/study": "s"})
@@ -243,7 +229,7 @@ def test_a_study_that_a_training_names_itself_is_that_of_its_job_unless_its_owne
     assert {name: job.objectives.study for name, job in jobs.items()} == {"a": "own", "b": "s"}
     indices = [a_pod(f"r{index}", owner=JOB, labels={INDEX: f"{index}"}) for index in (0, 1)]
     jobs = {job.name: job for job in world(*indices, r0=names).observe().jobs}
-    assert (jobs["r0"].evaluation, jobs["r1"].evaluation) == (LEVEL, None)
+    assert (jobs["r0"].evaluation, jobs["r1"].evaluation) == (LEVEL, None), "an index of a study is a trial"
 
 
 def test_ranks_of_an_indexed_job_are_one_training_also_in_a_study() -> None:
@@ -457,9 +443,6 @@ def test_without_the_right_to_read_nodes_prometheus_shows_their_size() -> None:
     snapshot = here.observe()
     assert snapshot.nodes == (Node("n1", 2.0, GIB),)
     assert snapshot.jobs[0].ineligible_reason is None
-
-
-def test_without_any_nodes_size_the_pass_is_held_with_the_remedy() -> None:
     with pytest.raises(
         ObservationError, match=r"The size of no node is known \(n1 …\).* grant the right to read nodes"
     ):

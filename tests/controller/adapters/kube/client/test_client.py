@@ -184,6 +184,8 @@ def test_a_kubeconfig_says_where_and_with_which_token(server: ApiServer, tmp_pat
     assert server.requests[0].headers["Authorization"] == "Bearer test-token"
     assert server.requests[0].headers["User-Agent"].startswith("slopewise/")
     assert api.host == server.url
+    with pytest.raises(UsageError, match="with name nowhere in"):
+        KubeApi.connect(kubeconfig=kubeconfig(tmp_path, server.kubeconfig), context="nowhere")
 
 
 def test_a_token_file_is_read_again_after_a_401(server: ApiServer, tmp_path: Path) -> None:
@@ -255,19 +257,13 @@ def test_a_broken_kubeconfig_is_a_mistake_in_one_sentence(tmp_path: Path, text: 
         KubeApi.connect(kubeconfig=str(tmp_path / "nothing"))
 
 
-def test_an_unknown_context_is_a_mistake(server: ApiServer, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="with name nowhere in"):
-        KubeApi.connect(kubeconfig=kubeconfig(tmp_path, server.kubeconfig), context="nowhere")
-
-
-def test_loopback_is_asked_without_a_proxy(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loopback_is_asked_without_a_proxy_but_for_one_that_the_kubeconfig_names(
+    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     assert KubeApi.connect(kubeconfig=kubeconfig(tmp_path, server.kubeconfig)).get(PODS)["items"]
-
-
-def test_a_proxy_that_the_kubeconfig_names_is_used(server: ApiServer, tmp_path: Path) -> None:
     content = json.loads(server.kubeconfig)
     content["clusters"][0]["cluster"] = {"server": "http://far.invalid", "proxy-url": server.url}
     api = KubeApi.connect(kubeconfig=kubeconfig(tmp_path, json.dumps(content)))

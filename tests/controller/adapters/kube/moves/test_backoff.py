@@ -64,11 +64,8 @@ def test_it_is_not_moved_for_five_minutes_and_both_texts_say_until_when(scene: S
     assert scene.reason() is not None
     scene.yard.clock.seconds += 1
     assert scene.reason() is None
-
-
-def test_what_passes_within_a_pass_makes_no_job_wait(scene: Scene) -> None:
     assert scene.note(Refused("deferred", "a pod of its Job is ending")) == "a pod of its Job is ending"
-    assert scene.reason() is None
+    assert scene.reason() is None, "what passes within a pass makes no job wait"
 
 
 def test_a_budget_that_allows_more_or_is_gone_ends_the_wait_with_the_next_pass(scene: Scene) -> None:

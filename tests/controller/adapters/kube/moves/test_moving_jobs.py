@@ -118,12 +118,6 @@ def leaving(uid: str = "job-1:0") -> MoveUnderWay:
 # --- who could be moved ----------------------------------------------------------------------------------------
 
 
-def test_a_job_that_is_not_migratable_costs_no_question() -> None:
-    here = MovingWorld(a_pod("p", owner=JOB))
-    (job,) = here.observe().jobs
-    assert (job.movability, here.api.asked) == (None, [])
-
-
 def test_a_migratable_job_says_how_it_can_be_moved_and_what_it_checkpoints() -> None:
     here = MovingWorld(movable())
     here.reader.jobs["p"] = JobSeries(checkpoint=Checkpoint(START - 30, 1.5, on_sigterm=True))
@@ -132,6 +126,17 @@ def test_a_migratable_job_says_how_it_can_be_moved_and_what_it_checkpoints() -> 
     assert job.checkpoint == Checkpoint(START - 30, 1.5, on_sigterm=True)
     assert here.observer.movability("job-1:0") is found
     assert here.observer.movability("nobody:0") is None
+    other = MovingWorld(a_pod("p", owner=JOB))
+    assert (other.observe().jobs[0].movability, other.api.asked) == (None, []), "one that is not costs no question"
+
+
+def test_the_members_of_a_workload_are_those_that_run_and_what_other_pods_reserve_is_not_free() -> None:
+    pods = [movable(f"p{n}", labels=numbered(n)) for n in range(3)]
+    pods[2] = structs.replace(pods[2], phase="Succeeded")
+    big = a_pod("big", a_container(request=3800, limit=None), node="n2", labels={"team": "other"})
+    found = MovingWorld(*pods, big).movability()
+    assert found.members == ("job-1:0", "job-1:1")
+    assert "200m are not reserved" in found.refused_nodes["n2"]
 
 
 def test_what_changes_between_two_passes_counts_in_the_second() -> None:
@@ -158,12 +163,6 @@ def test_a_job_whose_last_move_could_not_be_begun_says_until_when_and_one_that_c
     assert (found.blocked_reason is not None, found.backoff_reason) == (True, None)
 
 
-def test_cpu_that_other_managed_pods_reserve_is_not_free() -> None:
-    big = a_pod("big", a_container(request=3800, limit=None), node="n2", labels={"team": "other"})
-    here = MovingWorld(movable(), big)
-    assert "200m are not reserved" in here.movability().refused_nodes["n2"]
-
-
 @pytest.mark.parametrize(
     ("term", "refused"),
     [
@@ -178,12 +177,6 @@ def test_of_the_affinity_of_a_template_all_but_our_pin_counts(term: dict[str, An
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     here.api.answers[JOB_PATH] = the_job(affinity={"nodeAffinity": required})
     assert set(here.movability().refused_nodes) == refused
-
-
-def test_the_members_of_a_workload_are_those_that_run() -> None:
-    pods = [movable(f"p{n}", labels=numbered(n)) for n in range(3)]
-    pods[2] = structs.replace(pods[2], phase="Succeeded")
-    assert MovingWorld(*pods).movability().members == ("job-1:0", "job-1:1")
 
 
 # --- who is being moved ----------------------------------------------------------------------------------------

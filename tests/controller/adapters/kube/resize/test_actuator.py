@@ -39,11 +39,9 @@ class TestOnePatch:
             "spec": {"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "1500m"}}}]},
         }
 
-    def test_a_pod_that_has_it_already_is_not_written(self, world: World) -> None:
+    def test_a_pod_that_has_it_already_is_not_written_and_without_a_mover_nothing_is_moved(self, world: World) -> None:
         outcome = world.resize(2000)
         assert (outcome.result, outcome.detail, world.server.requests) == ("applied", "it has that already", [])
-
-    def test_without_a_mover_nothing_is_moved(self, world: World) -> None:
         outcome = world.actuator.carry_out(Migrate("j", "node-a", "node-b", "why"))
         assert (outcome.result, outcome.detail) == (
             "infeasible",

@@ -29,6 +29,7 @@ from slopewise.model import (
 )
 
 ORIGINAL = CpuAllocation(2000, 500)
+MEMORY = MemoryAllocation(2**30, 3 * 2**29 + 1)
 
 
 @pytest.fixture
@@ -192,15 +193,6 @@ def test_each_original_is_stored_once_for_many_saves(server: ApiServer, pods: Po
     assert all(may_change(memory, uid) for uid in uids)
 
 
-def test_an_unstored_original_is_no_news(server: ApiServer, pods: Pods, replica: Replica, memory: KubeMemory) -> None:
-    uid = pods.add("train")
-    memory.save(MemoryState({uid: known()}))
-    replica.writer.write()
-    server.fault(Drop(), path="jobgrowths", times=99)
-    memory.save(MemoryState({uid: known(original=ORIGINAL)}))
-    assert "uid-of-train" not in replica.writer.urgent()
-
-
 def test_nothing_is_stored_or_resized_once_leadership_is_lost(server: ApiServer, api: KubeApi, pods: Pods) -> None:
     uid = pods.add("train")
     memory = Replica(api, pods, may_write=lambda: False).memory()
@@ -212,13 +204,15 @@ def test_nothing_is_stored_or_resized_once_leadership_is_lost(server: ApiServer,
 
 def test_a_stored_original_is_only_cleared(api: KubeApi, pods: Pods, replica: Replica, memory: KubeMemory) -> None:
     uid = pods.add("train")
-    memory.save(MemoryState({uid: changed()}))
-    memory.save(MemoryState({uid: JobMemory(original=CpuAllocation(1, 1))}))
-    assert memory.load().jobs[uid].original == ORIGINAL
+    memory.save(MemoryState({uid: changed(original_memory=MEMORY)}))
+    memory.save(MemoryState({uid: JobMemory(original=CpuAllocation(1, 1), original_memory=MemoryAllocation(1, 2))}))
+    known = memory.load().jobs[uid]
+    assert (known.original, known.original_memory) == (ORIGINAL, MEMORY)
     memory.save(MemoryState({uid: JobMemory()}))
     assert replica.writer.urgent() == {"uid-of-train"}
     replica.writer.write()
-    assert Replica(api, pods).memory().load().jobs[uid].original is None
+    again = Replica(api, pods).memory().load().jobs[uid]
+    assert (again.original, again.original_memory) == (None, None)
 
 
 def test_a_workload_that_another_policy_takes_over_keeps_its_original(pods: Pods, replica: Replica) -> None:
@@ -299,9 +293,6 @@ def test_records_of_a_policy_begin_as_stored_are_kept_and_handed_on_when_they_ch
     assert (received[1:], memory.load().departed) == ([later._replace(departed=())], ())
 
 
-MEMORY = MemoryAllocation(2**30, 3 * 2**29 + 1)
-
-
 def test_originals_are_stored_readably_when_save_returns_and_outlive_the_controller(
     server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
 ) -> None:
@@ -321,17 +312,6 @@ def test_originals_are_stored_readably_when_save_returns_and_outlive_the_control
     again = Replica(api, pods).memory()
     assert again.load().jobs[uid].original_memory == MEMORY
     assert again.original_memory(uid) == MEMORY
-
-
-def test_a_stored_original_of_memory_is_kept_and_cleared_with_that_of_cpu(pods: Pods, memory: KubeMemory) -> None:
-    uid = pods.add("train")
-    memory.save(MemoryState({uid: changed(original_memory=MEMORY)}))
-    memory.save(MemoryState({uid: changed(original_memory=MemoryAllocation(1, 2))}))
-    assert memory.load().jobs[uid].original_memory == MEMORY
-    memory.save(MemoryState({uid: known(efficiency=0.1)}))
-    assert memory.load().jobs[uid].original_memory is None
-    memory.save(MemoryState({uid: changed(original_memory=MemoryAllocation(1, 2))}))
-    assert memory.load().jobs[uid].original_memory == MemoryAllocation(1, 2)
 
 
 def test_memory_is_not_changed_before_its_original_is_stored(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:

@@ -20,19 +20,14 @@ def read(max_weight: float = 10.0, **annotations: Any) -> Requested:
     return read_annotations(named, STARTED, max_weight)
 
 
-@pytest.mark.parametrize(("value", "warnings"), [("external", 0), ("none", 0), ("no", 1)])
-def test_where_checkpoints_are_is_one_of_two_words(value: str, warnings: int) -> None:
-    found = read(checkpoints=value).warnings
-    assert len(found) == warnings
-    assert all('neither "external" nor "none"' in each for each in found)
-
-
 def test_all_annotations_together_are_one_set_of_promises() -> None:
     asked = read(
         deadline="2h30m", qoe_seconds="0.25", target_loss="0.1", deliverable_loss="1e-1", weight="2.5",
-        at_target="stop", max_useful_cpu="1500m", migratable="true", container="trainer",
+        at_target="stop", max_useful_cpu="1500m", migratable="true", container="trainer", favour="best",
+        checkpoints="external",
     )  # fmt: skip
-    assert asked.objectives == Objectives(0.25, STARTED + 9000, 0.1, 0.1, 2.5, stops_at_target=True)
+    asks = Objectives(0.25, STARTED + 9000, 0.1, 0.1, 2.5, stops_at_target=True, favours_best=True)
+    assert asked.objectives == asks
     assert (asked.useful_parallelism_cores, asked.migratable, asked.container) == (1.5, True, "trainer")
     assert asked.warnings == ()
 
@@ -71,6 +66,7 @@ def test_a_deadline_is_a_moment_or_a_duration_from_the_start(deadline: str, seco
         ("class", "x" * 64, "is 64 characters long"),
         ("max_useful_cpu", "two", "is not a CPU quantity; write millicores as 250m or cores as 0.25"),
         ("favour", "worst", "'worst' is not \"best\"; leave it out where trials are jobs like others"),
+        ("checkpoints", "no", 'neither "external" nor "none"'),
         ("migratable", "yes", 'is neither "true" nor "false"'),
     ],
 )
@@ -124,8 +120,3 @@ def test_whatever_tenants_write_promises_stay_within_bounds(annotations: dict[st
     asked = read_annotations(annotations, STARTED, 10.0)
     assert 0 < asked.objectives.weight <= 10.0
     assert asked.objectives.qoe_seconds is None or asked.objectives.qoe_seconds > 0
-
-
-def test_the_owner_of_a_trial_asks_for_the_best_of_its_study() -> None:
-    assert read(favour="best").objectives.favours_best
-    assert not read(favour="all").objectives.favours_best

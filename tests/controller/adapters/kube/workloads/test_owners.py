@@ -212,22 +212,13 @@ def test_after_a_restart_a_pod_goes_by_the_name_that_was_recorded() -> None:
     ],
 )
 def test_a_trial_is_known_by_its_labels(labels: dict[str, str], study: str) -> None:
-    ((identity, _),) = resolve(a_pod("p", labels=labels)).pods.values()
-    assert identity.study == study
-
-
-def test_each_index_of_an_indexed_job_is_a_trial() -> None:
-    pods = [a_pod(f"p{index}", owner=JOB, labels={"slopewise.dev/study": "s", INDEX: str(index)}) for index in (0, 1)]
-    found = resolve(*pods).pods
-    assert {uid: identity.study for uid, (identity, _) in found.items()} == {"job-1:0": "s", "job-1:1": "s"}
-
-
-def test_a_pod_that_is_labelled_while_it_runs_becomes_a_trial_and_keeps_its_workload() -> None:
     owners = resolver()
-    for study in ("", "late", "", "other"):
-        labels = {"slopewise.dev/study": study} if study else {}
-        ((uid, (identity, _)),) = resolve(a_pod("p", labels=labels), owners=owners).pods.items()
-        assert (uid, identity.study) == ("uid-p:0", study)
+    for late in ({}, labels, {}, labels):
+        ((uid, (identity, _)),) = resolve(a_pod("p", labels=late), owners=owners).pods.items()
+        assert (uid, identity.study) == ("uid-p:0", study if late else ""), "also while it runs"
+    pods = [a_pod(f"p{index}", owner=JOB, labels={**labels, INDEX: str(index)}) for index in (0, 1)]
+    found = resolve(*pods).pods
+    assert {uid: identity.study for uid, (identity, _) in found.items()} == {"job-1:0": study, "job-1:1": study}
 
 
 @pytest.mark.parametrize(("name", "study"), [("tune", "tune"), ("no label: \n", ""), ("x" * 64, "")])

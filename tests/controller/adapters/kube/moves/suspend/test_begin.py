@@ -127,8 +127,6 @@ NO_LABEL = "node-b would not take it: it has no label disk=hdd"
         ({"metadata": {"deletionTimestamp": "2026-01-01T01:00:00Z"}}, "failed", "being deleted"),
         ({"status": COMPLETE}, "failed", "its Job has ended"),
         ({"metadata": {"ownerReferences": [JOB_SET]}}, "infeasible", "its owner JobSet s would resume its Job at once"),
-        ({"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}}, "infeasible", "multikueue"),
-        ({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}}, "infeasible", "Kueue decides"),
         ({"spec": {"template": {"metadata": None}}}, "infeasible", "put it on the Job's pod template too"),
         ({"spec": {"template": {"spec": {"nodeName": "node-a"}}}}, "infeasible", "nodeName node-a"),
         (
@@ -173,16 +171,6 @@ def test_below_1_36_jobs_are_not_suspended(yard: Yard) -> None:
     expected = ("infeasible", "Jobs are moved from Kubernetes 1.36 on, and this is 1.35")
     assert [(each.result, each.detail) for each in outcomes] == [expected] * 2
     assert len(yard.server.asked("GET", "^/version$")) == 1
-
-
-def test_it_waits_for_its_turn(yard: Yard) -> None:
-    yard.put_job()
-    yard.wait = "30 resizes in 60 s are allowed on node node-a; the next in 2 s"
-
-    outcome = yard.begin()
-
-    assert (outcome.result, outcome.detail) == ("deferred", yard.wait)
-    assert not yard.patches()
 
 
 @pytest.mark.parametrize(
@@ -230,15 +218,6 @@ def test_a_refusal_is_reported(yard: Yard, method: str, path: str, reply: Reply,
 
     assert outcome.result == result
     assert words in outcome.detail
-
-
-@pytest.mark.parametrize(("conflicts", "result"), [(1, "applied"), (9, "deferred")])
-def test_a_conflict_is_thought_over_once_more(yard: Yard, conflicts: int, result: str) -> None:
-    yard.put_job()
-    yard.server.fault(refusal(409, "Conflict", "the object has been modified"), method="PATCH", times=conflicts)
-
-    assert yard.begin().result == result
-    assert len(yard.patches()) == 2
 
 
 def test_a_job_that_took_the_name_of_another_is_not_touched(yard: Yard) -> None:

@@ -74,7 +74,6 @@ def test_a_job_that_its_owner_resumed_is_stopped_again(yard: Yard) -> None:
     ("change", "result", "why"),
     [
         ({"spec": {"suspend": True}}, "deferred", "somebody has suspended its Job; that is respected"),
-        ({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}, "failed", "its Job has ended"),
         ({"metadata": {"uid": "another"}}, "failed", "its Job is gone"),
         (
             {"spec": {"template": {"metadata": {"annotations": None}}}},
