@@ -20,7 +20,7 @@ from support.cluster_records import (
 from support.observed_cluster import World, world
 from support.worlds import START
 
-from slopewise.adapters.kube.cache.records import NodeRecord, OtherPod, PodPending, PodRecord
+from slopewise.adapters.kube.cache.records import ContainerRecord, NodeRecord, OtherPod, PodPending, PodRecord
 from slopewise.adapters.kube.observer import Stores
 from slopewise.adapters.kube.snapshot import GRACE_SECONDS
 from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord
@@ -374,37 +374,33 @@ def test_what_cannot_be_measured_is_reported_later_with_a_remedy(series: JobSeri
     assert [warning.startswith(expected or "") for warning in others] == [True] * (expected is not None)
 
 
+OF_TWO = a_container("a"), a_container("c")
+
+
 @pytest.mark.parametrize(
-    ("pod", "spec", "container", "unclear"),
+    ("containers", "owners", "policys", "container", "unclear"),
     [
-        (a_pod("p", a_container("a"), a_container("b")), None, "b", None),
-        (a_pod("p", a_container("a"), a_container("c")), "c", "c", None),
-        (a_pod("p", a_container("only"), a_container("side", init=True)), "other", "only", None),
+        (OF_TWO, "c", None, "c", None),
+        (OF_TWO, "a", "c", "c", None),
+        ((a_container("only"), a_container("side", init=True)), None, "other", "only", None),
+        (OF_TWO, None, None, None, "which container trains is not known; name one of a, c in slopewise.dev/container"),
+        (OF_TWO, "x", None, None, "annotation slopewise.dev/container names 'x', and the pod has a, c"),
     ],
 )
 def test_the_trainer_is_the_policys_container_then_the_owners_then_the_only_one(
-    pod: PodRecord, spec: str | None, container: str, unclear: str | None
+    containers: tuple[ContainerRecord, ...],
+    owners: str | None,
+    policys: str | None,
+    container: str | None,
+    unclear: str,
 ) -> None:
-    annotated = structs.replace(pod, annotations={"slopewise.dev/container": "b"} if spec != "other" else {})
-    here = world(annotated, spec={"selector": {"container": spec}} if spec else {})
+    pod = a_pod("p", *containers, annotations={"slopewise.dev/container": owners} if owners else {})
+    here = world(pod, spec={"selector": {"container": policys}} if policys else {})
     job = here.job()
+    assert job.ineligible_reason == unclear
     managed = here.index.find(job.uid)
     assert managed is not None
-    assert (managed.container.name, job.ineligible_reason) == (container, unclear)
-
-
-@pytest.mark.parametrize(
-    ("annotations", "expected"),
-    [
-        ({}, "which container trains is not known; name one of a, c in slopewise.dev/container"),
-        ({"slopewise.dev/container": "x"}, "annotation slopewise.dev/container names 'x', and the pod has a, c"),
-    ],
-)
-def test_a_pod_whose_trainer_is_not_known_is_left_alone(annotations: dict[str, str], expected: str) -> None:
-    assert (
-        world(a_pod("p", a_container("a"), a_container("c"), annotations=annotations)).job().ineligible_reason
-        == expected
-    )
+    assert container in (managed.container.name, None)
 
 
 def test_requests_may_add_up_to_what_they_were_before_we_came() -> None:

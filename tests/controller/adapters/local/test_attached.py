@@ -110,16 +110,12 @@ def served(text: str) -> Iterator[int]:
         yield int(server.address.rpartition(":")[2])
 
 
-def test_the_metrics_of_a_training_are_found_among_the_ports_of_a_process() -> None:
+def test_the_metrics_of_a_training_are_found_among_the_ports_of_a_process(training: psutil.Process) -> None:
+    assert (metrics_port(training.pid), command_of(training.pid)[1:]) == (None, SLEEPS)
+    assert command_of(2**22 + 1) == [f"process-{2**22 + 1}"], "it is gone"
     loss = "# TYPE x gauge\ntraining_loss 1\n"
     with served("<html>"), served("# TYPE go_gc gauge\n"), served(loss) as port:
         assert metrics_port(os.getpid()) == port
-
-
-def test_a_process_without_metrics_has_no_port_and_one_that_is_gone_no_command(training: psutil.Process) -> None:
-    assert metrics_port(training.pid) is None
-    assert command_of(training.pid)[1:] == SLEEPS
-    assert command_of(2**22 + 1) == [f"process-{2**22 + 1}"]
 
 
 def a_supervisor(folder: Path, limiter: FakeLimiter) -> Supervisor:
@@ -171,7 +167,5 @@ class TestAttachedJob:
         process.signal(signal.SIGKILL)
         process.ask_to_end()
         assert (process.terminate(0.0), process.kill(), process.has_ended()) == (None, None, False)
-
-    def test_another_process_with_its_pid_is_not_it(self, training: psutil.Process) -> None:
         pid, ticks = identify(training.pid)
-        assert AttachedProcess("train", ProcessIdentity(pid, ticks - 1), tuple).has_ended()
+        assert AttachedProcess("train", ProcessIdentity(pid, ticks - 1), tuple).has_ended(), "another with its pid"

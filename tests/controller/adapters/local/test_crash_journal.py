@@ -251,18 +251,15 @@ def test_a_run_id_that_is_no_file_name_is_refused(state_dir: Path, run_id: str) 
         Journal.open(state_dir, run_id)
 
 
-def test_the_state_folder_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_folder_is_the_users_own_and_never_somebody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert default_state_dir() == tmp_path / "xdg" / "slopewise"
-    monkeypatch.delenv("XDG_STATE_HOME")
-    assert default_state_dir() == tmp_path / "home" / ".local" / "state" / "slopewise"
-
-
-def test_a_state_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "xdg").mkdir()
+    for folder in ("elsewhere", "xdg"):
+        (tmp_path / folder).mkdir()
     (tmp_path / "xdg" / "slopewise").symlink_to(tmp_path / "elsewhere")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert default_state_dir() == tmp_path / "home" / ".local" / "state" / "slopewise"
+    monkeypatch.delenv("XDG_STATE_HOME")
     assert default_state_dir() == tmp_path / "home" / ".local" / "state" / "slopewise"

@@ -110,7 +110,8 @@ def a_job(name: str, *arguments: str, port: int | None = None) -> JobSpec:
 
 
 def test_what_runs_is_found_again_and_what_is_over_is_known(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
-    entries = (started("a", sleeper.pid), started("b"), ended("b"), started("c"), ended("c", 3), started("d"))
+    before = (started("a"), ended("a"))  # of a job that ran several times the last counts
+    entries = (*before, started("a", sleeper.pid), started("b"), ended("b"), started("c"), ended("c", 3), started("d"))
     killed(tmp_path, "run-1", *entries)
     assert clean_up_after_killed(tmp_path) == [], "it is reported once, and not with every later start"
     earlier = earlier_run(tmp_path, JOBS)
@@ -230,11 +231,6 @@ def test_an_old_run_is_forgotten_unless_something_runs(tmp_path: Path, sleeper: 
         os.utime(path, (week_ago, week_ago))
     assert earlier_run(tmp_path, JOBS).jobs == {}
     assert (old.exists(), long.exists()) == (False, True)
-
-
-def test_of_a_job_that_ran_several_times_the_last_counts(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
-    killed(tmp_path, "run-1", started("a"), ended("a"), started("a", sleeper.pid))
-    assert earlier_run(tmp_path, JOBS).jobs["a"].runs
 
 
 # --- a process that is not ours --------------------------------------------------------------------------------

@@ -236,13 +236,8 @@ def test_all_are_signalled_before_one_is_waited_for(start: Callable[..., Managed
 def test_a_command_without_a_journal_leads_a_session_of_its_own_too(tmp_path: Path) -> None:
     process = start_unrecorded(Command("job", ["sleep", "600"], tmp_path / "log"))
     assert os.getsid(process.pid) == process.pid
-    assert process.terminate() == -signal.SIGTERM
-
-
-def test_a_stopped_command_can_still_end_politely(start: Callable[..., ManagedProcess]) -> None:
-    process = start(*PYTHON, ASLEEP)
     os.killpg(process.pid, signal.SIGSTOP)
-    assert process.terminate() == -signal.SIGTERM
+    assert process.terminate() == -signal.SIGTERM, "a stopped one can still end politely"
 
 
 def test_only_the_command_is_asked_to_end_and_helpers_are_waited_for(start: Callable[..., ManagedProcess]) -> None:

@@ -63,6 +63,8 @@ def test_a_machine_that_shows_no_counters_is_not_known(tmp_path: Path, text: str
     before, after = cpu.count(), cpu.count()
     assert cpu.use(before, after) is None
     assert MachineCpu((0,), list, tmp_path / "missing").count() is None
+    node = Node("local", 2.0, 1)
+    assert LeftByOthers({"local": CountedMachine([None])}).of(node) == node, "it keeps all of its CPU"
 
 
 @pytest.fixture
@@ -107,11 +109,6 @@ def test_what_others_leave_is_known_after_five_seconds_and_follows_their_use_of_
     found = [left.of(Node("local", 2.0, 1)).available_cores for _ in times]
     assert found[:2] == [None, None]
     assert found[2:] == pytest.approx([1.5, 1.5, 1.5, 1.5, 1.5, 1.5 + 1 / 6, 1.5 + 2 / 6, 2.0, 2.0])
-
-
-def test_a_node_keeps_all_of_its_cpu_where_nothing_is_counted() -> None:
-    node = Node("local", 2.0, 1)
-    assert LeftByOthers({"local": CountedMachine([None])}).of(node) == node
 
 
 @pytest.mark.parametrize(

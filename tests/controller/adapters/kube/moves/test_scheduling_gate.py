@@ -71,23 +71,16 @@ def test_the_gates_of_others_stay(stage: Stage) -> None:
     assert stage.pod("p")["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/admission"}]
 
 
-def test_a_pod_that_has_changed_is_read_and_opened_as_it_is_now(stage: Stage) -> None:
-    before = parse_pod(stage.pod("p"))
+def test_a_pod_that_has_changed_or_is_gone_is_read_as_it_is_now(stage: Stage) -> None:
+    before, aim = parse_pod(stage.pod("p")), Aim("node-b", pin=True)
     stage.put_pod("p", gated=True, affinity=ZONES)
-    assert stage.gate_releaser.release(before, Aim("node-b", pin=True)).result == "applied"
+    assert stage.gate_releaser.release(before, aim).result == "applied"
     assert stage.pod("p")["spec"]["affinity"] == pinned(ZONES, "node-b")
-
-
-def test_a_pod_that_somebody_else_has_opened_is_left_alone(stage: Stage) -> None:
-    before = parse_pod(stage.pod("p"))
     stage.put_pod("p", node=None)
-    outcome = stage.gate_releaser.release(before, Aim("node-b", pin=True))
-    assert (outcome.result, outcome.over) == ("failed", True)
-    assert pinned_nodes(stage.pod("p")) == []
-
-
-def test_a_pod_that_is_gone_is_over_and_another_of_its_name_is_not_opened(stage: Stage) -> None:
-    before = parse_pod(stage.pod("p"))
+    outcome = stage.gate_releaser.release(before, aim)
+    assert (outcome.result, outcome.over, pinned_nodes(stage.pod("p"))) == ("failed", True, []), (
+        "somebody has opened it"
+    )
     stage.server.remove(f"{PODS}/p")
     assert stage.gate_releaser.release(before) == GateRelease("failed", "its pod is gone", over=True)
     stage.put_pod("p", gated=True, created="2026-01-01T00:10:00Z")

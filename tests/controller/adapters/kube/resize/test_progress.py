@@ -26,6 +26,12 @@ def test_a_pod_waits_from_the_moment_that_something_is_accepted_until_it_is_in_e
     progress.note(ACCEPTED, again)
     assert progress.waited_seconds("uid-p") == 30
     assert progress.by_node() == {"n1": [30]}
+    other = ResizeProgress(clock.monotonic)
+    other.note(None, ACCEPTED)
+    other.note(ACCEPTED, structs.replace(ACCEPTED, uid="uid-of-the-next"))
+    assert (other.waited_seconds("uid-p"), other.waited_seconds("uid-of-the-next")) == (None, 0)
+    other.note(structs.replace(ACCEPTED, uid="uid-of-the-next"), None)
+    assert other.by_node() == {}, "one that goes or is replaced waits no more"
 
     progress.note(again, a_pod("p", a_container(limit=500)))
     assert progress.waited_seconds("uid-p") is None
@@ -40,13 +46,3 @@ def test_only_pods_that_run_wait_and_none_whose_kubelet_says_why() -> None:
         assert progress.waited_seconds("uid-p") is None
     progress.note(None, structs.replace(ACCEPTED, pending=PodPending("Error", 0.0, "it failed")))
     assert progress.waited_seconds("uid-p") is not None
-
-
-def test_a_pod_that_goes_or_is_replaced_waits_no_more() -> None:
-    progress = ResizeProgress()
-    progress.note(None, ACCEPTED)
-    progress.note(ACCEPTED, structs.replace(ACCEPTED, uid="uid-of-the-next"))
-    assert progress.waited_seconds("uid-p") is None
-    assert progress.waited_seconds("uid-of-the-next") is not None
-    progress.note(structs.replace(ACCEPTED, uid="uid-of-the-next"), None)
-    assert progress.by_node() == {}

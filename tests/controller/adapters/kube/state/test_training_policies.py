@@ -102,13 +102,10 @@ def test_selectors_of_pods_nodes_and_namespaces_must_all_agree() -> None:
         [policy], pods, {"team-a": {"team": "a"}, "team-b": {}}, {"node-a": {"pool": "gpu"}, "node-b": {}}
     )
     assert set(claims.policy_of) == {"uid-yes"}
-
-
-def test_a_pod_that_waits_for_us_to_find_it_a_node_is_on_none_to_be_chosen_by() -> None:
     policies = [a_policy(name, nodes={"matchLabels": {"pool": name}}) for name in ("a", "b")]
-    waits = structs.replace(a_pod("waits"), node=None, gates=(PLACE_GATE,))
-    claims = claim_pods(policies, [waits], {}, {"node-a": {"pool": "a"}})
-    assert (claims.policy_of, claims.conflicts) == ({"uid-waits": "a"}, {})
+    gated = structs.replace(a_pod("waits"), node=None, gates=(PLACE_GATE,))
+    claims = claim_pods(policies, [gated], {}, {"node-a": {"pool": "a"}})
+    assert (claims.policy_of, claims.conflicts) == ({"uid-waits": "a"}, {}), "it waits for us to find it a node"
 
 
 def test_the_finalizer_is_set_once_beside_those_of_others(server: ApiServer) -> None:

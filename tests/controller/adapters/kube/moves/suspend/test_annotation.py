@@ -62,9 +62,6 @@ def test_a_move_is_under_way_for_each_of_its_jobs_until_it_is_pinned() -> None:
     assert WRITTEN.at("pinned", 104.0).as_under_way() == ()
     given_up = MoveUnderWay("u:0", "a", "", 100.0, "ending, to start on any node but b")
     assert WRITTEN.at("unpinning", 130.0).as_under_way()[0] == given_up
-
-
-def test_a_job_that_is_being_deleted_is_on_its_way_nowhere() -> None:
     job = a_job(WRITTEN.written())
     assert under_way(FakeStore((job,))) == [WRITTEN]
     assert under_way(FakeStore((structs.replace(job, deleting=True),))) == []
