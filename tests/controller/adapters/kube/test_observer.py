@@ -161,15 +161,9 @@ class TestCapacity:
         )
         assert self.left(here) == pytest.approx(4 - 1.0 - 0.7)
         assert here.notes.capacities["n1"].note is None
-
-    def test_use_counts_where_it_is_more_than_what_is_requested(self) -> None:
-        here = world(a_pod("mine", owner=JOB), others=FakeStore((self.SYSTEM,)))
-        here.reader.others = {"n1": 2.25}
-        assert self.left(here) == pytest.approx(1.75)
-        here.reader.others = {"n1": 0.25}
-        assert self.left(here) == pytest.approx(3.0)
-        here.reader.others = ObservationError("Prometheus is gone")
-        assert self.left(here) == pytest.approx(3.0)
+        for used, left in (({"n1": 2.25}, 1.75), ({"n1": 0.25}, 2.3), (ObservationError("Prometheus is gone"), 2.3)):
+            here.reader.others = used
+            assert self.left(here) == pytest.approx(left), "use counts where it is more than what is requested"
         assert here.reader.asked_others[-1][0] == {"team"}
 
     def test_the_use_of_pods_that_are_ours_or_gone_is_not_that_of_others(self) -> None:

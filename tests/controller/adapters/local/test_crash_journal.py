@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -38,15 +37,6 @@ def state_dir(tmp_path: Path) -> Path:
 @pytest.fixture
 def run_id(tmp_path: Path) -> str:
     return f"{os.getpid()}-{tmp_path.name}"
-
-
-@pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of somebody else, in a group of its own."""
-    process = subprocess.Popen([sys.executable, "-S", "-c", ASLEEP], start_new_session=True)
-    yield process
-    process.kill()
-    process.wait()
 
 
 def dead_runs_journal(state_dir: Path, run_id: str, *entries: dict[str, object] | str) -> Path:

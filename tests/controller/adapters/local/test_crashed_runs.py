@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,14 +48,6 @@ JOBS = "/home/me/jobs.yaml"
 ASLEEP = "import time; time.sleep(600)"
 DEAD = 2**22 - 7
 """No process has this number: it is the largest that there can be, nearly."""
-
-
-@pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-S", "-c", ASLEEP], start_new_session=True)
-    yield process
-    process.kill()
-    process.wait()
 
 
 def command(*arguments: str, port: int = 20_001) -> StartedCommand:

@@ -36,13 +36,6 @@ STUBBORN = (
 
 
 @pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    journal = Journal.open(tmp_path / "state", f"{os.getpid()}-{tmp_path.name}")
-    yield journal
-    journal.close()
-
-
-@pytest.fixture
 def start(journal: Journal, tmp_path: Path) -> Iterator[Callable[..., ManagedProcess]]:
     """Start a command named `job`; ended after the test."""
     started = []

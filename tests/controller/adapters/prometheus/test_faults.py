@@ -13,7 +13,7 @@ from support.fake_prometheus import EMPTY, FakePrometheus, answer, text, vector
 from support.loopback import Respond, send
 
 from slopewise.adapters.local.prometheus_server import free_loopback_port
-from slopewise.adapters.prometheus.client import PrometheusHttp, Target
+from slopewise.adapters.prometheus.client import PrometheusHttp
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.adapters.prometheus.reader import PrometheusReader, Scope
 from slopewise.config.training_policy import EvaluationSettings
@@ -215,21 +215,6 @@ def test_a_secret_in_the_url_is_refused_and_not_repeated(url: str) -> None:
 def test_without_a_forced_matcher_nothing_is_read(fake: FakePrometheus) -> None:
     with pytest.raises(UsageError, match="name at least one label"):
         PrometheusReader(fake.url, {}, 1.0, [EvaluationSettings()], 10)
-
-
-def test_what_is_scraped_is_read_without_the_labels_that_were_discovered(fake: FakePrometheus) -> None:
-    target = {
-        "discoveredLabels": {"__address__": "127.0.0.1:9"},
-        "labels": {"pod": "a"},
-        "health": "down",
-        "lastError": "connection refused",
-        "lastScrapeDuration": 1.5,
-        "lastScrape": "2026-01-01T00:00:00Z",
-    }
-    fake.respond = answer({"status": "success", "data": {"activeTargets": [target], "droppedTargets": []}})
-    with PrometheusReader(fake.url, {"namespace": "a"}, 1.0, [EvaluationSettings()], 4.0) as reader:
-        assert reader.targets() == [Target({"pod": "a"}, "down", "connection refused", 1.5)]
-    assert fake.asked == [{"state": "active"}]
 
 
 @pytest.mark.parametrize("respond", [answer({"error": "x"}, 404), text(b"<html>"), answer({"data": {}})])

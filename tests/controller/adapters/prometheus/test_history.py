@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from support.backfilled_prometheus import GIB, STATE, PastJob, Series, backfilled, node, targets
@@ -21,16 +21,13 @@ from support.past_jobs import fast, straight
 
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries
-from slopewise.adapters.prometheus import history_queries
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.history import (
-    JOBS_PER_GROUP,
     POINTS_PER_JOB,
     JobHistory,
     Lifetime,
     Period,
     PrometheusHistory,
-    groups,
 )
 from slopewise.errors import ObservationError, UsageError
 
@@ -265,27 +262,7 @@ def test_the_last_point_of_a_jobs_values_is_at_its_end(fake: FakePrometheus) -> 
     assert start <= job.from_seconds
 
 
-def test_groups_hold_jobs_of_one_step_that_ran_at_about_the_same_time() -> None:
-    lifetimes = [
-        Lifetime(JobKey("team", f"job-{number}"), number * HOUR, (number + length) * HOUR, reports_loss=True)
-        for number, length in enumerate([1, 2, 30, 1, 100] * 40)
-    ]
-    found = list(groups(lifetimes))
-    assert sorted(each.key for group in found for each in group) == sorted(each.key for each in lifetimes)
-    for group in found:
-        assert len({each.step_seconds for each in group}) == 1
-        assert len(group) <= JOBS_PER_GROUP
-        span = max(each.until_seconds for each in group) - group[0].from_seconds
-        assert span <= 4 * POINTS_PER_JOB * group[0].step_seconds
-
-
 @pytest.mark.parametrize("metric", ["loss{}", "a b", ""])
 def test_a_metric_is_a_name_and_no_query(metric: str) -> None:
     with pytest.raises(UsageError, match="is not a metric name"):
         history("http://127.0.0.1:9", metric=metric)
-
-
-def test_queries_are_about_the_jobs_that_were_named() -> None:
-    query = history_queries.losses("training_loss", (("namespace", "n"),), ["a-0", "b.c"], 60)
-    assert 'pod=~"a-0|b\\\\.c"' in query
-    assert len(quote(history_queries.facts(["a-0"], 60))) < 8000

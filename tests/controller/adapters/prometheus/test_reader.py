@@ -329,6 +329,7 @@ def test_what_a_job_exports_instead_of_a_loss_and_why_its_scrape_fails_can_be_as
         # On a busy machine a scrape may also fail because it takes too long.
         reported = wait_for("its targets", reader.targets, lambda targets: any(map(_is_refused, targets)))
         errors = {target.labels["pod"]: target.last_error for target in reported}
+        assert all(target.last_scrape_seconds > 0 for target in reported)
     assert names[foreign] == {"trainer_loss"}
     assert elsewhere == {}
     assert {"training_loss", "training_steps_total"} <= names[steady]

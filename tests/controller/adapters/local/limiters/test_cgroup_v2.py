@@ -36,12 +36,6 @@ def run(own: Path, journal: Journal) -> Path:
     return own / f"slopewise-{journal.run_id}"
 
 
-def test_the_controller_leaves_its_cgroup_first(limiter: CgroupV2Limiter, own: Path, run: Path) -> None:
-    assert (own / "cgroup.procs").read_text() == ""
-    assert (run / "0-controller" / "cgroup.procs").read_text().split() == [str(os.getpid())]
-    assert "cpu" in (own / "cgroup.subtree_control").read_text().split()
-
-
 def test_none_leaves_the_root_cgroup(own: Path, run: Path, journal: Journal, unified_tree: UnifiedTree) -> None:
     (own / "cgroup.type").unlink()
     limiter = CgroupV2Limiter(own, journal, unified_tree)
@@ -89,7 +83,12 @@ def test_a_released_job_goes_where_processes_may_be(limiter: CgroupV2Limiter, ru
     assert "4711" in (run / "0-controller" / "cgroup.procs").read_text().split()
 
 
-def test_close_puts_everything_back_as_it_was(limiter: CgroupV2Limiter, own: Path) -> None:
+def test_the_controller_leaves_its_cgroup_first_and_close_puts_everything_back(
+    limiter: CgroupV2Limiter, own: Path, run: Path
+) -> None:
+    assert pids_in(own) == set()
+    assert pids_in(run / "0-controller") == {str(os.getpid())}
+    assert "cpu" in (own / "cgroup.subtree_control").read_text().split()
     limiter.admit("mnist", 4711)
     limiter.close()
     assert [entry for entry in own.iterdir() if entry.is_dir()] == []
@@ -174,11 +173,17 @@ def test_a_delegated_cgroup_is_known_by_its_attribute(tmp_path: Path) -> None:
             assert CgroupFiles().is_delegated(tmp_path) is delegated
 
 
-def test_a_lack_of_rights_shows_the_remedy(session_scope: Path, journal: Journal, read_only_tree: ReadOnlyTree) -> None:
+def test_a_lack_of_rights_or_of_the_cpu_controller_is_refused_with_the_remedy(
+    session_scope: Path, journal: Journal, read_only_tree: ReadOnlyTree, unified_tree: UnifiedTree
+) -> None:
     (session_scope / "cgroup.procs").write_text(str(os.getpid()))
     with pytest.raises(MissingToolError, match="Permission denied") as caught:
         CgroupV2Limiter(session_scope, journal, read_only_tree).prepare()
     assert ("systemd-run --user" in str(caught.value)) is (os.geteuid() != 0)
+    (session_scope / "cgroup.controllers").write_text("hugetlb")
+    with pytest.raises(MissingToolError, match="has no cpu controller"):
+        CgroupV2Limiter(session_scope, journal, unified_tree).prepare()
+    assert list(session_scope.glob("slopewise-*")) == []
 
 
 def test_two_runs_at_the_root_end_in_any_order_and_nothing_is_left(
@@ -197,13 +202,6 @@ def test_two_runs_at_the_root_end_in_any_order_and_nothing_is_left(
     second.close()
     assert [entry for entry in own.iterdir() if entry.is_dir()] == []
     other.close()
-
-
-def test_a_hierarchy_without_cpu_is_refused(own: Path, run: Path, journal: Journal, unified_tree: UnifiedTree) -> None:
-    (own / "cgroup.controllers").write_text("hugetlb")
-    with pytest.raises(MissingToolError, match="has no cpu controller"):
-        CgroupV2Limiter(own, journal, unified_tree).prepare()
-    assert not run.exists()
 
 
 def test_a_failure_half_way_puts_all_back(own: Path, run: Path, journal: Journal, unified_tree: UnifiedTree) -> None:
