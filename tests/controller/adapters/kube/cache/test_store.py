@@ -44,15 +44,6 @@ def test_objects_are_in_the_order_of_namespace_and_name(recorded: Recorded) -> N
     assert recorded.of.get("n", "z") is None
 
 
-def test_the_same_state_is_made_once(recorded: Recorded) -> None:
-    recorded.listing(9, thing("a", 1))
-    first = recorded.of.items()
-    recorded.of.apply("MODIFIED", thing("a", 10))
-    assert recorded.of.items() is first
-    recorded.of.apply("MODIFIED", thing("a", 11, 2))
-    assert recorded.of.items() == ("a=2",)
-
-
 def test_only_real_changes_are_reported(recorded: Recorded) -> None:
     recorded.listing(9, thing("a", 1), thing("b", 2))
     recorded.of.apply("MODIFIED", thing("a", 10, 5))

@@ -35,16 +35,6 @@ def a_resize(uid: str, **more: Any) -> Resize:
     return Resize(uid, "n1", "limits", 2000, 1500, "class NL", **more)
 
 
-def test_a_growth_has_what_is_shown_and_what_is_remembered(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("train")
-    passes.a_pass(a_job(uid, limit=2000), withheld=(Withheld(a_resize(uid), "floor", "floor: 1"),))
-    status = passes.status("train")
-    assert (status["state"], status["cpu"], status["class"]) == ("Training", "2 → 1.5", "NL")
-    assert '"job_class":"NL"' in status["pods"][0]["memory"]
-    finished = {each["type"]: each["status"] for each in status["conditions"]}["Finished"]
-    assert finished == "False"
-
-
 def test_a_pass_in_which_only_figures_moved_is_progress(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     passes.a_pass(a_job(uid, limit=2000))

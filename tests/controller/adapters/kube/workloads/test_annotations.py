@@ -32,10 +32,6 @@ def test_all_annotations_together_are_one_set_of_promises() -> None:
     assert asked.warnings == ()
 
 
-def test_a_pod_without_annotations_of_ours_asks_for_nothing() -> None:
-    assert read_annotations({"vpaUpdates": "x"}, STARTED, 10.0) is NOTHING
-
-
 @pytest.mark.parametrize(
     ("deadline", "seconds"),
     [
@@ -111,6 +107,7 @@ def test_a_weight_above_the_policys_bound_is_the_bound() -> None:
 
 
 def test_a_mistyped_annotation_is_named_with_the_known_ones() -> None:
+    assert read_annotations({"vpaUpdates": "x"}, STARTED, 10.0) is NOTHING
     (warning,) = read(dead_line="2h").warnings
     assert warning.startswith("annotation slopewise.dev/dead-line is not known; use one of deadline, qoe-seconds")
 

@@ -103,17 +103,6 @@ def test_a_second_move_of_the_same_job_waits_for_the_first(yard: Yard) -> None:
     assert len(yard.patches()) == 1
 
 
-def test_more_pods_than_one_move_can_name_stay_where_they_are(yard: Yard) -> None:
-    yard.put_job()
-
-    outcome = yard.begin(members=[f"{UID}:{slot}" for slot in range(1001)])
-
-    assert (outcome.result, outcome.detail) == (
-        "infeasible", "its Job has 1001 pods, and at most 1000 are moved together"
-    )  # fmt: skip
-    assert not yard.patches()
-
-
 JOB_SET = {"apiVersion": "a/v1", "kind": "JobSet", "name": "s", "uid": "x", "controller": True}
 COMPLETE = {"conditions": [{"type": "Complete", "status": "True"}]}
 FAILS_ON_SIGTERM = {"rules": [IGNORE_DISRUPTION, fail_job("NotIn", 42)]}
