@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import pytest
-from support.exporters import SCRAPE_SECONDS, Scraped
+from support.exporters import Scraped
 from support.rows import row_of
 from support.waiting import wait_for
 
@@ -24,7 +24,6 @@ from slopewise.adapters.prometheus.container_usage import (
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.adapters.prometheus.reader import EVERYTHING, PrometheusReader, PrometheusReading, Scope
-from slopewise.config.training_policy import EvaluationSettings
 
 pytestmark = pytest.mark.processes
 
@@ -99,14 +98,7 @@ class World:
     scraped: Scraped
 
     def reader(self, resource_matchers: Mapping[str, str]) -> PrometheusReader:
-        return PrometheusReader(
-            self.scraped.asked.url,
-            {"pod": AnyOf()},
-            SCRAPE_SECONDS,
-            [EvaluationSettings()],
-            2.0,
-            resource_matchers=resource_matchers,
-        )
+        return self.scraped.reader({"pod": AnyOf()}, resource_matchers=resource_matchers)
 
     def read(self, scope: Scope = EVERYTHING, **resource_matchers: str) -> PrometheusReading:
         with self.reader(resource_matchers) as reader:

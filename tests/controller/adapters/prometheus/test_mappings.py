@@ -26,7 +26,6 @@ from slopewise.model import Responses
 
 pytestmark = pytest.mark.processes
 
-WINDOW_SECONDS = 2.0
 HOSTILE = 'x"} or vector(1) # \\ {pod=~".*"}'
 
 FAILED = {"triton": (4.0, 0.0), "ray-serve-proxy": (5.0, 0.05)}
@@ -43,6 +42,8 @@ run_step{k8s_namespace_name="flowcon",k8s_pod_name="mapped-a"} 7
 run_step{k8s_namespace_name="flowcon",k8s_pod_name="mapped-b"} 8
 """
 
+CONTRACT, SERVED = EvaluationMapping(), ResponseMapping()
+NONE_OF_ITS_OWN: Mapping[str, OwnMappings] = {}
 MAPPED = EvaluationMapping.model_validate(
     {
         "metric": "run_loss",
@@ -80,22 +81,12 @@ class World:
 
     def reader(
         self,
-        evaluation: EvaluationMapping | None = None,
-        responses: ResponseMapping | None = None,
-        own: Mapping[str, OwnMappings] | None = None,
-        *,
-        points_seconds: float | None = None,
+        evaluation: EvaluationMapping = CONTRACT,
+        responses: ResponseMapping = SERVED,
+        own: Mapping[str, OwnMappings] = NONE_OF_ITS_OWN,
+        **more: float,
     ) -> PrometheusReader:
-        return PrometheusReader(
-            self._pages.asked.url,
-            {"namespace": "flowcon"},
-            SCRAPE_SECONDS,
-            [evaluation or EvaluationMapping()],
-            WINDOW_SECONDS,
-            responses=[responses or ResponseMapping()],
-            own=own or {},
-            points_seconds=points_seconds,
-        )
+        return self._pages.reader({"namespace": "flowcon"}, evaluation, responses=[responses], own=own, **more)
 
     def jobs(self, **mappings: Any) -> Mapping[JobKey, JobSeries]:
         with self.reader(**mappings) as reader:
@@ -171,6 +162,7 @@ def test_raw_points_have_the_steps_that_a_mapping_names(world: World) -> None:
     with world.reader(MAPPED, points_seconds=60.0) as reader:
         jobs = reader.read(time.time()).jobs
     assert {(point.level, point.steps) for point in jobs[JobKey("flowcon", "mapped-b")].points} == {(0.75, 8)}
+    assert world.job("trainer", evaluation=TRAINER).points == (), "they are read where they are asked for"
 
 
 def test_labels_of_the_series_name_the_pods_of_an_exporter_of_many_jobs(world: World) -> None:

@@ -24,7 +24,6 @@ pytestmark = pytest.mark.processes
 
 Curves = dict[str, list[tuple[float, float]]]
 
-WINDOW_SECONDS = 2.0
 FIRST_STEP_AT_SECONDS = float(round(time.time()) - 30)
 HOSTILE = 'a"b\\c\nd{pod=~".*"}, größe 損失'
 
@@ -80,18 +79,11 @@ class World:
     """Processes of jobs, and what is read of them."""
 
     def __init__(self, scraped: Scraped) -> None:
-        self.server = scraped.server
-        self.url = scraped.asked.url
+        self.scraped = scraped
         self.add = self.set = scraped.put
 
     def reader(self, *evaluations: EvaluationSettings, **matchers: str) -> PrometheusReader:
-        return PrometheusReader(
-            self.url,
-            {"namespace": "flowcon", **matchers},
-            SCRAPE_SECONDS,
-            evaluations or [EvaluationSettings()],
-            WINDOW_SECONDS,
-        )
+        return self.scraped.reader({"namespace": "flowcon", **matchers}, *evaluations)
 
     def read(self, *evaluations: EvaluationSettings, **matchers: str) -> PrometheusReading:
         with self.reader(*evaluations, **matchers) as reader:
@@ -340,27 +332,3 @@ def test_what_a_job_exports_instead_of_a_loss_and_why_its_scrape_fails_can_be_as
 
 def _is_refused(target: Target) -> bool:
     return target.labels["pod"] == "refuses" and "HTTP status 503" in target.last_error
-
-
-def test_raw_points_are_the_samples_as_they_were_scraped_with_the_steps_beside_them(world: World) -> None:
-    url, matchers, stages = world.url, {"namespace": "flowcon"}, JobKey("flowcon", "stages")
-
-    def readings() -> tuple[PrometheusReading, PrometheusReading, PrometheusReading]:
-        with PrometheusReader(
-            url, matchers, SCRAPE_SECONDS, [EvaluationSettings()], WINDOW_SECONDS, points_seconds=60.0
-        ) as reader:
-            return reader.read(time.time()), world.read(), reader.read(time.time())
-
-    # On a busy machine scrapes fail now and then: a window without a failure comes a moment later.
-    first, plain, later = wait_for(
-        "a window of scrapes",
-        readings,
-        lambda found: len(found[0].jobs.get(stages, JobSeries()).points) >= WINDOW_SECONDS / SCRAPE_SECONDS - 1,
-    )
-    points = first.jobs[stages].points
-    assert {(point.level, point.steps) for point in points} == {(1.0, 10.0)}
-    assert len({point.at_seconds for point in points}) == len(points)
-    newest = later.jobs[stages].points[-1].at_seconds
-    assert newest >= points[-1].at_seconds
-    assert first.queries == plain.queries + 1
-    assert plain.jobs[stages].points == ()

@@ -7,14 +7,13 @@ from typing import Any
 from urllib.parse import quote_plus
 
 import pytest
-from support.exporters import SCRAPE_SECONDS, Scraped
+from support.exporters import Scraped
 from support.waiting import wait_for
 
 from slopewise.adapters.prometheus import queries, series_bound
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.queries import AnyOf, NoneOf
 from slopewise.adapters.prometheus.reader import EVERYTHING, PrometheusReader, PrometheusReading, Scope
-from slopewise.config.metric_mappings import EvaluationMapping
 from slopewise.errors import ObservationError
 
 MANY, BOUND = 1_000, 100
@@ -48,15 +47,7 @@ def pages(pages: Scraped) -> Scraped:
 
 
 def a_reader(pages: Scraped, max_series: int = BOUND, **more: Any) -> PrometheusReader:
-    return PrometheusReader(
-        pages.asked.url,
-        {"pod": AnyOf()},
-        SCRAPE_SECONDS,
-        [EvaluationMapping()],
-        2.0,
-        max_series=max_series,
-        **more,
-    )
+    return pages.reader({"pod": AnyOf()}, max_series=max_series, **more)
 
 
 def read(reader: PrometheusReader, scope: Scope = EVERYTHING) -> PrometheusReading | None:

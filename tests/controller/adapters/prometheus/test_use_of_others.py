@@ -7,14 +7,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import pytest
-from support.exporters import SCRAPE_SECONDS, Scraped
+from support.exporters import Scraped
 from support.waiting import wait_for
 
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.node_queries import USE_SECONDS
 from slopewise.adapters.prometheus.queries import AnyOf
-from slopewise.adapters.prometheus.reader import PrometheusReader
-from slopewise.config.training_policy import EvaluationSettings
 
 pytestmark = pytest.mark.processes
 
@@ -53,9 +51,7 @@ class World:
     scraped: Scraped
 
     def others(self, namespaces: Collection[str], *ours: tuple[str, str]) -> dict[str, float]:
-        with PrometheusReader(
-            self.scraped.asked.url, {"pod": AnyOf()}, SCRAPE_SECONDS, [EvaluationSettings()], 2.0, resource_matchers={}
-        ) as reader:
+        with self.scraped.reader({"pod": AnyOf()}, resource_matchers={}) as reader:
             return reader.use_of_others(time.time(), namespaces, {JobKey(*each) for each in ours})
 
 

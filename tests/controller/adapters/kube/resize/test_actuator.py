@@ -61,7 +61,7 @@ class TestNothingIsSent:
             world.leads_for_checks = 0
             return NO_FREEZES
 
-        world.leads_for_checks, world.freezes = 1, lose_the_lease
+        world.leads_for_checks, world.freezes = 1000, lose_the_lease
         with pytest.raises(NotLeadingError):
             world.resize()
         assert world.server.requests == []
@@ -71,6 +71,7 @@ class TestNothingIsSent:
         outcome = world.resize()
         assert (outcome.result, outcome.detail) == ("deferred", world.turns.reason)
         assert world.turns.taken == [("node-a", "team-a")]
+        world.turns.reason = None
         world.original = "its original resources could not be stored: no right"
         outcome = world.resize()
         assert (outcome.result, outcome.detail, world.server.requests) == ("failed", world.original, [])
@@ -128,8 +129,9 @@ class TestConflicts:
         assert world.resize().result == "applied"
         assert [each.method for each in world.server.requests] == ["PATCH", "GET", "PATCH"]
         assert world.cpu()["limits"] == {"cpu": "1500m"}
+        world.put(a_raw_pod())
         world.server.fault(refusal(409, "Conflict", "the object has been modified"), method="PATCH", times=2)
-        outcome = world.resize(1400)
+        outcome = world.resize()
         assert (outcome.result, len(world.server.asked("PATCH"))) == ("failed", 4)
         assert "changes faster than it can be read" in outcome.detail
 
@@ -170,9 +172,10 @@ class TestAnswersThatAreLost:
         outcome = world.resize()
         assert (outcome.result, outcome.detail) == ("applied", "the API server's answer was lost; the pod has it")
         assert [each.method for each in world.server.requests] == ["PATCH", "GET"]
+        world.put(a_raw_pod())
         world.server.fault(Drop(after=True), method="PATCH")
         world.server.fault(Drop(), method="GET")
-        outcome = world.resize(1400)
+        outcome = world.resize()
         assert outcome.detail == "not known whether it was done (it closed the connection); the next pass will see"
 
     def test_a_patch_that_was_not_done_is_left_to_the_next_pass(self, world: World) -> None:
