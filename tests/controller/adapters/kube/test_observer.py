@@ -386,7 +386,7 @@ def test_the_trainer_is_the_policys_container_then_the_owners_then_the_only_one(
     owners: str | None,
     policys: str | None,
     container: str | None,
-    unclear: str,
+    unclear: str | None,
 ) -> None:
     pod = a_pod("p", *containers, annotations={"slopewise.dev/container": owners} if owners else {})
     here = world(pod, spec={"selector": {"container": policys}} if policys else {})

@@ -149,6 +149,7 @@ def test_what_is_of_another_run_is_never_removed(
 ) -> None:
     folder = tmp_path / name
     folder.mkdir()
+    (folder / "cgroup.procs").touch()
     dead_runs_journal(state_dir, run_id, {"kind": kind, "path": str(folder)})
     assert clean_up_after_killed(state_dir) == []
     assert folder.is_dir()

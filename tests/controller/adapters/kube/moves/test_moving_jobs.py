@@ -144,11 +144,21 @@ def test_what_changes_between_two_passes_counts_in_the_second() -> None:
     assert here.movability().refused_nodes == {}
     assert here.nodes is not None
     here.nodes.put(a_node_record("n2", unschedulable=True))
-    here.moves_made["job-1:0"] = 2
     here.namespaces.put(a_namespace())
     found = here.movability()
-    assert (set(found.refused_nodes), found.restart_seconds) == ({"n2"}, 2.0)
+    assert set(found.refused_nodes) == {"n2"}
     assert "label it slopewise.dev/moves=allowed" in (found.blocked_reason or "")
+
+
+def test_how_often_it_was_moved_counts_for_how_long_the_next_time_takes() -> None:
+    here = MovingWorld(movable())
+    here.api.version = (1, 35)
+    rules = [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+    here.api.answers[JOB_PATH] = the_job(schedulingGates=[{"name": PLACE_GATE}])
+    here.api.answers[JOB_PATH]["spec"]["podFailurePolicy"] = {"rules": rules}
+    here.moves_made["job-1:0"] = 2
+    found = here.movability()
+    assert (found.way, found.restart_seconds) == ("evict", 42.0)
 
 
 def test_a_job_whose_last_move_could_not_be_begun_says_until_when_and_one_that_cannot_move_at_all_does_not() -> None:

@@ -187,10 +187,22 @@ def test_progress_waits_the_longer_the_more_documents_wait(others: int, seconds:
     assert max(due for due, _, _ in running.writer._later) == seconds
 
 
-def test_a_failure_is_tried_again_reported_once_and_stops_no_other() -> None:
+def test_a_mistake_in_one_document_stops_no_other() -> None:
+    running = Running()
+    running.sent.refuses["bad"] = KeyError("x")
+    running.sent.gate.set()
+    with capture_logs(), running:
+        running.writer.submit(Thing("bad"), transition=True)
+        running.writer.submit(Thing("good"), transition=True)
+        assert eventually(lambda: "good" in running.sent.names)
+    assert running.outcomes == ["failed", "written"]
+
+
+def test_a_failure_is_tried_again_and_reported_once() -> None:
     now = [0.0]
     running = Running(monotonic=lambda: now[0])
-    running.sent.refuses |= {"t": SlopewiseError("no right to write"), "wakes it": KeyError("a mistake")}
+    for name in ("t", "wakes it"):
+        running.sent.refuses[name] = SlopewiseError("no right to write")
     running.sent.gate.set()
     with capture_logs() as logs, running:
         running.writer.submit(Thing("t"), transition=True)
