@@ -64,6 +64,9 @@ def test_a_job_is_reported_in_full() -> None:
     }
     pod = a_pod("p", a_container(restarts_total=1), a_container("side", init=True), owner=JOB, annotations=annotations)
     here = world(pod, p=REPORTS)
+    for accelerators, cores in ((0.0, 1.0), (2.0, 1.5)):  # its threads bound the CPU of one without GPUs
+        threads = world(structs.replace(pod, accelerators=accelerators), p=structs.replace(REPORTS, useful_threads=1.0))
+        assert threads.job().useful_parallelism_cores == cores
     usage = Usage(START - 3, 100.0, 2.0**20, 430.0, 1500.0)
     here.reader.uses["p"] = ContainerUse(usage, 40, 30)
     job = here.job()
@@ -75,12 +78,6 @@ def test_a_job_is_reported_in_full() -> None:
     assert job.container_health == ContainerHealth(1, None, 40, 30)
     assert job.accepts is not None
     assert (job.accepts.min_millicores, job.ineligible_reason, job.pending, job.warnings) == (500, None, None, ())
-
-
-@pytest.mark.parametrize(("accelerators", "cores"), [(0.0, 1.0), (2.0, 1.5)])
-def test_its_threads_bound_the_cpu_that_it_can_use_unless_it_has_gpus(accelerators: float, cores: float) -> None:
-    pod = a_pod("p", a_container(), accelerators=accelerators, annotations={"slopewise.dev/max-useful-cpu": "1500m"})
-    assert world(pod, p=structs.replace(REPORTS, useful_threads=1.0)).job().useful_parallelism_cores == cores
 
 
 def test_a_lowered_memory_request_is_shown_with_what_the_next_pod_will_request() -> None:
@@ -111,17 +108,12 @@ def test_a_job_with_gpus_is_reported_with_what_it_waited_and_whether_its_request
     assert job.container_health == ContainerHealth(0, None, 40, 30, 2.5)
     assert (job.ineligible_reason, job.memory_ineligible_reason is None) == (None, False)
     assert not world(pod).job().request_follows_limit
-
-
-def test_a_job_with_gpus_whose_consent_is_withdrawn_is_given_up_where_it_was_changed() -> None:
-    """It is ineligible from then on, so no resize of a policy could restore it."""
-    pod = a_pod("p", a_container(limit=2400, request=2400), qos_class="Guaranteed", accelerators=1.0)
-    share = {"resources": {"control": "limits", "accelerators": "Share"}}
-    here = world(pod, original=lambda _: CpuAllocation(6000, 6000))
-    assert {here.job().uid} == here.notes.given_up
-    for other in (world(pod), world(pod, spec=share, original=lambda _: CpuAllocation(6000, 6000))):
-        other.job()
-        assert not other.notes.given_up
+    for allowed in (
+        share,
+        None,
+    ):  # ineligible once consent is withdrawn, so that no resize of a policy could restore it
+        here = world(pod, spec=allowed, original=lambda _: CpuAllocation(7000, 7000))
+        assert ({here.job().uid} & here.notes.given_up) == (set() if allowed else {job.uid})
 
 
 def test_a_snapshot_has_the_selected_nodes_with_what_they_have_to_give_and_those_of_jobs() -> None:

@@ -209,12 +209,6 @@ def test_jobs_that_a_controller_has_now_are_refused(tmp_path: Path) -> None:
     check_not_running(tmp_path, JOBS, where="jobs.yaml")
 
 
-def test_after_a_restart_of_the_machine_nothing_runs_and_everything_starts_again(tmp_path: Path) -> None:
-    path = killed(tmp_path, "run-1", started("a", boot="another boot"), ended("a"))
-    assert not path.exists()
-    assert earlier_run(tmp_path, JOBS).jobs == {}
-
-
 def test_an_old_run_is_forgotten_unless_something_runs(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     old, long = killed(tmp_path, "run-1", started("a")), killed(tmp_path, "run-2", started("b", sleeper.pid), jobs="b")
     week_ago = time.time() - RETENTION_SECONDS - 60
@@ -222,6 +216,9 @@ def test_an_old_run_is_forgotten_unless_something_runs(tmp_path: Path, sleeper: 
         os.utime(path, (week_ago, week_ago))
     assert earlier_run(tmp_path, JOBS).jobs == {}
     assert (old.exists(), long.exists()) == (False, True)
+    before_a_restart = killed(tmp_path, "run-3", started("a", boot="another boot"), ended("a"), jobs="c")
+    assert not before_a_restart.exists(), "after a restart of the machine everything starts again"
+    assert earlier_run(tmp_path, "c").jobs == {}
 
 
 # --- a process that is not ours --------------------------------------------------------------------------------

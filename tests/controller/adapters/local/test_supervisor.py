@@ -147,6 +147,9 @@ def job(name: str, arrive: float = 0.0, **more: Any) -> JobSpec:
 
 def test_on_one_node_a_job_starts_when_it_arrives_and_none_waits(tmp_path: Path) -> None:
     world = a_world(tmp_path, ONE, job("a"), job("b", arrive=5))
+    ended = JobRecord(job("z"), 0, arrived_at_seconds=START, finished_at_seconds=START + 5, exit_status=0)
+    world.supervisor.recall({"z": ended})  # of an earlier session
+    assert not ended.waits_for_node
     world.supervisor.poll()
     assert (world.nodes(), world.waiting(), world.events) == ({"a": "local"}, [], ["!"])
     world.clock.seconds += 5
@@ -338,6 +341,16 @@ def test_a_job_ended_by_a_move_is_shown_to_the_next_passes_and_then_no_more(tmp_
 
 
 def test_a_job_that_fails_at_resuming_is_started_once_more_and_never_moved_again(tmp_path: Path) -> None:
+    late, process = a_moving_world(tmp_path)
+    process.status = 143
+    late.supervisor.poll()
+    late.clock.seconds += RESUME_SECONDS
+    late.launcher.started["a"].status = 1
+    late.supervisor.poll()
+    record = late.supervisor.records["a"]
+    assert (record.state, len(late.launcher.commands)) == ("failed", 3), "long after it resumed it fails by itself"
+    assert record.ended_by_move == ""
+
     world, process = a_moving_world(tmp_path)
     process.status = 143
     world.supervisor.poll()
@@ -353,17 +366,6 @@ def test_a_job_that_fails_at_resuming_is_started_once_more_and_never_moved_again
     world.launcher.started["a"].status = 1
     world.supervisor.poll()
     assert (world.supervisor.records["a"].state, len(world.launcher.commands)) == ("failed", 4)
-
-
-def test_a_job_that_fails_long_after_it_resumed_has_failed_by_itself(tmp_path: Path) -> None:
-    world, process = a_moving_world(tmp_path)
-    process.status = 143
-    world.supervisor.poll()
-    world.clock.seconds += RESUME_SECONDS
-    world.launcher.started["a"].status = 1
-    world.supervisor.poll()
-    assert (world.supervisor.records["a"].state, len(world.launcher.commands)) == ("failed", 3)
-    assert world.supervisor.records["a"].ended_by_move == ""
 
 
 def test_a_job_that_cannot_be_started_on_its_new_node_has_failed_and_says_why(tmp_path: Path) -> None:
@@ -538,31 +540,26 @@ def a_stopping_world(tmp_path: Path) -> tuple[World, FakeProcess]:
     return world, process
 
 
-@pytest.mark.parametrize("status", [0, 143])
+@pytest.mark.parametrize("status", [0, 143, -9])
 def test_a_job_at_its_target_is_signalled_to_end_and_is_not_started_again(tmp_path: Path, status: int) -> None:
+    """-9: it does not end within its grace, and is killed."""
     world, process = a_stopping_world(tmp_path)
     record = world.supervisor.records["a"]
     assert (process.received, world.limiter.allocations["a"]) == (["end"], UNLIMITED)
     assert (record.state, world.nodes(), world.supervisor.all_ended()) == ("stopping", {}, False)
-    world.clock.seconds += 1.5
+    takes_seconds = GRACE_SECONDS if status == -9 else 1.5
+    world.clock.seconds += takes_seconds
+    if status == -9:
+        world.supervisor.poll()
+        assert process.received[-1] == "SIGKILL"
     process.status = status
     world.supervisor.poll()
     assert (record.state, record.exit_status, record.stopped_at_target) == ("stopped at target", status, WHY)
-    assert (record.finished_at_seconds, world.events) == (START + 1.5, ["!"])
+    assert (record.finished_at_seconds, world.events) == (START + takes_seconds, ["!"])
     world.clock.seconds += RESUME_SECONDS
     world.supervisor.poll()
     assert world.supervisor.all_ended()
     assert len(world.launcher.commands) == 1
-
-
-def test_a_job_that_does_not_end_within_its_grace_is_killed_and_is_stopped_all_the_same(tmp_path: Path) -> None:
-    world, process = a_stopping_world(tmp_path)
-    process.stubborn = True
-    world.clock.seconds += GRACE_SECONDS
-    world.supervisor.poll()
-    assert process.received[-1] == "SIGKILL"
-    world.supervisor.poll()
-    assert world.supervisor.records["a"].state == "stopped at target"
 
 
 def test_a_job_that_ends_by_itself_before_it_is_signalled_has_finished(tmp_path: Path) -> None:
@@ -618,13 +615,6 @@ def test_one_that_is_cancelled_while_its_rest_ends_is_not_restarted(tmp_path: Pa
     world.supervisor.poll()
     record = world.supervisor.records["a"]
     assert (record.state, record.spec.queueing.attempt) == (state, 0)
-
-
-def test_a_job_that_has_ended_in_an_earlier_session_waits_for_no_node(tmp_path: Path) -> None:
-    world = a_world(tmp_path, ONE)
-    ended = JobRecord(job("a"), 0, arrived_at_seconds=START, finished_at_seconds=START + 5, exit_status=0)
-    world.supervisor.recall({"a": ended})
-    assert (world.waiting(), ended.waits_for_node) == ([], False)
 
 
 def test_a_job_that_moves_or_has_ended_is_not_stopped_and_one_that_stops_not_moved(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 from support.fake_prometheus import EMPTY, FakePrometheus, answer, text, vector
 from support.loopback import Respond, send
 
-from slopewise.adapters.local.prometheus_server import free_loopback_port
 from slopewise.adapters.prometheus.client import PrometheusHttp
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.adapters.prometheus.reader import PrometheusReader, Scope
@@ -115,16 +114,13 @@ def test_an_answer_of_another_moment_is_no_answer(fake: FakePrometheus, seconds:
     """A cache in between gives what it was given five minutes ago."""
     row = {"metric": {"namespace": "flowcon", "pod": "a", "slopewise_value": "level"}, "value": [NOW - seconds, "1"]}
     fake.respond = answer(vector(row))
+    fake.respond = answer(vector({**row, "value": [NOW - 5, "1"]}))
+    with reader(fake.url) as one:
+        assert one.read(NOW).jobs, "a moment that a server has rounded is the same"
+    fake.respond = answer(vector(row))
     assert f"gave an answer of another moment ({seconds} s ago); see whether a cache lies in between" in reported(
         fake.url
     )
-
-
-def test_a_moment_that_a_server_has_rounded_is_the_same(fake: FakePrometheus) -> None:
-    row = {"metric": {"namespace": "flowcon", "pod": "a", "slopewise_value": "level"}, "value": [NOW - 5, "1"]}
-    fake.respond = answer(vector(row))
-    with reader(fake.url) as one:
-        assert one.read(NOW).jobs
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
@@ -152,13 +148,9 @@ def test_an_answer_without_series_is_a_reading_without_jobs(fake: FakePrometheus
     fake.respond = answer(vector(**more))
     with reader(fake.url) as one:
         assert one.read(NOW).jobs == {}
-
-
-def test_a_label_called_warnings_is_no_warning(fake: FakePrometheus) -> None:
-    labels = {"namespace": "flowcon", "pod": "a", "warnings": "oh", "slopewise_value": "up"}
-    fake.respond = answer(vector({"metric": labels, "value": [NOW, "1"]}))
-    with reader(fake.url) as one:
-        assert ("flowcon", "a") in one.read(NOW).jobs
+        labels = {"namespace": "flowcon", "pod": "a", "warnings": "oh", "slopewise_value": "up"}
+        fake.respond = answer(vector({"metric": labels, "value": [NOW, "1"]}, **more))
+        assert ("flowcon", "a") in one.read(NOW).jobs, "a label called warnings is no warning"
 
 
 def test_a_pass_of_marginal_asks_six_queries_also_about_twenty_namespaces(fake: FakePrometheus) -> None:

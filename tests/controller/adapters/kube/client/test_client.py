@@ -78,10 +78,8 @@ def test_an_answer_of_something_else_than_an_api_server_is_one_bounded_line(serv
 def test_how_long_to_wait_is_taken_from_the_header_or_the_status(server: ApiServer) -> None:
     server.fault(Reply(429, {"reason": "TooManyRequests", "details": {"retryAfterSeconds": 7}}))
     server.fault(Reply(503, {}, {"Retry-After": "3"}))
-    throttled = failure(lambda: server.client().get(PODS))
-    assert throttled.is_throttled
-    assert throttled.retry_after_seconds == 7
-    assert failure(lambda: server.client().get(PODS)).retry_after_seconds == 3
+    found = [failure(lambda: server.client().get(PODS)) for _ in range(2)]
+    assert [(each.is_throttled, each.retry_after_seconds) for each in found] == [(True, 7), (False, 3)]
 
 
 @pytest.mark.parametrize("method", ["get", "patch"])

@@ -145,10 +145,13 @@ def test_a_harmed_job_is_reported_once_and_not_again_after_a_restart(passes: Rep
     assert again.recorder.of("Pod") == []
 
 
-def test_what_keeps_the_controller_from_working_in_full_is_an_event_when_it_begins(passes: ReportedPasses) -> None:
+def test_trouble_and_originals_are_reported_when_they_change(passes: ReportedPasses) -> None:
     for reason in ("1 pod is left out; team/b: it exports 100000 series", "2 pods are left out; …", None):
         passes.reporter.set_degraded(reason)
     assert passes.recorder.of("TrainingPolicy") == [("Degraded", "1 pod is left out; team/b: it exports 100000 series")]
+    back, stuck = passes.pods.add("back"), passes.pods.add("stuck")
+    passes.reporter.emit_restored(RestoreReport(restored={back: ""}, failed={stuck: "no right"}))
+    assert passes.recorder.of("Pod") == [("Restored", "its original resources are back"), ("RestoreFailed", "no right")]
 
 
 def test_a_conflict_is_an_event_when_it_changes_and_a_condition_until_it_ends(passes: ReportedPasses) -> None:
@@ -162,12 +165,6 @@ def test_a_conflict_is_an_event_when_it_changes_and_a_condition_until_it_ends(pa
     passes.reporter.set_conflict(None)
     passes.a_pass()
     assert passes.replica.writer.urgent() == {passes.document.key}
-
-
-def test_originals_that_came_back_or_did_not_are_reported(passes: ReportedPasses) -> None:
-    back, stuck = passes.pods.add("back"), passes.pods.add("stuck")
-    passes.reporter.emit_restored(RestoreReport(restored={back: ""}, failed={stuck: "no right"}))
-    assert passes.recorder.of("Pod") == [("Restored", "its original resources are back"), ("RestoreFailed", "no right")]
 
 
 def test_a_workload_that_another_policy_has_is_not_written(passes: ReportedPasses) -> None:
@@ -190,25 +187,21 @@ def a_stop(uid: str) -> Stop:
     return Stop(uid, "n1", "stopped at its target: loss 0.19 ≤ 0.2")
 
 
-def test_a_stop_at_the_target_is_reported_on_the_workload_and_in_its_history(passes: ReportedPasses) -> None:
-    uid = passes.pods.add("train")
-    passes.a_pass(a_job(uid), outcomes=(Outcome(a_stop(uid), "applied", "stopped at its target: loss 0.19 ≤ 0.2; so"),))
-    assert passes.recorder.of("Job") == [("StoppedAtTarget", "stopped at its target: loss 0.19 ≤ 0.2; so")]
-    (action,) = passes.status("train")["history"]
-    assert (action["action"], action["change"], action["result"]) == ("Stop", "at its target", "applied")
-
-
-def test_why_a_job_is_not_stopped_is_reported_once(passes: ReportedPasses) -> None:
+def test_why_a_job_is_not_stopped_is_reported_once_and_that_it_is_also_in_its_history(passes: ReportedPasses) -> None:
     uid = passes.pods.add("train")
     refused = Outcome(a_stop(uid), "infeasible", "a bare pod cannot be suspended; run it as a Job")
     for _ in range(3):
         passes.a_pass(a_job(uid), outcomes=(refused,))
     for guard in ("stop_paused", "reached_at_first", "reached_at_first"):
         passes.a_pass(a_job(uid), withheld=(Withheld(a_stop(uid), guard, f"{guard}: why"),))
+    passes.a_pass(a_job(uid), outcomes=(Outcome(a_stop(uid), "applied", "stopped at its target: loss 0.19 ≤ 0.2; so"),))
     assert passes.recorder.of("Job") == [
         ("StopInfeasible", "a bare pod cannot be suspended; run it as a Job"),
         ("StopWithheld", "reached_at_first: why"),
+        ("StoppedAtTarget", "stopped at its target: loss 0.19 ≤ 0.2; so"),
     ]
+    action = passes.status("train")["history"][-1]
+    assert (action["action"], action["change"], action["result"]) == ("Stop", "at its target", "applied")
 
 
 def test_a_warning_is_reported_once_and_again_when_it_comes_back(passes: ReportedPasses) -> None:

@@ -32,11 +32,13 @@ def stop(yard: Yard, managed: ManagedPod | None = None) -> Outcome[Stop]:
 
 
 def test_one_patch_suspends_the_job_and_says_who_did_and_why(yard: Yard) -> None:
-    put_job(yard)
-    assert stop(yard) == Outcome(
+    put_job(yard, parallelism=2)
+    pods = [yard.managed("0"), yard.managed("1")]
+    assert stop(yard, pods[0]) == Outcome(
         Stop(f"{UID}:0", "node-a", WHY), "applied", f"{WHY}; its Job is suspended, and its pods save and end"
     )
-    [patch] = yard.patches()
+    assert stop(yard, pods[1]).result == "applied"
+    [patch] = yard.patches()  # the second stop of the same suspension writes nothing
     assert (patch["metadata"]["uid"], patch["spec"]) == (UID, {"suspend": True})
     assert patch["metadata"]["resourceVersion"]
     assert note_on(yard.job) == StopNote(yard.clock.seconds, WHY, "training")
@@ -50,13 +52,6 @@ def test_neither_the_thread_of_moves_nor_the_sweeper_resumes_it(yard: Yard) -> N
     assert (yard.suspended, yard.running_on(), swept.freed, swept.failed) == (True, [], {}, {})
     assert len(yard.patches()) == 1
     assert yard.violations == []
-
-
-def test_a_second_stop_of_the_same_suspension_writes_nothing(yard: Yard) -> None:
-    put_job(yard, parallelism=2)
-    pods = [yard.managed("0"), yard.managed("1")]
-    assert [stop(yard, pod).result for pod in pods] == ["applied", "applied"]
-    assert len(yard.patches()) == 1
 
 
 def test_a_job_that_its_owner_resumed_is_stopped_again(yard: Yard) -> None:
