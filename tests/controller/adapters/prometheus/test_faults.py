@@ -12,6 +12,7 @@ import pytest
 from support.fake_prometheus import EMPTY, FakePrometheus, answer, text, vector
 from support.loopback import Respond, send
 
+from slopewise.adapters.local.prometheus_server import free_loopback_port
 from slopewise.adapters.prometheus.client import PrometheusHttp
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.adapters.prometheus.reader import PrometheusReader, Scope
