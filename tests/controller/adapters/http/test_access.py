@@ -71,9 +71,7 @@ def basic(user: str, password: str) -> str:
         ("authorization: {type: Token, credentials: abc}", "Token abc"),
     ],
 )
-def test_who_asks_is_said_in_one_header(
-    folder: Folder, content: str, sent: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_asks_is_in_one_header(folder: Folder, content: str, sent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")  # files are looked for beside the http_config
     access = folder.write(content, p=f"{SECRET}\n", token=" abc\n")
     assert access.headers == {"Authorization": sent}

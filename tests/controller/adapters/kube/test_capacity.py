@@ -52,9 +52,7 @@ _SOME = st.none() | st.floats(allow_nan=True, allow_infinity=True)
 
 
 @given(st.floats(0.1, 256), st.floats(0, 512), st.none() | st.floats(0, 512), _SOME)
-def test_it_is_unknown_or_between_nothing_and_the_node_for_any_figures(
-    whole: float, jobs: float, requested: float | None, used: float | None
-) -> None:
+def test_it_is_never_beyond_the_node(whole: float, jobs: float, requested: float | None, used: float | None) -> None:
     found = available(whole, jobs, requested, used).available_cores
     assert found is None or 0 <= found <= whole
 

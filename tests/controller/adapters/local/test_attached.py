@@ -84,9 +84,7 @@ class TestAttachable:
             other = thread.native_id
         assert f"there is no process {other}" in refused(other or 0)
 
-    def test_none_of_another_user_or_the_kernel_or_that_has_ended(
-        self, training: psutil.Process, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_none_of_others_or_that_has_ended(self, training: psutil.Process, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: training.uids().real + 1)
         assert f"process {training.pid} is that of {training.username()}" in refused(training.pid)
         monkeypatch.undo()

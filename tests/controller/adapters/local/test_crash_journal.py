@@ -144,9 +144,7 @@ def test_a_process_that_has_just_started_carries_its_mark(run_id: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "name"), [("folder", "precious"), ("folder", "slopewise-of-another-run"), ("cgroup", "slopewise-other")]
 )
-def test_what_is_of_another_run_is_never_removed(
-    state_dir: Path, run_id: str, tmp_path: Path, kind: str, name: str
-) -> None:
+def test_what_is_of_another_run_is_kept(state_dir: Path, run_id: str, tmp_path: Path, kind: str, name: str) -> None:
     folder = tmp_path / name
     folder.mkdir()
     (folder / "cgroup.procs").touch()
@@ -242,9 +240,7 @@ def test_a_run_id_that_is_no_file_name_is_refused(state_dir: Path, run_id: str) 
         Journal.open(state_dir, run_id)
 
 
-def test_the_state_folder_is_the_users_own_and_never_somebody_elses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_state_folder_is_the_users_own_and_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert default_state_dir() == tmp_path / "xdg" / "slopewise"

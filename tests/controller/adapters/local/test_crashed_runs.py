@@ -236,9 +236,7 @@ def test_an_adopted_process_is_ended_with_its_group_and_its_status_is_never_know
     assert (adopted.has_ended(), adopted.poll(), adopted.is_over(), adopted.is_collected) == (True, None, True, True)
 
 
-def test_an_adopted_process_that_has_ended_is_never_mistaken_for_a_stranger_with_its_number(
-    tmp_path: Path, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_an_adopted_process_is_never_mistaken_for_a_stranger(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     stranger = started("a", sleeper.pid).model_copy(update={"started_ticks": 1})
     adopted = AdoptedProcess(stranger, "run-1", tmp_path / "a.log")
     assert adopted.has_ended()

@@ -50,7 +50,7 @@ def test_busy_is_what_is_neither_idle_nor_waiting_nor_stolen_on_our_own_cores(tm
         (count(0, 0, 0, counted=0), count(10, 0, 9, counted=0), None),  # a sandbox that shows zeros
     ],
 )
-def test_what_others_used_is_the_busy_time_that_was_not_ours(
+def test_use_of_others_without_ours(
     tmp_path: Path, before: CpuCount, after: CpuCount, expected: OtherUse | None
 ) -> None:
     use = machine(tmp_path).use(before, after)

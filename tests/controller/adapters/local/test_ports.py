@@ -99,9 +99,7 @@ def test_a_job_without_a_loss_has_the_cause_and_a_warning() -> None:
 @pytest.mark.parametrize(
     ("study", "policy", "why"), [("", "marginal", "the job is in no study; name one"), ("s", "marginal", None)]
 )
-def test_a_study_that_a_job_names_itself_counts_and_one_whose_best_cannot_be_favoured_is_warned(
-    study: str, policy: str, why: str | None
-) -> None:
+def test_a_study_that_a_job_names_counts_and_favour_is_warned(study: str, policy: str, why: str | None) -> None:
     reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, study=study)})
     job = a_running_job("a", objectives=Objectives(favours_best=True))
     observer = LocalObserver(reader, FakeLimiter({"a": UNLIMITED}), lambda: [job], FakeClock(), lambda: [NODE])  # type: ignore[arg-type]
@@ -224,9 +222,7 @@ def test_what_is_known_of_a_job_for_a_move_is_whether_how_and_what_it_has_saved(
 @pytest.mark.parametrize(
     ("control", "expected"), [("limits", CpuAllocation(250, 1000)), ("requests", CpuAllocation(None, 250))]
 )
-def test_a_resize_writes_the_side_that_is_controlled_and_originals_come_back(
-    control: CpuControl, expected: CpuAllocation
-) -> None:
+def test_a_resize_writes_what_is_controlled_and_is_undone(control: CpuControl, expected: CpuAllocation) -> None:
     limiter = FakeLimiter({"a": UNLIMITED})
     actuator = an_actuator(limiter)
     outcome = actuator.carry_out(Resize("a", "local", control, 1000, 250, "why"))

@@ -197,9 +197,7 @@ def fetches(content: bytes) -> Callable[[str, Path], None]:
 
 
 @pytest.mark.parametrize("content", [b"no archive", release_archive({"other": b""})], ids=["no archive", "another one"])
-def test_a_release_that_cannot_be_unpacked_has_another_checksum_or_is_not_pinned_is_reported(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_a_release_that_cannot_be_unpacked_or_is_not_the_pinned_one_fails(tmp_path: Path, content: bytes) -> None:
     checksums = {"amd64": hashlib.sha256(content).hexdigest()}
     with pytest.raises(SlopewiseError, match="cannot be unpacked"):
         from_release(tmp_path, fetches(content), "x86_64", checksums)

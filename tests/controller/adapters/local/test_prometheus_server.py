@@ -51,9 +51,7 @@ def pretender(path: Path, script: str) -> PrometheusBinaries:
     return PrometheusBinaries(path, None, "2.42.0")
 
 
-def test_it_answers_with_its_targets_also_after_a_kill_and_leaves_neither_process_nor_data(
-    prometheus_binaries: PrometheusBinaries, tmp_path: Path
-) -> None:
+def test_it_answers_after_a_kill_and_leaves_nothing(prometheus_binaries: PrometheusBinaries, tmp_path: Path) -> None:
     first: TargetGroup = {"targets": ["127.0.0.1:1"], "labels": {"pod": "größe"}}
     second: TargetGroup = {"targets": ["127.0.0.1:2"], "labels": {"pod": 'a"b'}}
     data = tmp_path / "data"

@@ -458,9 +458,7 @@ def test_an_arrival_counts_a_moving_job_where_it_goes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("nodes", "migratable", "expected"), [(TWO, True, "checkpoints/a"), (TWO, False, ""), (ONE, True, "")]
 )
-def test_our_own_trainings_checkpoint_where_there_is_somewhere_to_go(
-    tmp_path: Path, nodes: list[LocalNode], migratable: bool, expected: str
-) -> None:
+def test_which_trainings_checkpoint(tmp_path: Path, nodes: list[LocalNode], migratable: bool, expected: str) -> None:
     world = a_world(tmp_path, nodes, job("a", migratable=migratable))
     world.look_and_pass()
     (command,) = world.launcher.commands
@@ -468,9 +466,7 @@ def test_our_own_trainings_checkpoint_where_there_is_somewhere_to_go(
     assert command.environment["SLOPEWISE_CHECKPOINT_FOLDER"] == folder
 
 
-def test_our_own_trainings_have_one_thread_unless_a_job_says_how_many_and_each_its_own_environment(
-    tmp_path: Path,
-) -> None:
+def test_our_own_trainings_have_one_thread_unless_a_job_says_how_many_and_each_its_environment(tmp_path: Path) -> None:
     wants = {"SEED": "7", "SLOPEWISE_EXPORTER_LINGER_SECONDS": "9", "SLOPEWISE_THREADS": "off"}
     says = job("says", port=9500, environment=wants, working_directory=tmp_path)
     world = a_world(tmp_path, ONE, job("plain"), says)
@@ -509,9 +505,7 @@ def test_a_job_joins_no_study_of_an_earlier_job_of_its_name(tmp_path: Path, star
     ("text", "losses"),
     [("eval 0.25\ntrain 1e-3\n", {"eval": 0.25, "train": 0.001}), ("eval\n", {}), ("eval a\n", {}), ("\xff", {})],
 )
-def test_what_a_job_hands_over_at_its_end_is_read_once_and_never_that_of_an_earlier_process(
-    tmp_path: Path, text: str, losses: dict[str, float]
-) -> None:
+def test_what_a_job_hands_over_at_its_end_is_read_once(tmp_path: Path, text: str, losses: dict[str, float]) -> None:
     (tmp_path / "a.end").write_text("eval 9")
     world = a_world(tmp_path, ONE, job("a"))
     world.supervisor.poll()

@@ -92,9 +92,7 @@ def found(
         ("something new", "ScrapeFails", "cannot be scraped (something new); start it"),
     ],
 )
-def test_a_scrape_that_fails_is_reported_with_its_port_and_what_is_wrong_with_it(
-    error: str, reason: str, text: str
-) -> None:
+def test_a_scrape_that_fails_is_reported_with_its_port_and_what_is_wrong(error: str, reason: str, text: str) -> None:
     known = found(FAILING, FakePrometheus(error))
     assert known is not None
     assert (known.reason, known.message) == (reason, f"port 41523 {text}")

@@ -170,9 +170,7 @@ def redirect(target: str, then: Callable[[], None] = lambda: None) -> Callable[[
     return respond
 
 
-def test_a_redirect_to_another_host_gets_neither_credentials_nor_a_request(
-    asker: Asker, fake: FakePrometheus, elsewhere: FakePrometheus
-) -> None:
+def test_a_redirect_elsewhere_gets_nothing(asker: Asker, fake: FakePrometheus, elsewhere: FakePrometheus) -> None:
     fake.respond = redirect(f"{elsewhere.url}/login?state={SECRET}#x")
     message = asker.writes(f"{TOKEN}\nhttp_headers: {{X-Key: {{secrets: [{SECRET}]}}}}").is_reported(fake.url)
     assert f"redirects to {elsewhere.url}/login, where nothing is asked; write the URL that answers;" in message
@@ -268,7 +266,7 @@ def trusting(authority: Authority, more: str = "") -> str:
     return f"tls_config:\n  ca_file: {authority.certificate}\n{more}"
 
 
-def test_an_authority_of_ones_own_is_trusted_where_it_is_named(
+def test_ones_own_authority_is_trusted(
     asker: Asker, certificates: Certificates, recwarn: pytest.WarningsRecorder
 ) -> None:
     with secure(certificates.server) as fake:

@@ -177,9 +177,7 @@ def test_series_with_a_step_or_epoch_label_are_named_and_not_used(world: World) 
 
 @pytest.mark.parametrize(("pod", "text"), [("steady", "min"), ("maximises", "max")])
 @pytest.mark.parametrize("mapped", [("min", "max"), ("max", "min")], ids=",".join)
-def test_its_own_word_counts_whatever_the_mappings_say(
-    world: World, pod: str, text: str, mapped: Sequence[Objective]
-) -> None:
+def test_its_own_word_counts_first(world: World, pod: str, text: str, mapped: Sequence[Objective]) -> None:
     evaluation = world.read(*(EvaluationSettings(objective=each) for each in mapped)).jobs[JobKey("flowcon", pod)]
     assert evaluation.evaluation is not None
     assert evaluation.evaluation.objective == text
@@ -278,9 +276,7 @@ def test_label_values_with_quotes_backslashes_and_newlines_come_back_as_they_are
     assert job.evaluation.series == f'training_loss{{run="{HOSTILE_IN_EXPOSITION}",stage="eval"}}'
 
 
-def test_a_process_neither_speaks_for_another_namespace_or_pod_nor_breaks_the_query_with_our_marker(
-    world: World,
-) -> None:
+def test_a_process_neither_speaks_for_another_namespace_or_pod_nor_breaks_a_query_with_our_marker(world: World) -> None:
     reading = world.read()
     assert JobKey("other", "impostor") not in reading.jobs
     steady = reading.jobs[JobKey("flowcon", "steady")]

@@ -335,9 +335,7 @@ def test_scheduling_facts_are_read_in_full() -> None:
         ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false", False, True),
     ],
 )
-def test_an_annotation_says_that_a_pod_needs_no_volume_or_that_it_must_not_be_disrupted(
-    annotation: str, value: str, needs_none: bool, forbids: bool
-) -> None:
+def test_annotations_on_volumes_and_disruption(annotation: str, value: str, needs_none: bool, forbids: bool) -> None:
     annotations = {**MIGRATABLE_POD["annotations"], annotation: value}
     facts = parse_pod(pod_json(metadata={"annotations": annotations})).scheduling
     assert facts is not None

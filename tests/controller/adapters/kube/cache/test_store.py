@@ -85,9 +85,7 @@ def test_a_list_wins_over_everything_that_was_known_before_it(recorded: Recorded
     assert recorded.of.items() == ("a=1",)
 
 
-def test_an_object_that_cannot_be_read_is_as_if_it_were_gone_counted_and_reported_once(
-    recorded: Recorded, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unreadable_object_is_gone_and_reported_once(recorded: Recorded, capsys: pytest.CaptureFixture[str]) -> None:
     recorded.listing(9, thing("a", 1), thing("b", 2, "rubbish"))
     assert (recorded.of.items(), recorded.of.unreadable) == (("a=1",), 1)
     recorded.of.apply("MODIFIED", thing("b", 10, 3))

@@ -255,9 +255,7 @@ def test_a_broken_kubeconfig_is_a_mistake_in_one_sentence(tmp_path: Path, text: 
         KubeApi.connect(kubeconfig=str(tmp_path / "nothing"))
 
 
-def test_loopback_is_asked_without_a_proxy_but_for_one_that_the_kubeconfig_names(
-    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_which_proxy_is_asked(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)

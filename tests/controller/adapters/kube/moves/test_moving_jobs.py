@@ -213,9 +213,7 @@ def test_a_move_under_way_is_reported_while_its_pod_still_runs_and_while_there_i
     ],
     ids=["failed", "evicted and has finished", "exited 0 when its Job was suspended", "replaced although it exited 0"],
 )
-def test_a_pod_that_ended_by_being_moved_is_no_job_that_has_ended(
-    phase: str, kind: str, annotations: dict[str, str], state: JobState | None
-) -> None:
+def test_who_is_moved_has_not_ended(phase: str, kind: str, annotations: dict[str, str], state: JobState | None) -> None:
     here = MovingWorld(movable(phase=phase, deleting=True, owner=owned_by(kind, "train", "job-1")))
     here.annotate_job(**annotations)
     (ended,) = here.observe().jobs

@@ -148,9 +148,7 @@ class TestConflicts:
             ("metadata", {"managedFields": [FOREIGN]}, "failed", "vpa-updater has resized it; it is left to that"),
         ],
     )
-    def test_what_has_changed_meanwhile_is_respected(
-        self, world: World, part: str, change: dict[str, Any], result: str, said: str
-    ) -> None:
+    def test_changes_meanwhile(self, world: World, part: str, change: dict[str, Any], result: str, said: str) -> None:
         changed = world.server.put(PODS, {**RAW, part: {**RAW[part], **change}})
         outcome = world.resize()
         assert (outcome.result, world.cpu()) == (result, changed["spec"]["containers"][0]["resources"])

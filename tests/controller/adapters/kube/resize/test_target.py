@@ -130,9 +130,7 @@ millicores = st.integers(1, 4000)
 
 
 @given(request=millicores, more=st.integers(0, 4000), to=millicores, original=millicores, fixed=st.booleans())
-def test_whatever_is_written_is_valid_keeps_the_qos_class_and_never_reserves_more(
-    request: int, more: int, to: int, original: int, fixed: bool
-) -> None:
+def test_whatever_is_written_is_valid(request: int, more: int, to: int, original: int, fixed: bool) -> None:
     limit = request + more
     if fixed and not more:
         limit += 1  # else it were Guaranteed

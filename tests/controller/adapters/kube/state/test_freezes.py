@@ -128,9 +128,7 @@ def reason(freezes: Freezes, *nodes: str, effect: FreezeEffect | None = None) ->
     [(NO_FREEZES, None, None), (OF_TEAM, WHY, WHY), (TO_RECOMMEND, WHY, None)],
     ids=["none", "all writes", "all but restores"],
 )
-def test_a_freeze_withholds_each_write_and_recommend_no_restore(
-    freezes: Freezes, of_a_decision: str | None, of_a_restore: str | None
-) -> None:
+def test_what_a_freeze_withholds(freezes: Freezes, of_a_decision: str | None, of_a_restore: str | None) -> None:
     assert (reason(freezes, "n1"), reason(freezes, "n1", effect="Freeze")) == (of_a_decision, of_a_restore)
 
 
@@ -141,9 +139,7 @@ def test_where_freezes_cannot_be_read_nothing_is_written() -> None:
     assert "whether it is frozen cannot be read: " in str(frozen_reason(unread, None, ()))
 
 
-def test_a_frozen_node_neither_loses_nor_gets_a_job_and_a_controller_of_one_namespace_has_no_freezes(
-    server: ApiServer,
-) -> None:
+def test_a_frozen_node_neither_loses_nor_gets_a_job_and_one_namespace_alone_has_no_freezes(server: ApiServer) -> None:
     freezes = Freezes(nodes={"n2": FREEZE})
     assert (reason(freezes, "n1"), reason(freezes, "n1", "n2"), reason(freezes, "n2", "n1")) == (None, WHY, WHY)
     of_one_namespace = KubeFreezes(server.client(), None, SystemClock())

@@ -289,9 +289,7 @@ def test_records_of_a_policy_begin_as_stored_are_kept_and_handed_on_when_they_ch
     assert (received[1:], memory.load().departed) == ([later._replace(departed=())], ())
 
 
-def test_originals_are_stored_readably_when_save_returns_and_outlive_the_controller(
-    server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory
-) -> None:
+def test_originals_outlive_the_controller(server: ApiServer, api: KubeApi, pods: Pods, memory: KubeMemory) -> None:
     uid = pods.add("train")
     memory.save(MemoryState({uid: changed()}))
     memory.save(MemoryState({uid: changed(original_memory=MEMORY)}))

@@ -190,9 +190,7 @@ NEXT_TO_BURSTABLE = a_pod("p", a_container(**EQUAL_MEMORY), a_container("s", lim
         (case(NEXT_TO_BURSTABLE), 500, None, ""),
     ],
 )
-def test_a_limit_and_a_request_stay_where_the_pod_keeps_its_class_and_what_was_granted(
-    made: Case, least: int, most: int | None, reason: str
-) -> None:
+def test_the_range_keeps_the_class_and_what_was_granted(made: Case, least: int, most: int | None, reason: str) -> None:
     accepted = accepted_range(made)
     assert (accepted.min_millicores, accepted.max_millicores) == (least, most)
     assert accepted.reason.endswith(reason)

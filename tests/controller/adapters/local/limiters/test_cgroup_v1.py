@@ -77,9 +77,7 @@ def test_a_limit_is_a_quota_of_100_ms(limiter: CgroupV1Limiter, run: Run) -> Non
         limiter.set_limit("mnist", 250)
 
 
-def test_a_request_is_written_as_the_kubelet_writes_it_and_read_as_it_was_set(
-    limiter: CgroupV1Limiter, run: Run
-) -> None:
+def test_a_request_is_written_as_kubelets_write_it_and_read_as_it_was_set(limiter: CgroupV1Limiter, run: Run) -> None:
     limiter.admit("mnist", 4711)
     for millicores, shares in ((250, "256"), (1000, "1024"), (1, "2")):
         limiter.set_request("mnist", millicores)
@@ -161,7 +159,7 @@ class TestAttach:
         family.put(child.pid, "theirs", "below")
         return family
 
-    def test_both_come_into_one_cgroup_that_can_be_limited_and_go_back_at_their_release(
+    def test_both_are_limited_and_go_back_at_their_release(
         self, limiter: CgroupV1Limiter, run: Run, family: Family
     ) -> None:
         limiter.attach("train", family.process)
@@ -182,16 +180,14 @@ class TestAttach:
         limiter.release("train")
         assert family.places(stranger) == ["theirs"]
 
-    def test_where_its_cgroup_is_gone_it_goes_where_released_jobs_go(
-        self, limiter: CgroupV1Limiter, family: Family
-    ) -> None:
+    def test_without_its_cgroup_it_goes_where_released_jobs_go(self, limiter: CgroupV1Limiter, family: Family) -> None:
         limiter.attach("train", family.process)
         for root in family.own.values():
             family.files.remove(root / "theirs" / "below")
         limiter.release("train")
         assert family.places() == ["theirs", "."]
 
-    def test_one_that_a_session_manages_is_refused_and_nothing_is_moved(
+    def test_one_that_a_session_manages_is_refused_and_not_moved(
         self, limiter: CgroupV1Limiter, family: Family
     ) -> None:
         family.put(family.child, "slopewise-other", "1-a")
@@ -237,7 +233,7 @@ class TestAttach:
         with pytest.raises(UsageError, match=r"could not be put back into its cgroup .*theirs"):
             limiter.attach("train", family.process)
 
-    def test_after_a_kill_the_journal_puts_back_before_the_cgroup_is_removed(
+    def test_after_a_kill_the_journal_puts_back(
         self, limiter: CgroupV1Limiter, family: Family, journal: Journal
     ) -> None:
         limiter.attach("train", family.process)
@@ -273,7 +269,7 @@ def throttled_periods(directory: Path) -> int:
 
 @pytest.mark.alone
 @pytest.mark.cgroups
-def test_the_kernel_throttles_a_busy_child_of_a_job_at_its_limit(
+def test_the_kernel_throttles_the_child_of_a_job(
     real: CgroupV1Limiter, real_run: Run, start_python: StartPython
 ) -> None:
     process, directory = start_python(STARTS_BUSY_CHILD_WHEN_TOLD), real_run.of("1-busy")
@@ -293,9 +289,7 @@ def test_the_kernel_throttles_a_busy_child_of_a_job_at_its_limit(
 
 
 @pytest.mark.cgroups
-def test_a_released_job_runs_on_and_no_cgroup_is_left(
-    real: CgroupV1Limiter, real_run: Run, start_python: StartPython
-) -> None:
+def test_a_released_job_runs_on_alone(real: CgroupV1Limiter, real_run: Run, start_python: StartPython) -> None:
     process = start_python(ASLEEP)
     real.admit("sleeper", process.pid)
     real.set_limit("sleeper", 50)
@@ -308,9 +302,7 @@ def test_a_released_job_runs_on_and_no_cgroup_is_left(
 
 
 @pytest.mark.cgroups
-def test_a_limit_above_that_of_a_cgroup_over_it_is_an_error_of_this_job_alone(
-    real: CgroupV1Limiter, real_run: Run, start_python: StartPython
-) -> None:
+def test_a_limit_above_its_parents_is_an_error(real: CgroupV1Limiter, real_run: Run, start_python: StartPython) -> None:
     real.admit("job", start_python(ASLEEP).pid)
     real.set_limit("job", 200)
     real_run.of("cpu.cfs_quota_us").write_text("50000")

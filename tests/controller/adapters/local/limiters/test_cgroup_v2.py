@@ -58,9 +58,7 @@ def test_a_limit_is_a_quota_of_each_tenth_of_a_second(limiter: CgroupV2Limiter, 
 
 
 @pytest.mark.parametrize(("millicores", "weight"), [(250, "25"), (1, "1"), (200_000, "10000")])
-def test_a_request_is_a_weight_in_proportion_within_the_kernels_bounds(
-    limiter: CgroupV2Limiter, run: Path, millicores: int, weight: str
-) -> None:
+def test_a_request_is_a_weight_within_bounds(limiter: CgroupV2Limiter, run: Path, millicores: int, weight: str) -> None:
     limiter.admit("mnist", 4711)
     limiter.set_request("mnist", millicores)
     assert (run / "1-mnist" / "cpu.weight").read_text() == weight
@@ -83,7 +81,7 @@ def test_a_released_job_goes_where_processes_may_be(limiter: CgroupV2Limiter, ru
     assert "4711" in (run / "0-controller" / "cgroup.procs").read_text().split()
 
 
-def test_the_controller_leaves_its_cgroup_first_and_close_puts_everything_back(
+def test_the_controller_leaves_its_cgroup_and_close_puts_all_back(
     limiter: CgroupV2Limiter, own: Path, run: Path
 ) -> None:
     assert pids_in(own) == set()
@@ -117,7 +115,7 @@ def pids_in(directory: Path) -> set[str]:
     return set((directory / "cgroup.procs").read_text().split())
 
 
-def test_strangers_in_our_cgroup_are_not_moved_and_the_remedy_is_reported(
+def test_strangers_in_our_cgroup_are_not_moved(
     session_scope: Path, journal: Journal, unified_tree: UnifiedTree
 ) -> None:
     before = pids_in(session_scope)
@@ -186,7 +184,7 @@ def test_a_lack_of_rights_or_of_the_cpu_controller_is_refused_with_the_remedy(
     assert list(session_scope.glob("slopewise-*")) == []
 
 
-def test_two_runs_at_the_root_end_in_any_order_and_nothing_is_left(
+def test_two_runs_at_the_root_end_in_any_order(
     own: Path, journal: Journal, unified_tree: UnifiedTree, tmp_path: Path
 ) -> None:
     (own / "cgroup.type").unlink()
@@ -264,9 +262,7 @@ def before(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.cgroups
-def test_the_kernel_moves_an_attached_process_and_its_child_and_back(
-    journal: Journal, before: Path, start_python: StartPython
-) -> None:
+def test_the_kernel_moves_a_process_and_its_child(journal: Journal, before: Path, start_python: StartPython) -> None:
     limiter, files = CgroupV2Limiter(before.parent, journal, WithoutCpu()), CgroupFiles()
     process = start_python("import subprocess as s, time; s.Popen(['sleep', '600']); time.sleep(600)")
     assert eventually(lambda: psutil.Process(process.pid).children())

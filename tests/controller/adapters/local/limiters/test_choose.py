@@ -47,7 +47,7 @@ def test_v1_is_taken_where_there_is_no_v2(v1_machine: Path, journal: Journal, fi
     limiter.close()
 
 
-def test_without_rights_it_is_stop_and_continue_and_the_description_says_why(
+def test_without_rights_it_stops_and_continues(
     v1_machine: Path, journal: Journal, read_only_tree: ReadOnlyTree
 ) -> None:
     limiter = choose_limiter(journal, proc_self=v1_machine, files=read_only_tree)

@@ -118,9 +118,7 @@ class TestBeginning:
         assert stage.server.asked("POST", "/eviction$") == []
 
     @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/jobs/train$", 500), ("PATCH", "/status$", 403)])
-    def test_where_the_owner_cannot_be_read_or_the_intent_not_stored_nothing_is_evicted(
-        self, stage: Stage, method: str, path: str, status: int
-    ) -> None:
+    def test_without_owner_or_intent_none_is_evicted(self, stage: Stage, method: str, path: str, status: int) -> None:
         stage.server.fault(refusal(status, "", "no"), method=method, path=path)
         assert begin(stage).result == "failed"
         assert (stage.evictions_sent(), stage.evictions.under_way()) == ([], ())
@@ -132,9 +130,7 @@ class TestBeginning:
         assert (stage.evictions.under_way(), stage.evictions_sent()) == ((), [])
 
     @pytest.mark.parametrize("stored", ["before the dry run", "after the dry run", "after the intent"])
-    def test_a_freeze_until_the_intent_is_stored_leaves_none_and_a_later_one_lets_the_move_begin_whole(
-        self, stage: Stage, stored: str
-    ) -> None:
+    def test_a_freeze_until_the_intent_is_stored_leaves_none_a_later_one_all(self, stage: Stage, stored: str) -> None:
         def frozen() -> str | None:
             assert stage.evictions.under_way() == ()
             is_stored = {

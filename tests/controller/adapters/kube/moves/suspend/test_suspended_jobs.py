@@ -7,9 +7,7 @@ from support.suspended_jobs import Yard
 from slopewise.adapters.kube.moves.suspend.annotation import SuspendedJobs
 
 
-def test_a_job_is_counted_from_the_end_of_its_last_pod_until_it_is_resumed_and_anew_with_its_next_move(
-    yard: Yard,
-) -> None:
+def test_a_job_is_counted_from_the_end_of_its_last_pod_until_it_is_resumed_and_with_its_next_move(yard: Yard) -> None:
     suspended = SuspendedJobs(yard.jobs, yard.pods, lambda: yard.clock.seconds)
     yard.put_job()
     assert suspended.seconds() == []
