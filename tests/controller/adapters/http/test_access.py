@@ -178,12 +178,14 @@ def test_the_user_of_a_proxy_is_in_a_header_and_not_in_its_url(folder: Folder) -
 
 @pytest.mark.parametrize(
     ("url", "no_proxy", "passed_by"),
+    (URL, "example.org", True),
     [
         (URL, ".example.org", True),
         (URL, "*.example.org", True),
         (URL, "other.org, PROMETHEUS.example.org:443", True),
         (URL, "prometheus.example.org:444", False),
         (URL, "ample.org", False),
+        (URL, "*", True),
         ("http://192.0.2.7:9090", "192.0.2.0/24", True),
         ("http://[2001:db8::1]:9090", "2001:db8::/32", True),
         ("http://127.0.0.1:9090", "other.org", True),

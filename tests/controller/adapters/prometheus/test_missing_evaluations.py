@@ -87,6 +87,8 @@ def found(
             "does not answer in time; its CPU is too little for a scrape: raise spec.resources.cpu.min",
         ),
         (FakePrometheus().error, "ScrapeFails", "refuses; start it"),
+        ("dial tcp: lookup trainer: no such host", "ScrapeFails", "cannot be reached; start it"),
+        ("read: connection reset by peer", "ScrapeFails", "breaks the connection off; start it"),
         ("server returned HTTP status 404 Not Found", "ScrapeFails", "answers with HTTP status 404; start it"),
         ('expected a valid start token, got "<"', "ScrapeFails", "answers with something that is no metrics; start it"),
         ("something new", "ScrapeFails", "cannot be scraped (something new); start it"),
@@ -254,8 +256,10 @@ def test_a_prometheus_that_cannot_be_asked_costs_the_cause_and_not_the_pass(seri
     [
         (JobSeries(), True),
         (JobSeries(state=JobState.TRAINING, steps_total=3.0), True),
+        (JobSeries(state=JobState.STARTING), False),
         (JobSeries(state=JobState.FINISHED), False),
         (JobSeries(responses=Responses(1, 1.0)), False),
+        (JobSeries(Evaluation(1.0, 4, START, "training_loss")), False),
     ],
 )
 def test_who_should_report_a_loss(series: JobSeries, silent: bool) -> None:

@@ -59,8 +59,10 @@ def test_a_reading_with_mappings_fits_into_urls_that_proxies_let_through() -> No
     ("value", "quoted"),
     [
         ('a"} or vector(1) #', 'a\\"} or vector(1) #'),
+        ("back\\slash", "back\\\\slash"),
         ("line\nbreak", "line\\x0abreak"),
         ("nul\0", "nul\\x00"),
+        ("$window ${metric}", "$window ${metric}"),
     ],
 )
 def test_a_label_value_cannot_leave_its_quotes(value: str, quoted: str) -> None:

@@ -121,6 +121,7 @@ def test_restartable_init_containers_count_and_others_do_not() -> None:
     ("variable", "is_rank"),
     [
         ({"name": "MASTER_ADDR", "value": "train-0.train"}, True),
+        ({"name": "PET_RDZV_ENDPOINT", "value": "train-0.train:29400"}, True),
         ({"name": "MASTER_ADDR", "value": "localhost"}, False),
         ({"name": "JAX_COORDINATOR_ADDRESS", "value": "127.0.0.1:1234"}, False),
         ({"name": "MASTER_ADDR", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}, False),
@@ -136,6 +137,7 @@ def test_a_rank_is_told_which_other_pod_the_first_one_is_in(variable: dict[str, 
     [
         ({"nvidia.com/gpu": "4", "cpu": "3", "rdma/hca": "1"}, 4),
         ({"nvidia.com/mig-1g.5gb": 2, "nvidia.com/gpu.shared": 1}, 3),
+        ({"google.com/tpu": "8", "amd.com/gpu": "1"}, 9),
         ({"aws.amazon.com/neuron": "1"}, 1),
         ({"cpu": "3", "example.com/gpu-driver": "1"}, 0),
     ],
@@ -164,6 +166,7 @@ def test_a_container_that_was_killed_for_memory_is_reported_with_the_time(where:
         ([("PodResizePending", "True", "Infeasible")], "Infeasible"),
         ([("PodResizeInProgress", "True", "Error")], "Error"),
         ([("PodResizeInProgress", "True", "")], None),
+        ([("PodResizePending", "False", "Deferred")], None),
         ([("PodResizeInProgress", "True", "Error"), ("PodResizePending", "True", "Deferred")], "Deferred"),
     ],
 )
@@ -183,6 +186,7 @@ def test_a_resize_that_waits_or_failed_is_reported(conditions: list[tuple[str, s
         (resized_by("kubectl-patch", "f:initContainers", "f:requests", "f:cpu"), ("kubectl-patch",)),
         (resized_by("slopewise"), ()),
         (resized_by("kubectl-patch", "f:containers", "f:limits", "f:memory"), ()),
+        (resized_by("kubectl-edit", subresource=""), ()),
         ({"manager": "x", "subresource": "resize"}, ()),
     ],
 )
@@ -330,6 +334,7 @@ def test_scheduling_facts_are_read_in_full() -> None:
     ("annotation", "value", "needs_none", "forbids"),
     [
         ("slopewise.dev/checkpoints", "external", True, False),
+        ("slopewise.dev/checkpoints", "none", True, False),
         ("slopewise.dev/checkpoints", "here", False, False),
         ("karpenter.sh/do-not-disrupt", "true", False, True),
         ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false", False, True),

@@ -110,6 +110,7 @@ def test_of_a_write_without_an_answer_it_is_reported_whether_it_may_have_been_do
     ("fault", "expected"),
     [
         (Hang(), "nothing came in time"),
+        (Drip(), "nothing came in time"),
         (Drip(headers=True), "nothing came in time"),
         (Half(), "mid-answer"),
         (Reply(307, {}, {"Location": f"{PODS}/p"}), "307"),

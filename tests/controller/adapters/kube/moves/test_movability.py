@@ -101,10 +101,13 @@ def test_an_eviction_waits_twice_as_long_each_time_but_for_a_stateful_sets_pod()
         (
             case(structs.replace(SHARED, do_not_disrupt="karpenter.sh/do-not-disrupt: true")),
             "karpenter.sh/do-not-disrupt: true",
+            (case(structs.replace(SHARED, claims_devices=True)), "a device claim"),
         ),
         (case(structs.replace(SHARED, spreads_strictly=True)), "DoNotSchedule"),
         (case(moves_allowed=False), "namespace team does not opt in to moves; label it slopewise.dev/moves=allowed"),
         (case(can_suspend=None), "has not reported its version yet"),
+        (case(template=OwnerTemplate(blocked_reason="its Job is managed by x")), "managed by x"),
+        (case(pod={"deleting": True}), "the pod is being deleted"),
         (case(owner_record=structs.replace(an_object("train", "j"), deleting=True)), "its Job train is being deleted"),
         (case(disks={"saved": Disk(blocked_reason="its claim saved is a local volume")}), "a local volume"),
         (case(template=OwnerTemplate(not_suspendable_reason="rule 0 fails it")), "rule 0 fails it"),

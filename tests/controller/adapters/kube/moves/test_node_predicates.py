@@ -55,6 +55,7 @@ def test_what_a_node_lacks_is_named() -> None:
     ("toleration", "takes"),
     [
         (Toleration("gpu", "Equal", "yes", "NoSchedule"), True),
+        (Toleration("gpu", "Exists", "", ""), True),
         (Toleration("", "Exists", "", ""), True),
         (Toleration("gpu", "Equal", "no", ""), False),
         (Toleration("gpu", "Exists", "", "NoExecute"), False),
@@ -72,6 +73,7 @@ def test_a_taint_refuses_what_does_not_tolerate_it(toleration: Toleration, takes
     [
         (expressions("zone", "In", "x", "y"), True),
         (expressions("zone", "NotIn", "y"), True),
+        (expressions("absent", "Exists"), False),
         (expressions("absent", "DoesNotExist"), True),
         (expressions("cores", "Gt", "15"), True),
         (expressions("cores", "Gt", "16"), False),

@@ -49,6 +49,7 @@ def test_a_gated_job_that_ignores_disruptions_brings_its_pod_back(rules: list[di
     ("job", "words"),
     [
         (job_with_rules(on_exit_codes("FailJob", "In", 1, 143), IGNORE_DISRUPTION), "rule 0 of"),
+        (job_with_rules(on_exit_codes("FailJob", "NotIn", 42), IGNORE_DISRUPTION), "rule 0 of"),
         (job_with_rules(on_exit_codes("Count", "In", 137), IGNORE_DISRUPTION), "rule 0 of"),
         (job_with_rules({"action": "FailIndex", "onPodConditions": [DISRUPTED]}, IGNORE_DISRUPTION), "rule 0 of"),
         (job_with_rules(on_exit_codes("Ignore", "In", 143)), "would count an eviction"),
@@ -77,6 +78,7 @@ def test_a_job_whose_rules_forgive_the_exit_codes_of_a_signal_may_be_suspended()
         ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, "is being deleted"),
         ({"spec": {"suspend": True}}, "is suspended"),
         ({"status": {"conditions": [{"type": "Complete", "status": "True"}]}}, "has ended"),
+        ({"status": {"conditions": [{"type": "FailureTarget", "status": "True"}]}}, "has ended"),
     ],
 )
 def test_an_owner_that_makes_no_more_pods_says_why(change: dict[str, dict[str, Any]], words: str) -> None:

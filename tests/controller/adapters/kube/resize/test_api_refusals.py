@@ -36,6 +36,7 @@ QOS = 'spec: Invalid value: "Burstable": Pod QOS Class may not change as a resul
         (403, FORBIDDEN + "maximum cpu usage per Container is 600m", "infeasible", "change the range", 300),
         (403, FORBIDDEN + RATIO, "infeasible", "change the range", 300),
         (403, FORBIDDEN + NO_ROOM, "infeasible", "run it on a larger node", math.inf),
+        (403, FORBIDDEN + "not yet ready to handle request", "failed", "tried again in the next pass", 0),
         (403, FORBIDDEN + NOT_DECLARED, "infeasible", "make the limit of a Guaranteed one larger", 300),
         (422, FORBIDDEN + BY_POLICY, "infeasible", "allow it there for our account", 300),
         (400, 'admission webhook "w" denied the request: no', "infeasible", "an admission webhook denies it", 300),

@@ -57,6 +57,7 @@ def test_a_deadline_is_a_moment_or_a_duration_from_the_start(deadline: str, seco
         ("qoe_seconds", "250ms", "'250ms' has a unit, 'ms'; write the number of seconds alone, like 0.25"),
         ("target_loss", "90%", "'90%' has a unit, '%'; write the number alone, like 0.25"),
         ("at_target", "end", '\'end\' is neither "stop" nor "keep"'),
+        ("target_loss", "nan", "'nan' is not a number; write it like 0.25"),
         ("deliverable_loss", "0,5", "is not a number"),
         ("class", "team b/resnet", "'team b/resnet' is not a name; write letters, digits,"),
         ("class", "x" * 64, "is 64 characters long"),

@@ -66,6 +66,7 @@ def with_container(**more: Any) -> PodRecord:
         (a_pod(annotations={"vpaUpdates": "x"}), "a VerticalPodAutoscaler sizes it; delete that"),
         (with_container(limit=None), "it has no CPU limit, and one that is added cannot be removed; set one, or spec."),
         (guaranteed(), "it is Guaranteed, so its request must stay equal to its limit; set spec.resources.lower"),
+        (with_container(running_since_seconds=None), "container trainer does not run yet"),
         (with_container(ready=False), "container trainer is not ready"),
         (with_container(running_since_seconds=None, restarts_total=2), "container trainer is restarting;"),
         (
@@ -123,6 +124,7 @@ def test_a_vertical_autoscaler_of_memory_keeps_the_memory(
 ) -> None:
     seen = case(a_pod(annotations=annotations, foreign_memory_resizers=of_memory))
     assert (ineligible_reason(seen) is not None, memory_ineligible_reason(seen) is not None) == (cpu, memory)
+        (case(a_pod(phase="Succeeded", deleting=True)), None),
 
 
 @pytest.mark.parametrize(
@@ -133,6 +135,7 @@ def test_a_vertical_autoscaler_of_memory_keeps_the_memory(
         (case(with_container(limit=None), REQUESTS), None),
         (case(guaranteed(), LOWER), None),
         (case(guaranteed(), LOWER, node=PINS_CORES), "static CPU manager pins cores"),
+        (case(a_pod(), LOWER, node=PINS_CORES), None),
         (case(node=a_node_record(ready=False)), "node n1 is not ready; changes go on when it is"),
         (case(with_container(request=0), REQUESTS), "it has no CPU request to give shares by; set one, or spec."),
         (
@@ -188,6 +191,7 @@ NEXT_TO_BURSTABLE = a_pod("p", a_container(**EQUAL_MEMORY), a_container("s", lim
         (case(with_container(**EQUAL_MEMORY)), 501, None, ""),
         (case(NEXT_TO_GUARANTEED), 501, None, ""),
         (case(NEXT_TO_BURSTABLE), 500, None, ""),
+        (case(with_container(memory_limit_bytes=None)), 500, None, ""),
     ],
 )
 def test_the_range_keeps_the_class_and_what_was_granted(made: Case, least: int, most: int | None, reason: str) -> None:

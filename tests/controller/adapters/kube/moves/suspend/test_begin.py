@@ -118,6 +118,8 @@ NO_LABEL = "node-b would not take it: it has no label disk=hdd"
         ({"metadata": {"deletionTimestamp": "2026-01-01T01:00:00Z"}}, "failed", "being deleted"),
         ({"status": COMPLETE}, "failed", "its Job has ended"),
         ({"metadata": {"ownerReferences": [JOB_SET]}}, "infeasible", "its owner JobSet s would resume its Job at once"),
+        ({"spec": {"managedBy": "kueue.x-k8s.io/multikueue"}}, "infeasible", "multikueue"),
+        ({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "q"}}}, "infeasible", "Kueue decides"),
         ({"spec": {"template": {"metadata": None}}}, "infeasible", "put it on the Job's pod template too"),
         ({"spec": {"template": {"spec": {"nodeName": "node-a"}}}}, "infeasible", "nodeName node-a"),
         (
