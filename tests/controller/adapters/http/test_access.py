@@ -178,8 +178,8 @@ def test_the_user_of_a_proxy_is_in_a_header_and_not_in_its_url(folder: Folder) -
 
 @pytest.mark.parametrize(
     ("url", "no_proxy", "passed_by"),
-    (URL, "example.org", True),
     [
+        (URL, "example.org", True),
         (URL, ".example.org", True),
         (URL, "*.example.org", True),
         (URL, "other.org, PROMETHEUS.example.org:443", True),

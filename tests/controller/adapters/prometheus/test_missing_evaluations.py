@@ -26,7 +26,7 @@ from slopewise.adapters.prometheus.reader import JobSeries
 from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings, PodLabels
 from slopewise.config.training_policy import EvaluationSettings
 from slopewise.errors import ObservationError
-from slopewise.model import JobState, MissingEvaluation, Responses
+from slopewise.model import Evaluation, JobState, MissingEvaluation, Responses
 
 SCRAPE = 5.0
 HERE = "127.0.0.1:41523"

@@ -101,8 +101,8 @@ def test_an_eviction_waits_twice_as_long_each_time_but_for_a_stateful_sets_pod()
         (
             case(structs.replace(SHARED, do_not_disrupt="karpenter.sh/do-not-disrupt: true")),
             "karpenter.sh/do-not-disrupt: true",
-            (case(structs.replace(SHARED, claims_devices=True)), "a device claim"),
         ),
+        (case(structs.replace(SHARED, claims_devices=True)), "a device claim"),
         (case(structs.replace(SHARED, spreads_strictly=True)), "DoNotSchedule"),
         (case(moves_allowed=False), "namespace team does not opt in to moves; label it slopewise.dev/moves=allowed"),
         (case(can_suspend=None), "has not reported its version yet"),

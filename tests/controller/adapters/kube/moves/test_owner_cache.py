@@ -182,8 +182,8 @@ def test_an_owner_that_wants_no_pods_says_why(spec: dict[str, Any], why: str | N
 
 @pytest.mark.parametrize(
     ("kind", "replicas", "slot", "why"),
-    ("Deployment", 0, "0", "its Deployment has replicas: 0"),
     [
+        ("Deployment", 0, "0", "its Deployment has replicas: 0"),
         ("StatefulSet", 1, "1", "its StatefulSet has replicas: 1, and train-1 is not among them any more"),
     ],
 )

@@ -124,13 +124,13 @@ def test_a_vertical_autoscaler_of_memory_keeps_the_memory(
 ) -> None:
     seen = case(a_pod(annotations=annotations, foreign_memory_resizers=of_memory))
     assert (ineligible_reason(seen) is not None, memory_ineligible_reason(seen) is not None) == (cpu, memory)
-        (case(a_pod(phase="Succeeded", deleting=True)), None),
 
 
 @pytest.mark.parametrize(
     ("made", "reason"),
     [
         (case(), None),
+        (case(a_pod(phase="Succeeded", deleting=True)), None),
         (case(with_container(limit=None), ResourceSettings(control="limits", add_limits=True)), None),
         (case(with_container(limit=None), REQUESTS), None),
         (case(guaranteed(), LOWER), None),
