@@ -238,8 +238,7 @@ def test_the_state_folder_is_the_users_own_and_nobody_elses(tmp_path: Path, monk
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert default_state_dir() == tmp_path / "xdg" / "slopewise"
-    for folder in ("elsewhere", "xdg"):
-        (tmp_path / folder).mkdir()
+    (tmp_path / "xdg" / "slopewise").rename(tmp_path / "elsewhere")
     (tmp_path / "xdg" / "slopewise").symlink_to(tmp_path / "elsewhere")
     assert default_state_dir() == tmp_path / "home" / ".local" / "state" / "slopewise"
     monkeypatch.delenv("XDG_STATE_HOME")
