@@ -118,11 +118,10 @@ test-faults: $(VENV)/.done
 test-chart: $(VENV)/.done
 	$(BIN)/pytest -q --durations=10 tests/chart
 
-# The one that is left out kills the only Prometheus; before Thanos there are two.
 test-queriers: $(VENV)/.done
 	$(BIN)/pytest -q -p no:randomly --durations=10 tests/queriers
 	SLOPEWISE_TEST_QUERIER=thanos $(BIN)/pytest -q -p no:randomly --durations=10 tests/controller/adapters/prometheus/test_reader.py \
-		tests/controller/adapters/prometheus/test_container_usage.py -k "not killed_in_mid_run"
+		tests/controller/adapters/prometheus/test_container_usage.py
 
 test-frameworks: $(VENV)/.done $(FRAMEWORKS)/.done
 	SLOPEWISE_FRAMEWORKS="$(CURDIR)/$(FRAMEWORKS)/bin/python" $(BIN)/pytest -q --durations=10 tests/frameworks

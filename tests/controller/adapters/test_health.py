@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 
 import pytest
 import requests
@@ -40,39 +39,16 @@ def get(server: HealthServer, path: str) -> requests.Response:
     return requests.get(f"http://{LOOPBACK}:{server.port}{path}", timeout=10)
 
 
-def test_healthz_is_ok_while_passes_run_and_503_when_they_do_not(server: HealthServer, liveness: Liveness) -> None:
-    assert get(server, "/healthz").status_code == 200
+def test_it_says_whether_passes_run_serves_metrics_and_no_other_path(server: HealthServer, liveness: Liveness) -> None:
+    answers = [get(server, path) for path in ("/healthz", "/metrics", "/admin")]
+    assert [each.status_code for each in answers] == [200, 200, 404]
+    assert {each.headers["Server"] for each in answers} == {"slopewise"}, "and not the language it is written in"
+    assert "slopewise_test 7.0" in answers[1].text
     liveness.alive = False
     answer = get(server, "/healthz")
     assert (answer.status_code, answer.text) == (503, "no pass for three intervals, or a thread that hangs\n")
 
 
-def test_metrics_are_served_in_prometheus_text(server: HealthServer) -> None:
-    assert "slopewise_test 7.0" in get(server, "/metrics").text
-
-
-def test_another_path_is_not_found(server: HealthServer) -> None:
-    assert get(server, "/admin").status_code == 404
-
-
 def test_a_port_in_use_is_one_sentence(server: HealthServer, liveness: Liveness) -> None:
     with pytest.raises(SlopewiseError, match=rf"127\.0\.0\.1:{server.port} cannot serve .*choose another port"):
         HealthServer(CollectorRegistry(), liveness, LOOPBACK, server.port)
-
-
-def test_closing_frees_the_port(liveness: Liveness) -> None:
-    def is_served_again() -> bool:
-        """False also where another process has got the free port meanwhile."""
-        first = HealthServer(CollectorRegistry(), liveness, LOOPBACK, 0)
-        first.close()
-        with suppress(SlopewiseError):
-            HealthServer(CollectorRegistry(), liveness, LOOPBACK, first.port).close()
-            return True
-        return False
-
-    assert any(is_served_again() for _ in range(20))
-
-
-@pytest.mark.parametrize("path", ["/healthz", "/metrics", "/nowhere"])
-def test_no_answer_names_the_language_it_is_written_in(server: HealthServer, path: str) -> None:
-    assert get(server, path).headers["Server"] == "slopewise"

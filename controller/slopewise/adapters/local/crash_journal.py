@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import re
 import secrets
 import shutil
 import socket
@@ -93,8 +92,6 @@ class Journal:
     @classmethod
     def open(cls, state_dir: Path, run_id: str) -> Journal:
         """Begin the journal of a run. SlopewiseError when the folder cannot hold one."""
-        if not re.fullmatch(r"[A-Za-z0-9_.-]+", run_id):
-            raise ValueError(f"run id {run_id!r}: it becomes a part of file names")
         path = journal_path(state_dir, run_id)
         unseen = path.with_suffix(_UNSEEN_SUFFIX)  # until it is locked, no run may take it for a dead run's
         try:

@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from support.certificates import LOOPBACK, Authority
+from support.certificates import Authority
 
-from slopewise.adapters.http.access import HttpAccess, Mask, read_access
+from slopewise.adapters.http.access import HttpAccess, read_access
 from slopewise.adapters.http.config import Endpoint
 from slopewise.errors import UsageError
 
@@ -71,7 +71,8 @@ def basic(user: str, password: str) -> str:
         ("authorization: {type: Token, credentials: abc}", "Token abc"),
     ],
 )
-def test_who_asks_is_said_in_one_header(folder: Folder, content: str, sent: str) -> None:
+def test_who_asks_is_in_one_header(folder: Folder, content: str, sent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")  # files are looked for beside the http_config
     access = folder.write(content, p=f"{SECRET}\n", token=" abc\n")
     assert access.headers == {"Authorization": sent}
 
@@ -86,12 +87,6 @@ def test_the_values_of_a_further_header_are_one_list(folder: Folder) -> None:
     assert access.headers == {"X-Scope-OrgID": "a, b, c, d"}
 
 
-def test_files_are_looked_for_beside_the_http_config(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir("/")
-    access = folder.write("authorization: {credentials_file: token}", token="abc")
-    assert access.headers["Authorization"] == "Bearer abc"
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -100,10 +95,8 @@ def test_files_are_looked_for_beside_the_http_config(folder: Folder, monkeypatch
         ("authorization: {credentials_file: lines}", "credentials_file: holds more than one line, or control"),
         ("authorization: {credentials_file: euro}", "credentials: holds characters that no header may"),
         ("authorization: {credentials_file: pipe}", "credentials_file: {}/pipe cannot be read (it is not a regular"),
-        ("authorization: {credentials_file: .}", "credentials_file: {} cannot be read (it is not a regular file)"),
         ("authorization: {credentials_file: large}", "credentials_file: {}/large cannot be read (it has more than 1"),
         ("basic_auth: {username: 'a:b'}", "basic_auth: the user's name holds a colon or a control character, which"),
-        ("http_headers: {X-A: {files: [gone]}}", "http_headers.X-A.files: {}/gone cannot be read (No such file or"),
         ('http_headers: {X-A: {values: ["a\\nb"]}}', "http_headers.X-A: holds more than one line, or control char"),
         ("proxy_url: me:{secret}@proxy", "proxy_url: is not the URL of an HTTP proxy; write it like http://proxy."),
         ("proxy_url: socks5://me:{secret}@proxy", "proxy_url: is not the URL of an HTTP proxy; write it"),
@@ -132,6 +125,9 @@ def test_a_file_that_changes_goes_or_comes_is_seen(folder: Folder) -> None:
     assert not first.is_current()
     assert second.headers["Authorization"] == "Bearer other"
     assert not second.is_current()
+    third = folder.write("authorization: {credentials: first}")
+    folder.config.write_text("authorization: {credentials: second!}")
+    assert not third.is_current()
 
 
 def test_a_volume_that_is_swapped_by_its_link_is_seen(folder: Folder) -> None:
@@ -151,12 +147,6 @@ def test_a_volume_that_is_swapped_by_its_link_is_seen(folder: Folder) -> None:
     assert folder.read().headers["Authorization"] == "Bearer two"
 
 
-def test_the_http_config_itself_is_one_of_the_files(folder: Folder) -> None:
-    access = folder.write("authorization: {credentials: first}")
-    folder.config.write_text("authorization: {credentials: second!}")
-    assert not access.is_current()
-
-
 def test_secrets_are_in_no_repr(folder: Folder) -> None:
     access = folder.write(
         f"basic_auth: {{username: me, password: {SECRET}}}\n"
@@ -174,10 +164,6 @@ def test_a_secret_is_masked_however_it_is_quoted(folder: Folder, quoted: str) ->
     shown = mask(f"the request said {quoted}, which is wrong")
     assert "<secret>" in shown
     assert not [part for part in ("nter", basic("me", SECRET)[6:]) if part in shown]
-
-
-def test_a_mask_without_secrets_leaves_text_as_it_is() -> None:
-    assert Mask([""])("as it is") == "as it is"
 
 
 # --- the proxy -------------------------------------------------------------------------------------------------
@@ -201,10 +187,8 @@ def test_the_user_of_a_proxy_is_in_a_header_and_not_in_its_url(folder: Folder) -
         (URL, "ample.org", False),
         (URL, "*", True),
         ("http://192.0.2.7:9090", "192.0.2.0/24", True),
-        ("http://192.0.2.7:9090", "192.0.3.0/24", False),
         ("http://[2001:db8::1]:9090", "2001:db8::/32", True),
         ("http://127.0.0.1:9090", "other.org", True),
-        ("http://localhost:9090", "other.org", True),
     ],
 )
 def test_a_proxy_is_passed_by_where_no_proxy_says_so(folder: Folder, url: str, no_proxy: str, passed_by: bool) -> None:
@@ -246,12 +230,6 @@ def test_a_key_with_a_passphrase_is_refused_and_not_asked_for(folder: Folder, au
     pair = authority.sign("protected", passphrase="hunter22")
     reported = folder.refusal(f"tls_config: {{cert_file: {pair.certificate}, key_file: {pair.key}}}")
     assert "the key without a passphrase." in reported
-
-
-def test_a_key_of_another_certificate_is_refused(folder: Folder, authority: Authority) -> None:
-    one, other = authority.sign("one", *LOOPBACK), authority.sign("other", *LOOPBACK)
-    reported = folder.refusal(f"tls_config: {{cert_file: {one.certificate}, key_file: {other.key}}}")
-    assert "tls_config: the client certificate and its key cannot be used; write a pair in PEM, the key" in reported
 
 
 @pytest.mark.parametrize(

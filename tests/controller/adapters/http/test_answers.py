@@ -24,15 +24,12 @@ def test_a_body_of_many_chunks_is_read_to_its_end_and_closed() -> None:
     assert response.closed
 
 
-def test_a_body_that_is_too_large_is_given_up_and_closed() -> None:
+def test_a_body_that_is_too_large_or_late_is_given_up_and_closed() -> None:
     assert len(whole_body(answer(MEBIBYTE), math.inf, MEBIBYTE)) == MEBIBYTE
     response = answer(MEBIBYTE + 1)
     with pytest.raises(OSError, match="more than 1 MiB of answer"):
         whole_body(response, math.inf, MEBIBYTE)
     assert response.closed
-
-
-def test_a_body_that_is_still_coming_at_its_deadline_is_given_up() -> None:
     with pytest.raises(TimeoutError):
         whole_body(answer(1), time.monotonic() - 1, MEBIBYTE)
 

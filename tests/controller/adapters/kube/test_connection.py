@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 from support.api_server import ApiServer, refusal
-from support.rendering import ROOT
 from support.replicas import Town, write_policy
 
 from slopewise.adapters.kube.connection import LEASE_NAME, Connection, other_leaders
@@ -54,24 +49,3 @@ def test_a_controller_whose_policy_is_a_file_warns_of_one_that_would_give_back_w
     assert announced[1].startswith(
         "Warning: their-pod leads in namespace slopewise-system; if it manages the whole cluster"
     )
-
-
-@pytest.mark.long  # a process that imports the whole benchmark takes five seconds
-def test_a_benchmark_does_not_begin_beside_a_controller(server: ApiServer, tmp_path: Path) -> None:
-    a_lease(server, "slopewise-system")
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(server.kubeconfig)
-    result = subprocess.run(
-        [sys.executable, str(ROOT / "benchmarks/cluster/bench_scale.py")],
-        env={**os.environ, "KUBECONFIG": str(kubeconfig)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert result.returncode == 2
-    assert result.stderr == (
-        "bench_scale.py: their-pod leads in namespace slopewise-system, and would give back what is measured here; "
-        "scale it down first: kubectl -n slopewise-system scale deployment slopewise-controller --replicas=0\n"
-    )
-    assert [each.method for each in server.requests] == ["GET"]

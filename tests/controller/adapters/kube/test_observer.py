@@ -20,7 +20,7 @@ from support.cluster_records import (
 from support.observed_cluster import World, world
 from support.worlds import START
 
-from slopewise.adapters.kube.cache.records import NodeRecord, OtherPod, PodPending, PodRecord
+from slopewise.adapters.kube.cache.records import ContainerRecord, NodeRecord, OtherPod, PodPending, PodRecord
 from slopewise.adapters.kube.observer import Stores
 from slopewise.adapters.kube.snapshot import GRACE_SECONDS
 from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord
@@ -64,6 +64,9 @@ def test_a_job_is_reported_in_full() -> None:
     }
     pod = a_pod("p", a_container(restarts_total=1), a_container("side", init=True), owner=JOB, annotations=annotations)
     here = world(pod, p=REPORTS)
+    for accelerators, cores in ((0.0, 1.0), (2.0, 1.5)):  # its threads bound the CPU of one without GPUs
+        threads = world(structs.replace(pod, accelerators=accelerators), p=structs.replace(REPORTS, useful_threads=1.0))
+        assert threads.job().useful_parallelism_cores == cores
     usage = Usage(START - 3, 100.0, 2.0**20, 430.0, 1500.0)
     here.reader.uses["p"] = ContainerUse(usage, 40, 30)
     job = here.job()
@@ -77,12 +80,6 @@ def test_a_job_is_reported_in_full() -> None:
     assert (job.accepts.min_millicores, job.ineligible_reason, job.pending, job.warnings) == (500, None, None, ())
 
 
-@pytest.mark.parametrize(("accelerators", "cores"), [(0.0, 1.0), (2.0, 1.5)])
-def test_its_threads_bound_the_cpu_that_it_can_use_unless_it_has_gpus(accelerators: float, cores: float) -> None:
-    pod = a_pod("p", a_container(), accelerators=accelerators, annotations={"slopewise.dev/max-useful-cpu": "1500m"})
-    assert world(pod, p=structs.replace(REPORTS, useful_threads=1.0)).job().useful_parallelism_cores == cores
-
-
 def test_a_lowered_memory_request_is_shown_with_what_the_next_pod_will_request() -> None:
     side = a_container("side", init=True)
     pod = a_pod("p", a_container(memory_request_bytes=GIB // 4), side)
@@ -92,17 +89,11 @@ def test_a_lowered_memory_request_is_shown_with_what_the_next_pod_will_request()
     assert (job.memory_request_bytes, job.memory_to_move_bytes) == (1.25 * GIB, 2 * GIB)
     assert job.memory_ineligible_reason is None
     assert world(pod).job().memory_to_move_bytes == 1.25 * GIB
-
-
-def test_a_pending_change_of_memory_has_what_is_in_effect() -> None:
     waits = PodPending("Deferred", START - 5, "no memory")
-    there = MemoryAllocation(GIB // 4, 2 * GIB)
-    job = world(a_pod("p", a_container(reported_memory=there), pending=waits)).job()
-    assert job.pending is not None
-    assert job.pending.actual_memory == there
-    job = world(a_pod("p", a_container(reported_memory=MemoryAllocation(GIB, 2 * GIB)), pending=waits)).job()
-    assert job.pending is not None
-    assert job.pending.actual_memory is None
+    for reported, pending in ((MemoryAllocation(GIB // 4, 2 * GIB), True), (MemoryAllocation(GIB, 2 * GIB), False)):
+        job = world(a_pod("p", a_container(reported_memory=reported), pending=waits)).job()
+        assert job.pending is not None
+        assert job.pending.actual_memory == (reported if pending else None), "what is in effect of a pending change"
 
 
 def test_a_job_with_gpus_is_reported_with_what_it_waited_and_whether_its_request_follows() -> None:
@@ -117,17 +108,11 @@ def test_a_job_with_gpus_is_reported_with_what_it_waited_and_whether_its_request
     assert job.container_health == ContainerHealth(0, None, 40, 30, 2.5)
     assert (job.ineligible_reason, job.memory_ineligible_reason is None) == (None, False)
     assert not world(pod).job().request_follows_limit
-
-
-def test_a_job_with_gpus_whose_consent_is_withdrawn_is_given_up_where_it_was_changed() -> None:
-    """It is ineligible from then on, so no resize of a policy could restore it."""
-    pod = a_pod("p", a_container(limit=2400, request=2400), qos_class="Guaranteed", accelerators=1.0)
-    share = {"resources": {"control": "limits", "accelerators": "Share"}}
-    here = world(pod, original=lambda _: CpuAllocation(6000, 6000))
-    assert {here.job().uid} == here.notes.given_up
-    for other in (world(pod), world(pod, spec=share, original=lambda _: CpuAllocation(6000, 6000))):
-        other.job()
-        assert not other.notes.given_up
+    originals = {job.uid: CpuAllocation(7000, 7000)}.get
+    worlds = [world(pod, original=originals), world(pod), world(pod, spec=share, original=originals)]
+    assert {each.job().uid for each in worlds} == {job.uid}
+    # It is ineligible once consent is withdrawn, so no resize of a policy could restore it where it was changed.
+    assert [bool(each.notes.given_up) for each in worlds] == [True, False, False]
 
 
 def test_a_snapshot_has_the_selected_nodes_with_what_they_have_to_give_and_those_of_jobs() -> None:
@@ -167,15 +152,9 @@ class TestCapacity:
         )
         assert self.left(here) == pytest.approx(4 - 1.0 - 0.7)
         assert here.notes.capacities["n1"].note is None
-
-    def test_use_counts_where_it_is_more_than_what_is_requested(self) -> None:
-        here = world(a_pod("mine", owner=JOB), others=FakeStore((self.SYSTEM,)))
-        here.reader.others = {"n1": 2.25}
-        assert self.left(here) == pytest.approx(1.75)
-        here.reader.others = {"n1": 0.25}
-        assert self.left(here) == pytest.approx(3.0)
-        here.reader.others = ObservationError("Prometheus is gone")
-        assert self.left(here) == pytest.approx(3.0)
+        for used, left in (({"n1": 2.25}, 1.75), ({"n1": 0.25}, 2.3), (ObservationError("Prometheus is gone"), 2.3)):
+            here.reader.others = used
+            assert self.left(here) == pytest.approx(left), "use counts where it is more than what is requested"
         assert here.reader.asked_others[-1][0] == {"team"}
 
     def test_the_use_of_pods_that_are_ours_or_gone_is_not_that_of_others(self) -> None:
@@ -228,14 +207,6 @@ def test_a_rank_that_reports_nothing_is_judged_by_the_rank_that_does_and_a_pod_o
     assert jobs["bare"].evaluation is None
 
 
-def test_an_index_of_a_job_of_a_study_is_a_trial_and_has_no_loss_of_another_one() -> None:
-    labels = {"slopewise.dev/study": "s"}
-    here = world(*(a_pod(f"r{index}", owner=JOB, labels={INDEX: f"{index}", **labels}) for index in (0, 1)), r0=REPORTS)
-    jobs = {job.name: job for job in here.observe().jobs}
-    assert (jobs["r0"].evaluation, jobs["r1"].evaluation) == (LEVEL, None)
-    assert {job.objectives.study for job in jobs.values()} == {"s"}
-
-
 def test_a_study_that_a_training_names_itself_is_that_of_its_job_unless_its_owner_names_one() -> None:
     names = structs.replace(REPORTS, study="own")
     labelled = a_pod("b", labels={"slopewise.dev/study": "s"})
@@ -243,7 +214,7 @@ def test_a_study_that_a_training_names_itself_is_that_of_its_job_unless_its_owne
     assert {name: job.objectives.study for name, job in jobs.items()} == {"a": "own", "b": "s"}
     indices = [a_pod(f"r{index}", owner=JOB, labels={INDEX: f"{index}"}) for index in (0, 1)]
     jobs = {job.name: job for job in world(*indices, r0=names).observe().jobs}
-    assert (jobs["r0"].evaluation, jobs["r1"].evaluation) == (LEVEL, None)
+    assert (jobs["r0"].evaluation, jobs["r1"].evaluation) == (LEVEL, None), "an index of a study is a trial"
 
 
 def test_ranks_of_an_indexed_job_are_one_training_also_in_a_study() -> None:
@@ -255,30 +226,18 @@ def test_ranks_of_an_indexed_job_are_one_training_also_in_a_study() -> None:
     assert training_of(jobs["r0"]) == training_of(jobs["r1"])
 
 
-@pytest.mark.parametrize(
-    ("study", "policy", "why"),
-    [
-        ("", "marginal", "the job is in no study; name one"),
-        ("s", "fair", "policy fair favours no trial of a study; use marginal"),
-        ("s", "marginal", None),
-    ],
-)
-def test_a_job_is_warned_that_its_best_cannot_be_favoured_once_it_reports(
-    study: str, policy: str, why: str | None
-) -> None:
+def test_a_job_is_warned_that_its_best_cannot_be_favoured_once_it_reports() -> None:
     """Before that it may still name its study itself."""
-    pod = a_pod("p", annotations={"slopewise.dev/favour": "best"})
-    spec = {"policy": {"name": policy}}
-    silent = world(pod, spec=spec).job()
-    job = world(pod, spec=spec, p=structs.replace(REPORTS, study=study)).job()
-    said = [[each for each in job.warnings if each.startswith("favour")] for job in (silent, job)]
-    assert said == [[], [] if why is None else [f"favour: best has no effect: {why}"]]
+    pod, spec = a_pod("p", annotations={"slopewise.dev/favour": "best"}), {"policy": {"name": "fair"}}
+    jobs = [world(pod, spec=spec).job(), world(pod, spec=spec, p=structs.replace(REPORTS, study="s")).job()]
+    said = [[each for each in job.warnings if each.startswith("favour")] for job in jobs]
+    why = "policy fair favours no trial of a study; use marginal"
+    assert said == [[], [f"favour: best has no effect: {why}"]]
 
 
 @pytest.mark.parametrize(
     ("pod", "series", "state"),
     [
-        (a_pod(phase="Succeeded"), REPORTS, JobState.FINISHED),
         (a_pod(phase="Failed"), REPORTS, JobState.FAILED),
         (a_pod("p", a_container(running_since_seconds=None)), REPORTS, JobState.STARTING),
         (a_pod(), JobSeries(), JobState.STARTING),
@@ -341,10 +300,6 @@ def test_what_a_job_has_is_what_its_kubelet_reports(node: NodeRecord, waited: fl
     assert here.observer.with_cpu(job) is None
 
 
-def test_a_start_in_the_future_of_our_clock_is_now() -> None:
-    assert world(a_pod(started_at_seconds=START + 60)).job().started_at_seconds == START
-
-
 def test_of_a_kubelet_that_defers_a_resize_or_reports_nothing_none_is_waited_for() -> None:
     container = a_container(limit=3000, reported=CpuAllocation(2000, 500))
     waits = PodPending("Deferred", START, "no room")
@@ -366,6 +321,13 @@ def test_pods_whose_owner_somebody_scales_by_cpu_are_left_alone_as_long_as_that_
     store = FakeStore(others)
     here = world(a_pod(owner=JOB), autoscalers=store)
     assert here.job().ineligible_reason is None
+    original = MemoryAllocation(GIB, 2 * GIB)
+    changed = world(a_pod(owner=JOB), autoscalers=store, original_memory=lambda _: original)
+    store.put(*others, replace(scales, counts_cpu=False, counts_memory=True))
+    job = here.job()
+    assert (job.memory_ineligible_reason or "").startswith("HorizontalPodAutoscaler web scales it by memory")
+    assert (job.ineligible_reason, here.notes.given_up) == (None, frozenset())
+    assert changed.job().uid in changed.notes.given_up, "its memory was changed, and is restored"
     store.put(*others, scales)
     job = here.job()
     assert job.ineligible_reason == (
@@ -378,29 +340,11 @@ def test_pods_whose_owner_somebody_scales_by_cpu_are_left_alone_as_long_as_that_
     assert here.notes.given_up == frozenset()
 
 
-def test_memory_of_pods_whose_owner_somebody_scales_by_memory_is_left_alone_and_restored_where_it_was_changed() -> None:
-    scales = AutoscalerRecord("team", "web", "Job", "train", counts_cpu=False, counts_memory=True)
-    store = FakeStore[AutoscalerRecord](())
-    here, original = world(a_pod(owner=JOB), autoscalers=store), MemoryAllocation(GIB, 2 * GIB)
-    changed = world(a_pod(owner=JOB), autoscalers=store, original_memory=lambda _: original)
-    assert (here.job().memory_ineligible_reason, changed.job().memory_ineligible_reason) == (None, None)
-    store.put(scales)
-    job = here.job()
-    assert str(job.memory_ineligible_reason).startswith("HorizontalPodAutoscaler web scales it by memory, which a")
-    assert (job.ineligible_reason, here.notes.given_up) == (None, frozenset())
-    assert changed.job().memory_ineligible_reason == job.memory_ineligible_reason
-    assert changed.notes.given_up == {job.uid}
-
-
 @pytest.mark.parametrize(
     ("series", "expected"),
     [
         (JobSeries(), "reports no loss: Prometheus has no target for it; give its container a port named metrics"),
         (DOWN, "reports no loss: port 9464 refuses; see whether its exporter listens and answers"),
-        (
-            structs.replace(DOWN, up=True),
-            "reports no loss: port 9464 answers, but has no training_loss; it has my_val_loss; if",
-        ),
         (structs.replace(REPORTS, up=False), "Prometheus cannot scrape it; see whether its exporter listens"),
         (REPORTS, None),
     ],
@@ -415,37 +359,33 @@ def test_what_cannot_be_measured_is_reported_later_with_a_remedy(series: JobSeri
     assert [warning.startswith(expected or "") for warning in others] == [True] * (expected is not None)
 
 
+OF_TWO = a_container("a"), a_container("c")
+
+
 @pytest.mark.parametrize(
-    ("pod", "spec", "container", "unclear"),
+    ("containers", "owners", "policys", "container", "unclear"),
     [
-        (a_pod("p", a_container("a"), a_container("b")), None, "b", None),
-        (a_pod("p", a_container("a"), a_container("c")), "c", "c", None),
-        (a_pod("p", a_container("only"), a_container("side", init=True)), "other", "only", None),
+        (OF_TWO, "c", None, "c", None),
+        (OF_TWO, "a", "c", "c", None),
+        ((a_container("only"), a_container("side", init=True)), None, "other", "only", None),
+        (OF_TWO, None, None, None, "which container trains is not known; name one of a, c in slopewise.dev/container"),
+        (OF_TWO, "x", None, None, "annotation slopewise.dev/container names 'x', and the pod has a, c"),
     ],
 )
 def test_the_trainer_is_the_policys_container_then_the_owners_then_the_only_one(
-    pod: PodRecord, spec: str | None, container: str, unclear: str | None
+    containers: tuple[ContainerRecord, ...],
+    owners: str | None,
+    policys: str | None,
+    container: str | None,
+    unclear: str | None,
 ) -> None:
-    annotated = structs.replace(pod, annotations={"slopewise.dev/container": "b"} if spec != "other" else {})
-    here = world(annotated, spec={"selector": {"container": spec}} if spec else {})
+    pod = a_pod("p", *containers, annotations={"slopewise.dev/container": owners} if owners else {})
+    here = world(pod, spec={"selector": {"container": policys}} if policys else {})
     job = here.job()
+    assert job.ineligible_reason == unclear
     managed = here.index.find(job.uid)
     assert managed is not None
-    assert (managed.container.name, job.ineligible_reason) == (container, unclear)
-
-
-@pytest.mark.parametrize(
-    ("annotations", "expected"),
-    [
-        ({}, "which container trains is not known; name one of a, c in slopewise.dev/container"),
-        ({"slopewise.dev/container": "x"}, "annotation slopewise.dev/container names 'x', and the pod has a, c"),
-    ],
-)
-def test_a_pod_whose_trainer_is_not_known_is_left_alone(annotations: dict[str, str], expected: str) -> None:
-    assert (
-        world(a_pod("p", a_container("a"), a_container("c"), annotations=annotations)).job().ineligible_reason
-        == expected
-    )
+    assert container in (managed.container.name, None)
 
 
 def test_requests_may_add_up_to_what_they_were_before_we_came() -> None:
@@ -484,9 +424,6 @@ def test_without_the_right_to_read_nodes_prometheus_shows_their_size() -> None:
     snapshot = here.observe()
     assert snapshot.nodes == (Node("n1", 2.0, GIB),)
     assert snapshot.jobs[0].ineligible_reason is None
-
-
-def test_without_any_nodes_size_the_pass_is_held_with_the_remedy() -> None:
     with pytest.raises(
         ObservationError, match=r"The size of no node is known \(n1 …\).* grant the right to read nodes"
     ):
@@ -531,9 +468,7 @@ def test_a_changed_pod_or_original_is_read_again() -> None:
     [
         ({}, True),
         ({"pods": {"matchLabels": {"team": "a"}}}, False),
-        ({"pods": {"matchLabels": {"slopewise.dev/managed": "true"}}}, True),
         ({"namespaces": {"matchLabels": {"env": "lab"}}}, True),
-        ({"namespaces": {"matchLabels": {"env": "prod"}}}, False),
         ({"nodes": {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}}, False),
     ],
 )

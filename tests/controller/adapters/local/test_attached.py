@@ -28,13 +28,11 @@ from slopewise.adapters.local.attached import (
     command_of,
     metrics_port,
 )
-from slopewise.adapters.local.cleanup import current_boot_id
 from slopewise.adapters.local.job_processes import JobProcesses
 from slopewise.adapters.local.job_record import CANCELLED
 from slopewise.adapters.local.limiters.duty_cycle import DutyCycleLimiter
 from slopewise.adapters.local.limiters.identity import ProcessIdentity, identify
 from slopewise.adapters.local.nodes import LocalNode
-from slopewise.adapters.local.queue_file import StoredProcess
 from slopewise.adapters.local.supervisor import Supervisor
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import UsageError
@@ -62,9 +60,6 @@ def refused(pid: int) -> str:
 
 
 class TestAttachable:
-    def test_a_process_of_this_user_is_known_by_its_pid_and_start_time(self, training: psutil.Process) -> None:
-        assert attachable(training.pid) == identify(training.pid)
-
     def test_none_that_is_not_there_starts_all_or_is_of_the_session(self) -> None:
         pid = os.getpid()
         assert refused(2**22 + 1) == f"there is no process {2**22 + 1}; `ps -u` lists those of this user."
@@ -89,15 +84,14 @@ class TestAttachable:
             other = thread.native_id
         assert f"there is no process {other}" in refused(other or 0)
 
-    def test_none_of_a_user_or_the_kernel(self, training: psutil.Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_none_of_others_or_that_has_ended(self, training: psutil.Process, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: training.uids().real + 1)
         assert f"process {training.pid} is that of {training.username()}" in refused(training.pid)
         monkeypatch.undo()
         for name, nothing in (("cmdline", []), ("exe", "")):
             monkeypatch.setattr(psutil.Process, name, lambda _, nothing=nothing: nothing)
         assert f"process {training.pid} is a thread of the kernel" in refused(training.pid)
-
-    def test_none_that_has_ended(self, training: psutil.Process, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.undo()
         monkeypatch.setattr(psutil.Process, "status", lambda _: psutil.STATUS_ZOMBIE)
         assert f"process {training.pid} has ended, and waits to be collected" in refused(training.pid)
 
@@ -114,28 +108,12 @@ def served(text: str) -> Iterator[int]:
         yield int(server.address.rpartition(":")[2])
 
 
-def test_the_metrics_of_a_training_are_found_among_the_ports_of_a_process() -> None:
+def test_the_metrics_of_a_training_are_found_among_the_ports_of_a_process(training: psutil.Process) -> None:
+    assert (metrics_port(training.pid), command_of(training.pid)[1:]) == (None, SLEEPS)
+    assert command_of(2**22 + 1) == [f"process-{2**22 + 1}"], "it is gone"
     loss = "# TYPE x gauge\ntraining_loss 1\n"
     with served("<html>"), served("# TYPE go_gc gauge\n"), served(loss) as port:
         assert metrics_port(os.getpid()) == port
-
-
-def test_a_process_without_metrics_has_no_port_and_one_that_is_gone_no_command(training: psutil.Process) -> None:
-    assert metrics_port(training.pid) is None
-    assert command_of(training.pid)[1:] == SLEEPS
-    assert command_of(2**22 + 1) == [f"process-{2**22 + 1}"]
-
-
-class TestStored:
-    """After a crash the process is found again, and never another one with its pid."""
-
-    def test_the_same_process_is_found_by_pid_start_and_boot(self, training: psutil.Process) -> None:
-        identity, boot = identify(training.pid), current_boot_id()
-        assert StoredProcess(*identity, boot).identity() == identity
-        assert StoredProcess(identity.pid, identity.started_ticks - 1, boot).identity() is None
-        assert StoredProcess(*identity, "of another boot").identity() is None
-        training.kill()
-        assert eventually(lambda: StoredProcess(*identity, boot).identity() is None)
 
 
 def a_supervisor(folder: Path, limiter: FakeLimiter) -> Supervisor:
@@ -187,7 +165,5 @@ class TestAttachedJob:
         process.signal(signal.SIGKILL)
         process.ask_to_end()
         assert (process.terminate(0.0), process.kill(), process.has_ended()) == (None, None, False)
-
-    def test_another_process_with_its_pid_is_not_it(self, training: psutil.Process) -> None:
         pid, ticks = identify(training.pid)
-        assert AttachedProcess("train", ProcessIdentity(pid, ticks - 1), tuple).has_ended()
+        assert AttachedProcess("train", ProcessIdentity(pid, ticks - 1), tuple).has_ended(), "another with its pid"

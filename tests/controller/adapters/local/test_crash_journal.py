@@ -9,9 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -24,9 +22,7 @@ from slopewise.adapters.local.crash_journal import (
     clean_up_after_killed,
     default_state_dir,
     journal_path,
-    new_run_id,
 )
-from slopewise.adapters.local.limiters.cgroup_files import own_cgroups
 from slopewise.adapters.local.limiters.identity import identify
 from slopewise.errors import SlopewiseError
 
@@ -41,15 +37,6 @@ def state_dir(tmp_path: Path) -> Path:
 @pytest.fixture
 def run_id(tmp_path: Path) -> str:
     return f"{os.getpid()}-{tmp_path.name}"
-
-
-@pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    """A process of somebody else, in a group of its own."""
-    process = subprocess.Popen([sys.executable, "-S", "-c", ASLEEP], start_new_session=True)
-    yield process
-    process.kill()
-    process.wait()
 
 
 def dead_runs_journal(state_dir: Path, run_id: str, *entries: dict[str, object] | str) -> Path:
@@ -98,19 +85,15 @@ def test_a_live_run_is_never_touched(state_dir: Path, run_id: str, sleeper: subp
     journal.close()
 
 
-def test_a_reused_pid_is_not_ended(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
-    ticks = identify(sleeper.pid).started_ticks
-    path = dead_runs_journal(state_dir, run_id, process_entry(sleeper.pid, ticks - 1))
+@pytest.mark.parametrize(("earlier_ticks", "boot_id"), [(1, None), (0, "another")], ids=["reused pid", "old boot"])
+def test_the_process_of_another_start_or_boot_is_not_ended(
+    state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes], earlier_ticks: int, boot_id: str | None
+) -> None:
+    ticks = identify(sleeper.pid).started_ticks - earlier_ticks
+    path = dead_runs_journal(state_dir, run_id, process_entry(sleeper.pid, ticks, boot_id=boot_id))
     assert clean_up_after_killed(state_dir) == []
     assert sleeper.poll() is None
     assert not path.exists()
-
-
-def test_processes_of_an_old_boot_are_not_ours(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
-    ticks = identify(sleeper.pid).started_ticks
-    dead_runs_journal(state_dir, run_id, process_entry(sleeper.pid, ticks, boot_id="another"))
-    assert clean_up_after_killed(state_dir) == []
-    assert sleeper.poll() is None
 
 
 def test_a_users_process_is_left_running(state_dir: Path, run_id: str, sleeper: subprocess.Popen[bytes]) -> None:
@@ -158,11 +141,14 @@ def test_a_process_that_has_just_started_carries_its_mark(run_id: str) -> None:
                 leader.kill()
 
 
-@pytest.mark.parametrize("name", ["precious", "slopewise-of-another-run"])
-def test_a_folder_of_another_run_is_never_removed(state_dir: Path, run_id: str, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name"), [("folder", "precious"), ("folder", "slopewise-of-another-run"), ("cgroup", "slopewise-other")]
+)
+def test_what_is_of_another_run_is_kept(state_dir: Path, run_id: str, tmp_path: Path, kind: str, name: str) -> None:
     folder = tmp_path / name
     folder.mkdir()
-    dead_runs_journal(state_dir, run_id, {"kind": "folder", "path": str(folder)})
+    (folder / "cgroup.procs").touch()
+    dead_runs_journal(state_dir, run_id, {"kind": kind, "path": str(folder)})
     assert clean_up_after_killed(state_dir) == []
     assert folder.is_dir()
 
@@ -175,15 +161,6 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(state_dir: Path, run_id
     dead_runs_journal(state_dir, run_id, {"kind": "folder", "path": str(link)})
     assert clean_up_after_killed(state_dir) == []
     assert precious.is_dir()
-
-
-def test_a_cgroup_that_is_not_this_runs_is_never_removed(state_dir: Path, run_id: str, tmp_path: Path) -> None:
-    other = tmp_path / "slopewise-other"
-    other.mkdir()
-    (other / "cgroup.procs").touch()
-    dead_runs_journal(state_dir, run_id, {"kind": "cgroup", "path": str(other)})
-    assert clean_up_after_killed(state_dir) == []
-    assert other.is_dir()
 
 
 @pytest.mark.parametrize("broken", ['{"kind": "folder", "pa', '{"kind": "novelty"}', "\x00\x00"])
@@ -206,10 +183,6 @@ def test_what_cannot_be_cleaned_up_is_reported_and_tried_again(state_dir: Path, 
         [message] = clean_up_after_killed(state_dir)
         assert f"the cgroup {cgroup} cannot be cleaned up" in message
         assert path.exists()
-
-
-def test_no_state_folder_means_nothing_to_clean_up(tmp_path: Path) -> None:
-    assert clean_up_after_killed(tmp_path / "none") == []
 
 
 def test_a_state_folder_that_cannot_be_written_is_reported_in_one_sentence(tmp_path: Path) -> None:
@@ -261,91 +234,12 @@ def test_an_old_journal_without_a_run_is_removed(state_dir: Path, run_id: str, a
     assert unseen.exists() is left
 
 
-@pytest.mark.parametrize("run_id", ["", "../run", "a b", "a@b"])
-def test_a_run_id_that_is_no_file_name_is_refused(state_dir: Path, run_id: str) -> None:
-    with pytest.raises(ValueError, match="file names"):
-        Journal.open(state_dir, run_id)
-
-
-def test_a_new_run_id_names_this_process() -> None:
-    assert new_run_id().endswith(f"-{os.getpid()}")
-
-
-def test_the_state_folder_is_the_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_folder_is_the_users_own_and_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert default_state_dir() == tmp_path / "xdg" / "slopewise"
+    (tmp_path / "xdg" / "slopewise").rename(tmp_path / "elsewhere")
+    (tmp_path / "xdg" / "slopewise").symlink_to(tmp_path / "elsewhere")
+    assert default_state_dir() == tmp_path / "home" / ".local" / "state" / "slopewise"
     monkeypatch.delenv("XDG_STATE_HOME")
     assert default_state_dir() == tmp_path / "home" / ".local" / "state" / "slopewise"
-
-
-def test_a_state_folder_of_somebody_else_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "xdg").mkdir()
-    (tmp_path / "xdg" / "slopewise").symlink_to(tmp_path / "elsewhere")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert default_state_dir() == tmp_path / "home" / ".local" / "state" / "slopewise"
-
-
-# --- a controller that is killed -----------------------------------------------------------------------------
-
-CONTROLLER = """
-import json, os, sys, time
-from functools import partial
-from pathlib import Path
-from slopewise.adapters.local.crash_journal import Journal
-from slopewise.adapters.local.limiters.choose import choose_limiter
-from slopewise.adapters.local.launcher import Command, Launcher
-
-state_dir, run_id, choice, logs = Path(sys.argv[1]), sys.argv[2], sys.argv[3], Path(sys.argv[4])
-journal = Journal.open(state_dir, run_id)
-limiter = choose_limiter(journal, choice)
-launcher = Launcher(journal)
-folder = journal.make_folder("data")
-pids = {}
-for name, ours in (("training", True), ("users", False)):
-    command = Command(name, ["sleep", "600"], logs / name, ours=ours)
-    pids[name] = launcher.start(command, partial(limiter.admit, name)).pid
-    limiter.set_limit(name, 50)
-Path(sys.argv[4], "ready.part").write_text(json.dumps({"folder": str(folder), **pids}))
-Path(sys.argv[4], "ready.part").rename(Path(sys.argv[4], "ready"))
-time.sleep(600)
-"""
-
-
-@pytest.fixture(params=["duty-cycle", pytest.param("cgroup", marks=pytest.mark.cgroups)])
-def killed(request: pytest.FixtureRequest, state_dir: Path, run_id: str, tmp_path: Path) -> Iterator[dict[str, Any]]:
-    """What a controller had when it was killed with SIGKILL."""
-    if request.param == "cgroup" and not os.access(own_cgroups().get("cpu", "/nonexistent"), os.W_OK):
-        pytest.skip("needs cgroup v1 and the right to create cgroups in it")
-    arguments = [str(state_dir), run_id, request.param, str(tmp_path)]
-    with subprocess.Popen([sys.executable, "-c", CONTROLLER, *arguments], stdout=subprocess.DEVNULL) as process:
-        try:
-            assert eventually((tmp_path / "ready").exists)
-            left = json.loads((tmp_path / "ready").read_text())
-            os.kill(left["users"], signal.SIGSTOP)
-        finally:
-            process.kill()
-    yield left
-    for name in ("training", "users"):
-        if runs(left[name]):
-            os.kill(left[name], signal.SIGKILL)
-
-
-def cgroups_of(run_id: str) -> list[Path]:
-    return [path for own in own_cgroups().values() for path in [own / f"slopewise-{run_id}"] if path.exists()]
-
-
-@pytest.mark.processes
-def test_a_start_cleans_up_after_a_killed_controller(killed: dict[str, Any], state_dir: Path, run_id: str) -> None:
-    messages = clean_up_after_killed(state_dir)
-    assert any(f"ended 'training' (process group {killed['training']})" in message for message in messages)
-    assert any(f"let 'users' (process group {killed['users']}) run on" in message for message in messages)
-    assert eventually(lambda: not runs(killed["training"]))
-    assert eventually(lambda: psutil.Process(killed["users"]).status() == psutil.STATUS_SLEEPING)
-    assert run_id not in Path(f"/proc/{killed['users']}/cgroup").read_text()
-    assert cgroups_of(run_id) == []
-    assert not Path(killed["folder"]).exists()
-    assert list(state_dir.iterdir()) == []
-    assert clean_up_after_killed(state_dir) == [], "twice is the same as once"

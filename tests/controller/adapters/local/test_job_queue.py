@@ -9,8 +9,7 @@ import pytest
 from support.limiting import FakeLimiter
 from support.worlds import START
 
-from slopewise.adapters.local import job_queue
-from slopewise.adapters.local.job_queue import LEAST_BYTES, REPORT_SECONDS, JobQueue, Queued, again, turn
+from slopewise.adapters.local.job_queue import REPORT_SECONDS, JobQueue, Queued, again, turn
 from slopewise.adapters.local.job_record import CUT_OFF, JobRecord
 from slopewise.config.jobs_file import JobSpec, Queueing
 from slopewise.errors import ActuationError
@@ -26,12 +25,9 @@ def a_job(name: str, state: str = "waiting", *, due: bool = True, used: int = 0,
 
 
 class TestPlaces:
-    def test_all_that_have_arrived_are_started_without_a_bound(self) -> None:
-        decided = turn([a_job("a"), a_job("b"), a_job("c", due=False)], None, GIB)
-        assert decided.start == ("a", "b")
-        assert decided.waits == {"c": "starts later"}
-
     def test_no_more_run_than_there_are_places_and_the_first_comes_first(self) -> None:
+        without_bound = turn([a_job("a"), a_job("b"), a_job("c", due=False)], None, GIB)
+        assert (without_bound.start, without_bound.waits) == (("a", "b"), {"c": "starts later"})
         decided = turn([a_job("a", "running"), a_job("b"), a_job("c")], 2, GIB)
         assert decided.start == ("b",)
         assert decided.waits == {"c": "waits for a place: 2 of 2 run"}
@@ -46,19 +42,14 @@ class TestPlaces:
         assert decided.start == ("s-1", "b")
         assert decided.waits == dict.fromkeys(("s-2", "s-3"), "waits for a place in s: 2 of 2 run")
 
-    def test_one_that_has_not_arrived_holds_up_none_behind_it(self) -> None:
-        assert turn([a_job("a", due=False), a_job("b")], 1, GIB).start == ("b",)
-
 
 class TestAfter:
-    def test_a_job_that_comes_after_none_is_compared_with_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(job_queue, "_is_named", None)  # a thousand jobs are a million pairs, ten times a second
-        assert turn([a_job("a", "running"), a_job("b")], 2, GIB).start == ("b",)
-
     def test_a_job_waits_for_the_end_of_another_and_holds_up_none(self) -> None:
         decided = turn([a_job("a", "running"), a_job("b", after=("a",)), a_job("c")], 2, GIB)
         assert decided.start == ("c",)
         assert decided.waits == {"b": "waits for the end of a"}
+        study = [a_job("a-1", "finished", study="a"), a_job("a-2", "running", study="a")]
+        assert turn([*study, a_job("b", after=("a",))], None, GIB).waits == {"b": "waits for the end of a-2"}
 
     @pytest.mark.parametrize("ended", ["finished", "stopped at target", "ended"])
     def test_it_is_started_once_that_has_succeeded(self, ended: str) -> None:
@@ -76,11 +67,6 @@ class TestAfter:
         decided = turn([a_job("a", ended), a_job("b", after=("a",))], 1, GIB)
         assert (decided.start, decided.never) == ((), {"b": f"not started: a, after which it comes, {why}"})
 
-    def test_a_study_is_all_of_its_jobs(self) -> None:
-        study = [a_job("a-1", "finished", study="a"), a_job("a-2", "running", study="a")]
-        decided = turn([*study, a_job("b", after=("a",))], None, GIB)
-        assert decided.waits == {"b": "waits for the end of a-2"}
-
 
 class TestMemory:
     def test_one_for_which_too_little_is_left_holds_up_those_behind_it(self) -> None:
@@ -95,10 +81,8 @@ class TestMemory:
         assert turn([young, a_job("b", memory_bytes=3 * GIB)], 5, 4 * GIB).start == ()
         grown = replace(young, used_bytes=3 * GIB)
         assert turn([grown, a_job("b", memory_bytes=3 * GIB)], 5, 4 * GIB).start == ("b",)
-
-    def test_two_that_are_started_together_share_what_is_left(self) -> None:
-        listed = [a_job(name, memory_bytes=3 * GIB) for name in ("a", "b")]
-        assert turn(listed, 5, 4 * GIB).start == ("a",)
+        together = [a_job(name, memory_bytes=3 * GIB) for name in ("a", "b")]
+        assert turn(together, 5, 4 * GIB).start == ("a",)
 
     def test_a_guess_keeps_no_job_from_an_empty_machine_and_a_stated_need_does(self) -> None:
         guessed = Queued("a", "waiting", due=True, queueing=Queueing(), expected_bytes=GIB)
@@ -125,11 +109,9 @@ class TestAgain:
         assert second is not None
         assert second.spec.arrive_seconds == 220.0
 
-    def test_no_more_often_than_its_owner_says(self) -> None:
+    def test_one_that_could_not_be_started_or_has_not_failed_is_not_nor_more_often_than_its_owner_says(self) -> None:
         assert again(a_record("a", failed=True, restarts=2, attempt=2), 0.0) is None
         assert again(a_record("a", failed=True), 0.0) is None
-
-    def test_one_that_could_not_be_started_or_has_not_failed_is_not(self) -> None:
         never = a_record("a", failed=True, restarts=2)
         never.started_at_seconds = None
         assert again(never, 0.0) is None
@@ -155,17 +137,6 @@ class TestTheQueueOfASession:
         assert decided.waits["alike"].startswith(f"waits for memory: needs {2**60 // 2**20}Mi")
         assert queue.waits == decided.waits
 
-    def test_nothing_is_looked_at_where_none_waits(self) -> None:
-        queue = JobQueue(FakeLimiter().usage, max_running=1)
-        running = a_record("a")
-        running.arrived_at_seconds = running.started_at_seconds = START
-        assert queue.turn({"a": running}, START, START).start == ()
-
-    def test_a_job_of_which_nothing_is_known_is_expected_to_need_a_little(self) -> None:
-        queue = JobQueue(FakeLimiter().usage, max_running=1)
-        assert queue.turn({"a": a_record("a")}, START, START).start == ("a",)
-        assert LEAST_BYTES == 256 * 2**20
-
 
 class TestAfterAJobWhoseExitStatusIsNotKnown:
     """One that a killed controller had started, or that was attached."""
@@ -183,14 +154,12 @@ class TestAfterAJobWhoseExitStatusIsNotKnown:
         decided = queue.turn(records, START + 5 + seconds, START)
         return decided.start, decided.waits, decided.never
 
-    def test_what_it_has_reported_itself_counts_at_once(self) -> None:
-        assert self.turn_after(0.1, JobState.FINISHED) == (("b",), {}, {})
-        assert self.turn_after(0.1, JobState.FAILED)[2] == {"b": "not started: a, after which it comes, has failed"}
-
     @pytest.mark.parametrize("reported", [None, JobState.TRAINING])
     def test_a_report_is_waited_for_and_without_one_the_next_is_started(self, reported: JobState | None) -> None:
         assert self.turn_after(REPORT_SECONDS - 1, reported) == ((), {"b": "waits for the end of a"}, {})
         assert self.turn_after(REPORT_SECONDS, reported) == (("b",), {}, {})
+        assert self.turn_after(0.1, JobState.FINISHED) == (("b",), {}, {}), "what it has reported counts at once"
+        assert self.turn_after(0.1, JobState.FAILED)[2] == {"b": "not started: a, after which it comes, has failed"}
 
     def test_one_that_a_restart_of_the_machine_has_cut_off_has_not_finished(self) -> None:
         never = {"b": f"not started: a, after which it comes, {CUT_OFF}"}

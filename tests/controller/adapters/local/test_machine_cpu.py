@@ -41,15 +41,20 @@ def test_busy_is_what_is_neither_idle_nor_waiting_nor_stolen_on_our_own_cores(tm
     assert (read.busy_seconds, read.stolen_seconds, read.counted_seconds) == (7.0, 1.0, 20.0)
 
 
-def test_what_others_used_is_the_busy_time_that_was_not_ours(tmp_path: Path) -> None:
-    cpu = machine(tmp_path)
-    use = cpu.use(count(0, 100, 50), count(10, 115, 62, stolen=1.0))
-    assert use is not None
-    assert astuple(use) == pytest.approx((0.3, 0.1, 0.0))
-
-
-def test_rounding_of_the_two_counts_makes_no_use_below_nothing(tmp_path: Path) -> None:
-    assert machine(tmp_path).use(count(0, 0, 0), count(10, 19.9, 20.0)) == OtherUse(0.0, 0.0)
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (count(0, 100, 50), count(10, 115, 62, stolen=1.0), OtherUse(0.3, 0.1)),
+        (count(0, 0, 0), count(10, 19.9, 20.0), OtherUse(0.0, 0.0)),  # the two counts are rounded apart
+        (count(0, 0, 0), replace(count(10, 5, 0), sessions_seconds=6.0), OtherUse(0.5, 0.0, 0.5)),
+        (count(0, 0, 0, counted=0), count(10, 0, 9, counted=0), None),  # a sandbox that shows zeros
+    ],
+)
+def test_use_of_others_without_ours(
+    tmp_path: Path, before: CpuCount, after: CpuCount, expected: OtherUse | None
+) -> None:
+    use = machine(tmp_path).use(before, after)
+    assert (use and astuple(use)) == (expected and pytest.approx(astuple(expected)))
 
 
 @pytest.mark.parametrize("text", ["", "cpu0 zero", "cpu0 1 2"])
@@ -58,11 +63,8 @@ def test_a_machine_that_shows_no_counters_is_not_known(tmp_path: Path, text: str
     before, after = cpu.count(), cpu.count()
     assert cpu.use(before, after) is None
     assert MachineCpu((0,), list, tmp_path / "missing").count() is None
-
-
-def test_counters_that_stand_still_are_not_taken_for_an_idle_machine(tmp_path: Path) -> None:
-    """As in a sandbox that shows zeros."""
-    assert machine(tmp_path).use(count(0, 0, 0, counted=0), count(10, 0, 9, counted=0)) is None
+    node = Node("local", 2.0, 1)
+    assert LeftByOthers({"local": CountedMachine([None])}).of(node) == node, "it keeps all of its CPU"
 
 
 @pytest.fixture
@@ -109,19 +111,12 @@ def test_what_others_leave_is_known_after_five_seconds_and_follows_their_use_of_
     assert found[2:] == pytest.approx([1.5, 1.5, 1.5, 1.5, 1.5, 1.5 + 1 / 6, 1.5 + 2 / 6, 2.0, 2.0])
 
 
-def test_a_node_keeps_all_of_its_cpu_where_nothing_is_counted() -> None:
-    node = Node("local", 2.0, 1)
-    assert LeftByOthers({"local": CountedMachine([None])}).of(node) == node
-
-
 @pytest.mark.parametrize(
     ("theirs", "running", "left"),
     [
         (1.0, RunningJobs(1, 1), 0.95),  # of the 1.9 that no program uses; they leave 0.9
-        (1.9, RunningJobs(1, 1), 0.95),
         (0.4, RunningJobs(1, 1), 1.5),  # it does not use its part
         (1.9, RunningJobs(1, 3), 0.475),
-        (1.9, RunningJobs(3, 1), 1.425),
         (1.9, RunningJobs(0, 1), 0.0),
         (1.9, RunningJobs(1, 0), 0.0),  # has just ended
     ],
@@ -133,8 +128,3 @@ def test_sessions_share_what_others_leave_as_one_would(theirs: float, running: R
     found = [shared.of(Node("local", 2.0, 1)).available_cores for _ in counts]
     assert found[0] is None
     assert found[1] == pytest.approx(left)
-
-
-def test_their_use_is_no_more_than_that_of_all_others(tmp_path: Path) -> None:
-    use = machine(tmp_path).use(count(0, 0, 0), replace(count(10, 5, 0), sessions_seconds=6.0))
-    assert use == OtherUse(0.5, 0.0, 0.5)

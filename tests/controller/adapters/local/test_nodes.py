@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -46,16 +45,6 @@ def test_more_nodes_than_cores_are_refused_in_one_sentence(machine_of: Callable[
     machine_of(2)
     with pytest.raises(UsageError, match=f"--nodes {count}: this machine has 2 cores for us; use 1 to 2 nodes"):
         split_machine(count)
-
-
-def test_what_a_held_process_starts_stays_on_the_nodes_cores() -> None:
-    core = min(OURS)
-    node = LocalNode(Node("node-1", 1.0, 1), frozenset({core}))
-    script = "import os, sys; input(); print(os.popen('grep Cpus_allowed_list /proc/self/status').read())"
-    with subprocess.Popen([sys.executable, "-c", script], stdin=-1, stdout=-1, text=True) as process:
-        node.hold(process.pid)
-        out, _ = process.communicate("go\n", timeout=20)
-    assert out.split() == ["Cpus_allowed_list:", str(core)]
 
 
 def test_a_process_that_is_gone_cannot_be_held_and_that_is_said() -> None:

@@ -52,9 +52,6 @@ def test_a_request_is_one_line_and_so_is_its_answer(session: ServiceSocket, fold
 
 def test_folder_and_socket_are_its_users_alone(session: ServiceSocket, folder: Path) -> None:
     assert (mode(folder), mode(folder / "socket"), mode(folder / "lock")) == (0o700, 0o600, 0o600)
-
-
-def test_a_folder_that_was_open_is_closed(folder: Path) -> None:
     folder.chmod(0o755)
     assert mode(service_folder()) == 0o700
 

@@ -25,12 +25,6 @@ def test_a_full_disk_leaves_the_former_file(tmp_path: Path) -> None:
     assert path.read_bytes() == b"Auto"
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o644])
-def test_it_is_readable_for_those_it_is_for(tmp_path: Path, mode: int) -> None:
-    replace_file(tmp_path / "file", b"x", mode)
-    assert (tmp_path / "file").stat().st_mode & 0o777 == mode
-
-
 def test_a_folder_that_cannot_be_made_or_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SlopewiseError, match=r"file/logs: cannot be made \(Not a directory\)"):

@@ -147,6 +147,9 @@ def job(name: str, arrive: float = 0.0, **more: Any) -> JobSpec:
 
 def test_on_one_node_a_job_starts_when_it_arrives_and_none_waits(tmp_path: Path) -> None:
     world = a_world(tmp_path, ONE, job("a"), job("b", arrive=5))
+    ended = JobRecord(job("z"), 0, arrived_at_seconds=START, finished_at_seconds=START + 5, exit_status=0)
+    world.supervisor.recall({"z": ended})  # of an earlier session
+    assert not ended.waits_for_node
     world.supervisor.poll()
     assert (world.nodes(), world.waiting(), world.events) == ({"a": "local"}, [], ["!"])
     world.clock.seconds += 5
@@ -161,6 +164,9 @@ def test_on_two_nodes_an_arrival_wakes_the_loop_and_waits_for_the_pass(tmp_path:
     world.clock.seconds += PLACEMENT_WAIT_SECONDS - 0.1
     world.supervisor.poll()
     assert (world.nodes(), world.events) == ({}, ["!"])
+    world.clock.seconds += 0.1
+    world.supervisor.poll()
+    assert world.nodes() == {"a": "node-1"}, "a pass that never comes holds up no arrival"
 
 
 def test_who_waits_is_reported_with_what_it_was_promised_in_order_of_arrival(tmp_path: Path) -> None:
@@ -174,16 +180,6 @@ def test_who_waits_is_reported_with_what_it_was_promised_in_order_of_arrival(tmp
     assert arrival.arrived_at_seconds == START + 2
     assert arrival.objectives == Objectives(weight=2.0, deadline_at_seconds=START + 62)
     assert arrival.useful_parallelism_cores == 0.5
-
-
-def test_what_the_pass_places_starts_there_with_the_next_look(tmp_path: Path) -> None:
-    world = a_world(tmp_path, TWO, job("a"))
-    world.supervisor.poll()
-    world.supervisor.place("a", "node-2")
-    assert world.waiting() == []
-    world.supervisor.poll()
-    assert world.nodes() == {"a": "node-2"}
-    assert world.events == ["!", "!"]
 
 
 def test_what_the_pass_saw_and_did_not_place_goes_where_the_fewest_jobs_are(tmp_path: Path) -> None:
@@ -204,23 +200,10 @@ def test_a_job_that_arrived_after_the_pass_looked_waits_for_the_next_one(tmp_pat
     assert (world.nodes(), world.waiting()) == ({}, ["a"])
 
 
-def test_an_outage_of_prometheus_holds_up_no_arrival(tmp_path: Path) -> None:
-    world = a_world(tmp_path, TWO, job("a"))
-    world.look_and_pass()
-    assert world.nodes() == {"a": "node-1"}
-
-
-def test_a_pass_that_never_comes_holds_up_no_arrival(tmp_path: Path) -> None:
-    world = a_world(tmp_path, TWO, job("a"))
-    world.supervisor.poll()
-    world.clock.seconds += PLACEMENT_WAIT_SECONDS
-    world.supervisor.poll()
-    assert world.nodes() == {"a": "node-1"}
-
-
 def test_jobs_that_have_ended_count_no_more_where_the_next_one_goes(tmp_path: Path) -> None:
     world = a_world(tmp_path, TWO, job("a"), job("b", arrive=1))
     world.look_and_pass()
+    assert world.nodes() == {"a": "node-1"}, "a pass that could not observe holds up no arrival"
     world.launcher.started["a"].status = 0
     world.clock.seconds += 1
     world.look_and_pass()
@@ -276,6 +259,8 @@ def test_a_job_that_moves_gets_its_cpu_back_is_signalled_to_end_and_starts_on_th
     assert (process.received, world.limiter.allocations["a"]) == (["end"], UNLIMITED)
     assert (record.state, world.nodes(), world.events) == ("moving", {"b": "node-2"}, [])
     assert world.supervisor.moving() == [MoveUnderWay("a", "node-1", "node-2", START, "saving and ending")]
+    second = world.supervisor.migrate(MOVE)
+    assert (second.result, second.detail) == ("deferred", "it is on its way from node-1 to node-2")
     world.clock.seconds += 1.5
     process.status = 143
     world.supervisor.poll()
@@ -287,15 +272,9 @@ def test_a_job_that_moves_gets_its_cpu_back_is_signalled_to_end_and_starts_on_th
     assert (made.from_node, made.node) == ("node-1", "node-2")
     assert (made.asked_at_seconds, made.ended_at_seconds, made.started_at_seconds) == (START, START + 1.5, START + 1.5)
     assert record.started_at_seconds == START + 1.5
-
-
-def test_the_cpu_of_all_lives_of_a_job_is_counted(tmp_path: Path) -> None:
-    world, process = a_moving_world(tmp_path)
-    process.status = 143
-    world.supervisor.poll()
     world.launcher.started["a"].status = 0
     world.supervisor.poll()
-    assert world.supervisor.records["a"].cpu_seconds == 6.0  # the limiter reports 3 s of every cgroup
+    assert record.cpu_seconds == 6.0, "of both lives: the limiter reports 3 s of every cgroup"
 
 
 def test_helpers_are_signalled_to_end_once_the_command_has_and_the_job_waits_for_them(tmp_path: Path) -> None:
@@ -322,16 +301,10 @@ def test_who_does_not_end_in_time_is_killed_and_resumes_from_its_checkpoint(tmp_
     assert world.nodes()["a"] == "node-2"
 
 
-def a_move_that_hangs(tmp_path: Path) -> tuple[World, FakeProcess]:
-    """`a` is to be killed now, and will outlive that."""
+def test_who_outlives_even_being_killed_is_not_started_a_second_time_beside_itself(tmp_path: Path) -> None:
     world, process = a_moving_world(tmp_path)
     process.stubborn = process.hangs = True
     world.clock.seconds += GRACE_SECONDS
-    return world, process
-
-
-def test_who_outlives_even_being_killed_is_not_started_a_second_time_beside_itself(tmp_path: Path) -> None:
-    world, process = a_move_that_hangs(tmp_path)
     world.supervisor.poll()
     world.clock.seconds += 60.0
     world.supervisor.poll()
@@ -341,13 +314,6 @@ def test_who_outlives_even_being_killed_is_not_started_a_second_time_beside_itse
     world.supervisor.poll()
     world.supervisor.poll()
     assert world.nodes()["a"] == "node-2"
-
-
-def test_a_job_that_must_be_killed_holds_up_no_other(tmp_path: Path) -> None:
-    world, _ = a_move_that_hangs(tmp_path)
-    world.launcher.started["b"].status = 0
-    world.supervisor.poll()
-    assert world.supervisor.records["b"].state == "finished"
 
 
 def test_a_job_that_ends_with_status_0_when_it_is_signalled_to_end_has_finished(tmp_path: Path) -> None:
@@ -375,6 +341,16 @@ def test_a_job_ended_by_a_move_is_shown_to_the_next_passes_and_then_no_more(tmp_
 
 
 def test_a_job_that_fails_at_resuming_is_started_once_more_and_never_moved_again(tmp_path: Path) -> None:
+    late, process = a_moving_world(tmp_path)
+    process.status = 143
+    late.supervisor.poll()
+    late.clock.seconds += RESUME_SECONDS
+    late.launcher.started["a"].status = 1
+    late.supervisor.poll()
+    record = late.supervisor.records["a"]
+    assert (record.state, len(late.launcher.commands)) == ("failed", 3), "long after it resumed it fails by itself"
+    assert record.ended_by_move == ""
+
     world, process = a_moving_world(tmp_path)
     process.status = 143
     world.supervisor.poll()
@@ -392,17 +368,6 @@ def test_a_job_that_fails_at_resuming_is_started_once_more_and_never_moved_again
     assert (world.supervisor.records["a"].state, len(world.launcher.commands)) == ("failed", 4)
 
 
-def test_a_job_that_fails_long_after_it_resumed_has_failed_by_itself(tmp_path: Path) -> None:
-    world, process = a_moving_world(tmp_path)
-    process.status = 143
-    world.supervisor.poll()
-    world.clock.seconds += RESUME_SECONDS
-    world.launcher.started["a"].status = 1
-    world.supervisor.poll()
-    assert (world.supervisor.records["a"].state, len(world.launcher.commands)) == ("failed", 3)
-    assert world.supervisor.records["a"].ended_by_move == ""
-
-
 def test_a_job_that_cannot_be_started_on_its_new_node_has_failed_and_says_why(tmp_path: Path) -> None:
     world, process = a_moving_world(tmp_path)
     process.status, world.launcher.refuses = 143, True
@@ -416,14 +381,6 @@ def test_a_job_that_cannot_be_started_on_its_new_node_has_failed_and_says_why(tm
     assert shown == {"b": JobState.STARTING, "a": JobState.FAILED}
 
 
-def test_a_job_that_could_never_be_started_was_not_ended_by_a_move(tmp_path: Path) -> None:
-    world = a_world(tmp_path, ONE, job("a"))
-    world.launcher.refuses = True
-    world.supervisor.poll()
-    record = world.supervisor.records["a"]
-    assert (record.state, record.ended_by_move, world.supervisor.observed()) == ("failed", "", [])
-
-
 @pytest.mark.parametrize("argument", ["a\0b", "x" * 2**18])
 def test_a_job_that_the_system_refuses_to_start_has_failed_and_ends_no_other(tmp_path: Path, argument: str) -> None:
     world = a_world(tmp_path, ONE, JobSpec("a", ["true", argument], 0.0), job("b"))
@@ -435,7 +392,7 @@ def test_a_job_that_the_system_refuses_to_start_has_failed_and_ends_no_other(tmp
     world.launcher.start = start  # type: ignore[method-assign,assignment]
     world.supervisor.poll()
     record = world.supervisor.records["a"]
-    assert (record.state, list(world.launcher.started)) == ("failed", ["b"])
+    assert (record.state, record.ended_by_move, list(world.launcher.started)) == ("failed", "", ["b"])
     assert "null byte" in record.last_output_lines or "too long" in record.last_output_lines
 
 
@@ -471,15 +428,6 @@ def test_a_job_that_had_ended_before_its_signal_is_not_moved(tmp_path: Path, sta
     }  # fmt: skip
 
 
-def test_two_moves_wanted_for_one_job_are_one_and_a_later_one(tmp_path: Path) -> None:
-    world, process = a_moving_world(tmp_path)
-    second = world.supervisor.migrate(MOVE)
-    assert (second.result, second.detail) == ("deferred", "it is on its way from node-1 to node-2")
-    process.status = 143
-    world.supervisor.poll()
-    assert len(world.supervisor.records["a"].moves) == 1
-
-
 @pytest.mark.parametrize(
     ("uid", "node", "reason"),
     [
@@ -507,21 +455,10 @@ def test_an_arrival_counts_a_moving_job_where_it_goes(tmp_path: Path) -> None:
     assert world.nodes() == {"b": "node-2", "c": "node-1"}
 
 
-def test_stopping_in_the_middle_of_a_move_ends_the_job_where_it_is(tmp_path: Path) -> None:
-    world, process = a_moving_world(tmp_path)
-    process.status = 143
-    world.launcher.started["b"].status = -15
-    world.supervisor.stop()
-    assert [record.state for record in world.supervisor.records.values()] == ["failed", "failed"]
-    assert (world.supervisor.moving(), world.limiter.allocations, len(world.launcher.commands)) == ([], {}, 2)
-
-
 @pytest.mark.parametrize(
     ("nodes", "migratable", "expected"), [(TWO, True, "checkpoints/a"), (TWO, False, ""), (ONE, True, "")]
 )
-def test_our_own_trainings_checkpoint_where_there_is_somewhere_to_go(
-    tmp_path: Path, nodes: list[LocalNode], migratable: bool, expected: str
-) -> None:
+def test_which_trainings_checkpoint(tmp_path: Path, nodes: list[LocalNode], migratable: bool, expected: str) -> None:
     world = a_world(tmp_path, nodes, job("a", migratable=migratable))
     world.look_and_pass()
     (command,) = world.launcher.commands
@@ -529,24 +466,17 @@ def test_our_own_trainings_checkpoint_where_there_is_somewhere_to_go(
     assert command.environment["SLOPEWISE_CHECKPOINT_FOLDER"] == folder
 
 
-def test_our_own_trainings_have_one_thread_unless_a_job_says_how_many(tmp_path: Path) -> None:
-    plain = job("plain")
-    says = job("says", environment={"SLOPEWISE_THREADS": "off"})
-    world = a_world(tmp_path, ONE, plain, says)
+def test_our_own_trainings_have_one_thread_unless_a_job_says_how_many_and_each_its_environment(tmp_path: Path) -> None:
+    wants = {"SEED": "7", "SLOPEWISE_EXPORTER_LINGER_SECONDS": "9", "SLOPEWISE_THREADS": "off"}
+    says = job("says", port=9500, environment=wants, working_directory=tmp_path)
+    world = a_world(tmp_path, ONE, job("plain"), says)
     world.supervisor.poll()
+    assert world.launcher.commands[1].working_directory == tmp_path
     environments = {command.name: command.environment for command in world.launcher.commands}
     one_thread = single_thread_environment()
     assert environments["plain"].items() >= one_thread.items()
     assert environments["says"].keys().isdisjoint(one_thread)
-
-
-def test_a_command_gets_its_own_environment_and_folder_but_our_port(tmp_path: Path) -> None:
-    wants = {"SEED": "7", "SLOPEWISE_EXPORTER_LINGER_SECONDS": "9"}
-    world = a_world(tmp_path, ONE, job("a", port=9500, environment=wants, working_directory=tmp_path))
-    world.supervisor.poll()
-    (command,) = world.launcher.commands
-    assert command.working_directory == tmp_path
-    assert command.environment.items() >= {**wants, "SLOPEWISE_EXPORTER_PORT": "9500"}.items()
+    assert environments["says"].items() >= {**wants, "SLOPEWISE_EXPORTER_PORT": "9500"}.items()
 
 
 def test_a_job_joins_the_study_that_it_names_where_its_file_names_none(tmp_path: Path) -> None:
@@ -575,9 +505,7 @@ def test_a_job_joins_no_study_of_an_earlier_job_of_its_name(tmp_path: Path, star
     ("text", "losses"),
     [("eval 0.25\ntrain 1e-3\n", {"eval": 0.25, "train": 0.001}), ("eval\n", {}), ("eval a\n", {}), ("\xff", {})],
 )
-def test_what_a_job_hands_over_at_its_end_is_read_once_and_never_that_of_an_earlier_process(
-    tmp_path: Path, text: str, losses: dict[str, float]
-) -> None:
+def test_what_a_job_hands_over_at_its_end_is_read_once(tmp_path: Path, text: str, losses: dict[str, float]) -> None:
     (tmp_path / "a.end").write_text("eval 9")
     world = a_world(tmp_path, ONE, job("a"))
     world.supervisor.poll()
@@ -606,31 +534,26 @@ def a_stopping_world(tmp_path: Path) -> tuple[World, FakeProcess]:
     return world, process
 
 
-@pytest.mark.parametrize("status", [0, 143])
+@pytest.mark.parametrize("status", [0, 143, -9])
 def test_a_job_at_its_target_is_signalled_to_end_and_is_not_started_again(tmp_path: Path, status: int) -> None:
+    """-9: it does not end within its grace, and is killed."""
     world, process = a_stopping_world(tmp_path)
     record = world.supervisor.records["a"]
     assert (process.received, world.limiter.allocations["a"]) == (["end"], UNLIMITED)
     assert (record.state, world.nodes(), world.supervisor.all_ended()) == ("stopping", {}, False)
-    world.clock.seconds += 1.5
+    takes_seconds = GRACE_SECONDS if status == -9 else 1.5
+    world.clock.seconds += takes_seconds
+    if status == -9:
+        world.supervisor.poll()
+        assert process.received[-1] == "SIGKILL"
     process.status = status
     world.supervisor.poll()
     assert (record.state, record.exit_status, record.stopped_at_target) == ("stopped at target", status, WHY)
-    assert (record.finished_at_seconds, world.events) == (START + 1.5, ["!"])
+    assert (record.finished_at_seconds, world.events) == (START + takes_seconds, ["!"])
     world.clock.seconds += RESUME_SECONDS
     world.supervisor.poll()
     assert world.supervisor.all_ended()
     assert len(world.launcher.commands) == 1
-
-
-def test_a_job_that_does_not_end_within_its_grace_is_killed_and_is_stopped_all_the_same(tmp_path: Path) -> None:
-    world, process = a_stopping_world(tmp_path)
-    process.stubborn = True
-    world.clock.seconds += GRACE_SECONDS
-    world.supervisor.poll()
-    assert process.received[-1] == "SIGKILL"
-    world.supervisor.poll()
-    assert world.supervisor.records["a"].state == "stopped at target"
 
 
 def test_a_job_that_ends_by_itself_before_it_is_signalled_has_finished(tmp_path: Path) -> None:
@@ -688,25 +611,15 @@ def test_one_that_is_cancelled_while_its_rest_ends_is_not_restarted(tmp_path: Pa
     assert (record.state, record.spec.queueing.attempt) == (state, 0)
 
 
-def test_a_job_that_has_ended_in_an_earlier_session_waits_for_no_node(tmp_path: Path) -> None:
-    world = a_world(tmp_path, ONE)
-    ended = JobRecord(job("a"), 0, arrived_at_seconds=START, finished_at_seconds=START + 5, exit_status=0)
-    world.supervisor.recall({"a": ended})
-    assert (world.waiting(), ended.waits_for_node) == ([], False)
-
-
-def test_a_job_that_moves_or_has_ended_is_not_stopped(tmp_path: Path) -> None:
+def test_a_job_that_moves_or_has_ended_is_not_stopped_and_one_that_stops_not_moved(tmp_path: Path) -> None:
     moving, _ = a_moving_world(tmp_path)
     assert moving.supervisor.end_at_target(STOP).result == "deferred"
     ended = a_world(tmp_path, ONE, job("a"))
     assert ended.supervisor.end_at_target(STOP).result == "infeasible"
-
-
-def test_a_job_that_is_signalled_to_end_is_not_moved(tmp_path: Path) -> None:
-    world = a_world(tmp_path, TWO, job("a", migratable=True))
-    world.look_and_pass()
-    assert world.supervisor.end_at_target(STOP).result == "applied"
-    outcome = world.supervisor.migrate(MOVE)
+    stopping = a_world(tmp_path, TWO, job("a", migratable=True))
+    stopping.look_and_pass()
+    assert stopping.supervisor.end_at_target(STOP).result == "applied"
+    outcome = stopping.supervisor.migrate(MOVE)
     assert (outcome.result, outcome.detail) == ("infeasible", "it is being stopped at its target")
 
 

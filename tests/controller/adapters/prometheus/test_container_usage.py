@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import pytest
-from support.exporters import SCRAPE_SECONDS, Scraped
+from support.exporters import Scraped
 from support.rows import row_of
 from support.waiting import wait_for
 
@@ -24,7 +24,6 @@ from slopewise.adapters.prometheus.container_usage import (
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.queries import AnyOf
 from slopewise.adapters.prometheus.reader import EVERYTHING, PrometheusReader, PrometheusReading, Scope
-from slopewise.config.training_policy import EvaluationSettings
 
 pytestmark = pytest.mark.processes
 
@@ -99,14 +98,7 @@ class World:
     scraped: Scraped
 
     def reader(self, resource_matchers: Mapping[str, str]) -> PrometheusReader:
-        return PrometheusReader(
-            self.scraped.asked.url,
-            {"pod": AnyOf()},
-            SCRAPE_SECONDS,
-            [EvaluationSettings()],
-            2.0,
-            resource_matchers=resource_matchers,
-        )
+        return self.scraped.reader({"pod": AnyOf()}, resource_matchers=resource_matchers)
 
     def read(self, scope: Scope = EVERYTHING, **resource_matchers: str) -> PrometheusReading:
         with self.reader(resource_matchers) as reader:
@@ -162,63 +154,36 @@ def test_all_that_cadvisor_says_of_a_container_costs_one_query(world: World) -> 
     assert use.usage.sampled_at_seconds == started()
 
 
-def test_a_kubelet_behind_prometheus_operator_is_read_under_the_containers_own_namespace(world: World) -> None:
-    reading = world.read()
-    assert reading.resources[ContainerKey("team", "operator", "trainer")].usage.cpu_seconds_total == 100
-    assert {key.namespace for key in reading.resources} == {"team"}
-
-
-def test_both_endpoints_of_a_kubelet_are_never_added_up_and_the_newer_sample_counts(world: World) -> None:
-    usage = world.read().resources[ContainerKey("team", "both", "trainer")].usage
-    assert (usage.cpu_seconds_total, usage.sampled_at_seconds) == (103, started() + 0.25)
-
-
-def test_the_kubelets_resource_metrics_alone_show_cpu_and_nothing_of_quota(world: World) -> None:
-    use = world.read().resources[ContainerKey("team", "resource-only", "trainer")]
-    assert use.usage.cpu_seconds_total == 77
-    assert (use.cpu_periods_total, use.usage.block_io_bytes_total, use.usage.network_io_bytes_total) == (None,) * 3
-
-
-def test_the_counter_of_a_containers_former_life_does_not_hide_the_new_one(world: World) -> None:
-    usage = world.read().resources[ContainerKey("team", "restarted", "trainer")].usage
-    assert (usage.cpu_seconds_total, usage.sampled_at_seconds) == (5, started())
-
-
-def test_what_a_pod_claims_of_containers_is_not_believed_not_even_of_itself(world: World) -> None:
-    assert [
-        row.value for row in world.scraped.rows('container_cpu_usage_seconds_total{namespace="evil",pod="plain"}')
-    ] == [9999]
-    assert [row.value for row in world.scraped.rows('container_cpu_usage_seconds_total{app_kind="x"}')] == [9999]
+def test_each_way_of_scraping_a_kubelet_counts_a_container_once_under_its_own_namespace(world: World) -> None:
+    """By the newer sample of two endpoints, and without the counter of its former life."""
     resources = world.read().resources
+    assert {key.namespace for key in resources} == {"team"}
+    used = {key.pod: use.usage for key, use in resources.items() if key.container == "trainer"}
+    assert used["operator"].cpu_seconds_total == 100
+    assert (used["both"].cpu_seconds_total, used["both"].sampled_at_seconds) == (103, started() + 0.25)
+    assert (used["restarted"].cpu_seconds_total, used["restarted"].sampled_at_seconds) == (5, started())
+    alone = resources[ContainerKey("team", "resource-only", "trainer")]
+    assert (alone.usage.cpu_seconds_total, alone.cpu_periods_total) == (77, None)
+    assert (alone.usage.block_io_bytes_total, alone.usage.network_io_bytes_total) == (None, None)
+
+
+def test_what_a_pod_claims_of_containers_is_not_believed_also_once_its_target_has_gone(world: World) -> None:
+    for claim in ('namespace="evil",pod="plain"', 'namespace="evil",pod="operator"', 'app_kind="x"'):
+        assert [row.value for row in world.scraped.rows(f"container_cpu_usage_seconds_total{{{claim}}}")] == [9999]
+    resources = world.read().resources
+    assert resources[ContainerKey("team", "operator", "trainer")].usage.cpu_seconds_total == 100
     assert resources[ContainerKey("team", "plain", "trainer")].usage.cpu_seconds_total == 100
     assert ContainerKey("evil", "plain", "trainer") not in resources
 
 
-def test_what_a_pod_claimed_is_not_believed_either_once_its_target_has_gone(world: World) -> None:
-    still_seen = world.scraped.rows('container_cpu_usage_seconds_total{namespace="evil",pod="operator"}')
-    assert [row.value for row in still_seen] == [9999]
-    assert world.read().resources[ContainerKey("team", "operator", "trainer")].usage.cpu_seconds_total == 100
-
-
-def test_only_containers_of_the_names_that_are_asked_for_are_read(world: World) -> None:
-    reading = world.read(Scope(containers=("trainer", "a.b|.*")))
-    assert {key.container for key in reading.resources} == {"trainer"}
+def test_scopes_and_matchers_narrow_what_is_read(world: World) -> None:
+    assert {key.container for key in world.read(Scope(containers=("trainer", "a.b|.*"))).resources} == {"trainer"}
     assert {key.container for key in world.read().resources} == {"trainer", "side"}
-
-
-def test_resource_matchers_are_forced_on_every_kubelets_series(world: World) -> None:
     assert {key.pod for key in world.read(job="kubelet").resources} == {"operator"}
-
-
-def test_the_namespaces_of_a_scope_narrow_what_is_read_of_jobs(world: World) -> None:
-    assert [key.pod for key in world.read(Scope(namespaces=("team", "other"))).jobs] == ["plain"]
-    assert [key.namespace for key in world.read(Scope(namespaces=("other", "ev|.*"))).jobs] == []
-
-
-def test_labels_that_the_scrape_copies_from_the_pod_are_not_part_of_a_series_name(world: World) -> None:
-    (job,) = world.read(Scope(namespaces=("team",))).jobs.values()
+    ((key, job),) = world.read(Scope(namespaces=("team", "other"))).jobs.items()
     assert job.evaluation is not None
-    assert job.evaluation.series == 'training_loss{stage="eval"}'
+    assert (key.pod, job.evaluation.series) == ("plain", 'training_loss{stage="eval"}'), "without copied labels"
+    assert [key.namespace for key in world.read(Scope(namespaces=("other", "ev|.*"))).jobs] == []
 
 
 def test_nodes_are_measured_by_their_kubelets_under_either_way_of_scraping(world: World) -> None:
@@ -243,6 +208,22 @@ def test_a_container_without_a_figure_for_its_cpu_is_left_out() -> None:
         ContainerRow(ContainerLabels(namespace="team", pod="p", kind="network_io"), (0.0, 2.0)),
     ]
     assert use_by_container(rows) == {}
+
+
+def test_a_pod_beside_jobs_says_nothing_of_devices_in_other_namespaces() -> None:
+    """A tenant could deny a rival's raise."""
+    of_container = {"namespace": "team", "pod": "p", "container": "c"}
+    forged = {"namespace": "rival", "exported_namespace": "team", "pod": "p", "kind": "gpu_use"}
+    rows = [
+        ContainerRow(ContainerLabels(**of_container, kind="cpu"), (0.0, 1.0)),
+        ContainerRow(ContainerLabels(**of_container, kind="sampled_at"), (0.0, 2.0)),
+        ContainerRow(
+            ContainerLabels(namespace="gpu-operator", exported_namespace="team", pod="p", kind="gpu_use"), (0.0, 0.3)
+        ),
+        ContainerRow(ContainerLabels(**forged), (0.0, 1.0)),
+    ]
+    found = [use_by_container(rows, tenants).values() for tenants in ({"team", "rival"}, ())]
+    assert [use.gpu_use for uses in found for use in uses] == [0.3, 1.0]
 
 
 def test_a_node_with_its_jobs_alone_is_one_whose_others_use_nothing_and_others_count_by_their_own_namespace() -> None:

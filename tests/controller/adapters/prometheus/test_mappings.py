@@ -26,7 +26,6 @@ from slopewise.model import Responses
 
 pytestmark = pytest.mark.processes
 
-WINDOW_SECONDS = 2.0
 HOSTILE = 'x"} or vector(1) # \\ {pod=~".*"}'
 
 FAILED = {"triton": (4.0, 0.0), "ray-serve-proxy": (5.0, 0.05)}
@@ -43,6 +42,8 @@ run_step{k8s_namespace_name="flowcon",k8s_pod_name="mapped-a"} 7
 run_step{k8s_namespace_name="flowcon",k8s_pod_name="mapped-b"} 8
 """
 
+CONTRACT, SERVED = EvaluationMapping(), ResponseMapping()
+NONE_OF_ITS_OWN: Mapping[str, OwnMappings] = {}
 MAPPED = EvaluationMapping.model_validate(
     {
         "metric": "run_loss",
@@ -80,22 +81,12 @@ class World:
 
     def reader(
         self,
-        evaluation: EvaluationMapping | None = None,
-        responses: ResponseMapping | None = None,
-        own: Mapping[str, OwnMappings] | None = None,
-        *,
-        points_seconds: float | None = None,
+        evaluation: EvaluationMapping = CONTRACT,
+        responses: ResponseMapping = SERVED,
+        own: Mapping[str, OwnMappings] = NONE_OF_ITS_OWN,
+        **more: float,
     ) -> PrometheusReader:
-        return PrometheusReader(
-            self._pages.asked.url,
-            {"namespace": "flowcon"},
-            SCRAPE_SECONDS,
-            [evaluation or EvaluationMapping()],
-            WINDOW_SECONDS,
-            responses=[responses or ResponseMapping()],
-            own=own or {},
-            points_seconds=points_seconds,
-        )
+        return self._pages.reader({"namespace": "flowcon"}, evaluation, responses=[responses], own=own, **more)
 
     def jobs(self, **mappings: Any) -> Mapping[JobKey, JobSeries]:
         with self.reader(**mappings) as reader:
@@ -118,7 +109,6 @@ def world(pages: Scraped) -> World:
     world.add("contract", "training_loss 3\ntraining_steps_total 30\n" + SERVERS["kserve"])
     world.add("exporter", EXPORTER_OF_ALL)
     world.add("iterates", 'training_loss{it="1"} 3\n')
-    world.add("ranks", "".join(f'training_loss{{rank="{rank}"}} {rank + 1}\n' for rank in range(3)))
     world.add("splits", 'latency_count{result="x"} 1\nlatency_count{result="error-5"} 2\nlatency_sum 3\n')
     pages.publish()
     world.wait_for("contract", lambda job: job.evaluation is not None and job.evaluation.sample_count >= 4)
@@ -164,12 +154,15 @@ def test_steps_of_a_gauge_that_fall_are_a_restart(world: World) -> None:
 
 
 def test_raw_points_have_the_steps_that_a_mapping_names(world: World) -> None:
-    with world.reader(TRAINER, points_seconds=60.0) as reader:
-        job = reader.read(time.time()).jobs[JobKey("flowcon", "trainer")]
+    with world.reader(TRAINER, ResponseMapping(preset="triton"), points_seconds=60.0) as reader:
+        reading = reader.read(time.time())
+        job = reading.jobs[JobKey("flowcon", "trainer")]
+    assert reading.queries == 4, "mappings cost no query, and raw points one"
     assert {(point.level, point.steps) for point in job.points} == {(0.5, 7)}
     with world.reader(MAPPED, points_seconds=60.0) as reader:
         jobs = reader.read(time.time()).jobs
     assert {(point.level, point.steps) for point in jobs[JobKey("flowcon", "mapped-b")].points} == {(0.75, 8)}
+    assert world.job("trainer", evaluation=TRAINER).points == (), "they are read where they are asked for"
 
 
 def test_labels_of_the_series_name_the_pods_of_an_exporter_of_many_jobs(world: World) -> None:
@@ -180,16 +173,12 @@ def test_labels_of_the_series_name_the_pods_of_an_exporter_of_many_jobs(world: W
         assert (job.evaluation.level, job.steps_total, job.warnings) == (level, steps, ())
         assert job.evaluation.series == 'run_loss{split="val"}'
     assert jobs[JobKey("flowcon", "exporter")].evaluation is None
+    assert not [key for key in jobs if key.namespace != "flowcon" or key.pod == "steady"], "outside of what is forced"
     with world.reader(MAPPED) as reader:
         end = time.time()
         curves = reader.range_curve(end - 1, end, SCRAPE_SECONDS)
     values = {pod: {value for _, value in curve} for pod, curve in curves.items()}
     assert values == {"mapped-a": {0.5}, "mapped-b": {0.75}}
-
-
-def test_a_series_that_names_a_pod_of_another_namespace_stays_outside_of_what_is_forced(world: World) -> None:
-    jobs = world.jobs(evaluation=MAPPED)
-    assert not [key for key in jobs if key.namespace != "flowcon" or key.pod == "steady"]
 
 
 def test_a_job_with_mappings_of_its_own_is_read_by_those_and_every_other_by_the_policys(world: World) -> None:
@@ -198,18 +187,16 @@ def test_a_job_with_mappings_of_its_own_is_read_by_those_and_every_other_by_the_
         "prime-rl": OwnMappings(EvaluationMapping(preset="prime-rl")),
         "restarts": OwnMappings(TRAINER),
         "kserve": OwnMappings(responses=ResponseMapping(preset="kserve")),
+        "contract": OwnMappings(EvaluationMapping(preset="megatron")),
     }
     jobs = world.jobs(own=own)
     levels = {key.pod: job.evaluation.level for key, job in jobs.items() if job.evaluation is not None}
-    assert (levels["trainer"], levels["prime-rl"], levels["contract"]) == (0.5, 1.5, 3)
+    assert (levels["trainer"], levels["prime-rl"]) == (0.5, 1.5)
+    assert "contract" not in levels, "its own mapping finds nothing, and the policy's does not count"
+    assert world.job("contract").evaluation is not None
     assert jobs[JobKey("flowcon", "trainer")].steps_planned == 400
     assert {key.pod for key, job in jobs.items() if job.responses is not None} == {"kserve"}
     assert "axolotl" not in levels
-
-
-def test_a_job_whose_own_mapping_finds_nothing_is_not_read_by_the_policys(world: World) -> None:
-    own = {"contract": OwnMappings(EvaluationMapping(preset="megatron"))}
-    assert world.job("contract", own=own).evaluation is None
 
 
 def test_failed_values_are_texts_in_which_only_stars_and_question_marks_stand_for_others(world: World) -> None:
@@ -237,7 +224,7 @@ def _shows(step: int, job: JobSeries) -> bool:
     return any(f"{step} series match" in each or "`it`" in each for each in job.warnings)
 
 
-def test_a_label_that_grows_with_the_training_is_recognised_and_named_and_ranks_are_not(world: World) -> None:
+def test_a_label_that_grows_with_the_training_is_recognised_and_named(world: World) -> None:
     with world.reader() as reader:
 
         def read(pod: str) -> JobSeries:
@@ -252,13 +239,3 @@ def test_a_label_that_grows_with_the_training_is_recognised_and_named_and_ranks_
         (warning,) = job.warnings
         assert "training_loss carries the label `it`" in warning
         assert "report the it as a value of its own, or drop the label with metricRelabelings" in warning
-        world.set("ranks", "".join(f'training_loss{{rank="{rank}"}} {rank}\n' for rank in range(3)))
-        time.sleep(2 * SCRAPE_SECONDS)
-        ranks = read("ranks")
-        assert ranks.evaluation is not None
-        assert not any("carries the label" in each for each in ranks.warnings)
-
-
-def test_mappings_cost_no_query(world: World) -> None:
-    with world.reader(TRAINER, ResponseMapping(preset="triton")) as reader:
-        assert reader.read(time.time()).queries == 3

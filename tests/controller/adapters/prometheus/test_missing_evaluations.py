@@ -79,26 +79,25 @@ def found(
 
 
 @pytest.mark.parametrize(
-    ("error", "text"),
+    ("error", "reason", "text"),
     [
-        (FakePrometheus().error, "port 41523 refuses"),
-        ("dial tcp: lookup trainer: no such host", "port 41523 cannot be reached"),
-        ("server returned HTTP status 404 Not Found", "port 41523 answers with HTTP status 404"),
-        ("read: connection reset by peer", "port 41523 breaks the connection off"),
-        ('expected a valid start token, got "<"', "port 41523 answers with something that is no metrics"),
-        ("something new", "port 41523 cannot be scraped (something new)"),
+        (
+            'Get "http://127.0.0.1:41523/metrics": context deadline exceeded',
+            "ScrapeTimesOut",
+            "does not answer in time; its CPU is too little for a scrape: raise spec.resources.cpu.min",
+        ),
+        (FakePrometheus().error, "ScrapeFails", "refuses; start it"),
+        ("dial tcp: lookup trainer: no such host", "ScrapeFails", "cannot be reached; start it"),
+        ("read: connection reset by peer", "ScrapeFails", "breaks the connection off; start it"),
+        ("server returned HTTP status 404 Not Found", "ScrapeFails", "answers with HTTP status 404; start it"),
+        ('expected a valid start token, got "<"', "ScrapeFails", "answers with something that is no metrics; start it"),
+        ("something new", "ScrapeFails", "cannot be scraped (something new); start it"),
     ],
 )
-def test_a_scrape_that_fails_is_reported_with_its_port_and_what_is_wrong_with_it(error: str, text: str) -> None:
-    assert found(FAILING, FakePrometheus(error)) == MissingEvaluation("ScrapeFails", f"{text}; start it")
-
-
-def test_a_scrape_that_times_out_is_no_missing_exporter() -> None:
-    known = found(FAILING, FakePrometheus('Get "http://127.0.0.1:41523/metrics": context deadline exceeded'))
-    assert known == MissingEvaluation(
-        "ScrapeTimesOut",
-        "port 41523 does not answer in time; its CPU is too little for a scrape: raise spec.resources.cpu.min",
-    )
+def test_a_scrape_that_fails_is_reported_with_its_port_and_what_is_wrong(error: str, reason: str, text: str) -> None:
+    known = found(FAILING, FakePrometheus(error))
+    assert known is not None
+    assert (known.reason, known.message) == (reason, f"port 41523 {text}")
 
 
 @pytest.mark.parametrize(
@@ -117,6 +116,14 @@ def test_a_scrape_that_times_out_is_no_missing_exporter() -> None:
         ),
         ((), "has no training_loss, and no metric of its own; add two lines"),
         (
+            ("trainer_step", "trainer_loss"),
+            "has no training_loss; it has trainer_loss: write spec.evaluation.preset: prime-rl",
+        ),
+        (
+            ("vllm:e2e_request_latency_seconds_count", "vllm:num_requests_running"),
+            "has no training_loss; it has vllm:e2e_request_latency_seconds: write spec.responses.preset: vllm",
+        ),
+        (
             ("training_steps_total", "training_nonfinite_loss_total", "training_state"),
             "has no training_loss, though it counts its steps; report it with each step, step(loss=…)",
         ),
@@ -133,21 +140,6 @@ def test_a_metric_without_the_labels_that_are_asked_for_is_reported_as_that() ->
     assert known.message == (
         'port 41523 answers, but its my_loss lacks the labels stage="val"; correct spec.evaluation.labels'
     )
-
-
-@pytest.mark.parametrize(
-    ("names", "reported"),
-    [
-        (("trainer_step", "trainer_loss"), "it has trainer_loss: write spec.evaluation.preset: prime-rl"),
-        (
-            ("vllm:e2e_request_latency_seconds_count", "vllm:num_requests_running"),
-            "it has vllm:e2e_request_latency_seconds: write spec.responses.preset: vllm",
-        ),
-    ],
-)
-def test_an_endpoint_that_a_preset_knows_is_reported_with_that_setting(names: tuple[str, ...], reported: str) -> None:
-    known = found(ANSWERING, FakePrometheus(names=names))
-    assert known == MissingEvaluation("NoMetric", f"port 41523 answers, but has no training_loss; {reported}")
 
 
 @pytest.mark.parametrize(
@@ -225,14 +217,6 @@ def test_the_cause_is_asked_for_once_a_change_and_again_after_a_while() -> None:
     assert prometheus.asked == ["targets"] * 2
     missing.of([job(moved)], START + 3 * RECHECK_SECONDS)
     assert prometheus.asked == ["targets"] * 3
-
-
-def test_a_job_that_reports_again_is_forgotten() -> None:
-    missing = finder(FakePrometheus())
-    missing.of([job(FAILING)], START)
-    assert len(missing.of([job(FAILING)], START + 20)) == 1
-    assert missing.of([], START + 40) == {}
-    assert missing.of([job(FAILING)], START + 60) == {}
 
 
 @pytest.mark.parametrize(("series", "what"), [(FAILING, "targets"), (ANSWERING, f"names of {MAX_QUERIED_PER_PASS}")])

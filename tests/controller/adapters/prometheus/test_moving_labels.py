@@ -41,18 +41,14 @@ def test_a_label_of_which_all_values_stay_exported_is_recognised_while_the_old_o
     assert readings(old, newer, [*newer, ({"ts": "1700000020.5"}, 1.0)]) == {"ts"}
 
 
-def test_numbers_that_do_not_rise_are_those_of_ranks() -> None:
+def test_ranks_workers_attempts_words_and_addresses_are_no_steps() -> None:
     ranks = [({"rank": str(rank)}, 1.0) for rank in range(8)]
-    assert readings(*[ranks] * 5) == set()
-
-
-def test_workers_that_are_added_while_the_losses_of_the_others_go_on_are_no_steps() -> None:
+    assert readings(*[ranks] * 5) == set(), "they do not rise"
     growing = [[({"rank": str(rank)}, 9.0 - now) for rank in range(now)] for now in range(1, 6)]
-    assert readings(*growing) == set()
-
-
-def test_one_rise_is_a_restart() -> None:
-    assert readings(of("attempt", 1), of("attempt", 2), of("attempt", 2)) == set()
+    assert readings(*growing) == set(), "the losses of the others go on"
+    assert readings(of("attempt", 1), of("attempt", 2), of("attempt", 2)) == set(), "one rise is a restart"
+    assert readings(*[of("host", f"10.0.0.{n}") for n in range(1, 5)]) == set()
+    assert readings(*[of("run", f"run-{n}") for n in range(1, 5)]) == set()
 
 
 @pytest.mark.parametrize("label", ["fold", "attempt", "run", "phase"])
@@ -80,15 +76,7 @@ def test_rare_values_that_all_stay_exported_are_still_recognised() -> None:
 def test_ranks_beside_a_growing_label_are_told_from_it() -> None:
     each = [[({"it": str(it), "rank": str(rank)}, it + rank) for rank in range(2)] for it in (5, 6, 7)]
     assert readings(*each) == {"it"}
-
-
-def test_two_labels_that_grow_together_are_both_recognised() -> None:
     assert readings(*[[({"it": str(it), "ts": str(170 + it)}, 1.0)] for it in (5, 6, 7)]) == {"it", "ts"}
-
-
-def test_words_and_addresses_are_no_numbers() -> None:
-    assert readings(*[of("host", f"10.0.0.{n}") for n in range(1, 5)]) == set()
-    assert readings(*[of("run", f"run-{n}") for n in range(1, 5)]) == set()
 
 
 def test_what_was_recognised_stays_so_while_the_job_is_there_and_is_forgotten_with_it() -> None:

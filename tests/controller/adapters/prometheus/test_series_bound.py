@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 from urllib.parse import quote_plus
 
 import pytest
-from support.exporters import SCRAPE_SECONDS, Scraped
+from support.exporters import Scraped
 from support.waiting import wait_for
 
 from slopewise.adapters.prometheus import queries, series_bound
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.queries import AnyOf, NoneOf
 from slopewise.adapters.prometheus.reader import EVERYTHING, PrometheusReader, PrometheusReading, Scope
-from slopewise.config.metric_mappings import EvaluationMapping
 from slopewise.errors import ObservationError
 
 MANY, BOUND = 1_000, 100
@@ -46,16 +46,8 @@ def pages(pages: Scraped) -> Scraped:
     return pages
 
 
-def a_reader(pages: Scraped, max_series: int = BOUND, points_seconds: float | None = None) -> PrometheusReader:
-    return PrometheusReader(
-        pages.asked.url,
-        {"pod": AnyOf()},
-        SCRAPE_SECONDS,
-        [EvaluationMapping()],
-        2.0,
-        max_series=max_series,
-        points_seconds=points_seconds,
-    )
+def a_reader(pages: Scraped, max_series: int = BOUND, **more: Any) -> PrometheusReader:
+    return pages.reader({"pod": AnyOf()}, max_series=max_series, **more)
 
 
 def read(reader: PrometheusReader, scope: Scope = EVERYTHING) -> PrometheusReading | None:
@@ -66,9 +58,9 @@ def read(reader: PrometheusReader, scope: Scope = EVERYTHING) -> PrometheusReadi
         return None
 
 
-def reading(pages: Scraped, scope: Scope = EVERYTHING, **more: float) -> PrometheusReading:
+def reading(pages: Scraped, scope: Scope = EVERYTHING, **more: Any) -> PrometheusReading:
     """A reading in which the two that are served have a loss: on a busy machine a scrape fails now and then."""
-    with a_reader(pages, **more) as reader:  # type: ignore[arg-type]
+    with a_reader(pages, **more) as reader:
         found = wait_for(
             "both losses",
             lambda: read(reader, scope),
@@ -84,8 +76,11 @@ pytestmark = pytest.mark.processes
 
 
 def test_a_pod_above_the_bound_is_left_out_by_name_and_all_others_are_served(pages: Scraped) -> None:
-    found = reading(pages, Scope(NAMESPACES), points_seconds=10.0)
-    assert found.left_out.keys() == {LOUD, JobKey("other", "facts")}
+    reported: list[set[JobKey]] = []
+    found = reading(
+        pages, Scope(NAMESPACES), points_seconds=10.0, on_left_out=lambda series: reported.append(set(series))
+    )
+    assert reported[-1] == found.left_out.keys() == {LOUD, JobKey("other", "facts")}
     assert found.left_out[LOUD] == MANY
     loud = found.jobs[LOUD]
     assert (loud.evaluation, loud.points) == (None, ())
@@ -110,28 +105,11 @@ def test_more_names_than_a_url_can_hold_leave_their_namespace_out_and_no_other(p
     assert found.jobs[NEIGHBOUR].evaluation is not None
 
 
-def test_the_pods_that_are_left_out_are_reported_until_they_have_fewer_series(pages: Scraped) -> None:
-    reported: list[set[JobKey]] = []
-    for bound in (BOUND, 2 * MANY):
-        with PrometheusReader(
-            pages.asked.url,
-            {"namespace": "team"},
-            SCRAPE_SECONDS,
-            [EvaluationMapping()],
-            2.0,
-            max_series=bound,
-            on_left_out=lambda series: reported.append(set(series)),
-        ) as reader:
-            reader.read(time.time())
-    assert reported == [{LOUD}, set()]
-
-
-def test_no_pod_too_many_costs_no_further_part() -> None:
-    assert series_bound.parts((), ()) == [()]
-    assert series_bound.parts(NAMESPACES, ()) == [(("namespace", AnyOf(NAMESPACES)),)]
-
-
 def test_a_namespace_with_such_a_pod_is_a_part_of_its_own() -> None:
+    assert (series_bound.parts((), ()), series_bound.parts(NAMESPACES, ())) == (
+        [()],
+        [(("namespace", AnyOf(NAMESPACES)),)],
+    )
     assert series_bound.parts(NAMESPACES, [LOUD]) == [
         (("namespace", AnyOf(NAMESPACES)), ("namespace", NoneOf(("team",)))),
         (("namespace", "team"), ("pod", NoneOf(("loud",)))),

@@ -7,14 +7,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import pytest
-from support.exporters import SCRAPE_SECONDS, Scraped
+from support.exporters import Scraped
 from support.waiting import wait_for
 
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.node_queries import USE_SECONDS
 from slopewise.adapters.prometheus.queries import AnyOf
-from slopewise.adapters.prometheus.reader import PrometheusReader
-from slopewise.config.training_policy import EvaluationSettings
 
 pytestmark = pytest.mark.processes
 
@@ -53,9 +51,7 @@ class World:
     scraped: Scraped
 
     def others(self, namespaces: Collection[str], *ours: tuple[str, str]) -> dict[str, float]:
-        with PrometheusReader(
-            self.scraped.asked.url, {"pod": AnyOf()}, SCRAPE_SECONDS, [EvaluationSettings()], 2.0, resource_matchers={}
-        ) as reader:
+        with self.scraped.reader({"pod": AnyOf()}, resource_matchers={}) as reader:
             return reader.use_of_others(time.time(), namespaces, {JobKey(*each) for each in ours})
 
 
@@ -80,15 +76,8 @@ def world(pages: Scraped) -> World:
 
 
 def test_what_is_not_a_jobs_counts_once_and_what_a_pod_says_does_not(world: World) -> None:
-    found = world.others({"team"}, ("team", "mine"))
-    assert found == pytest.approx({"node-a": 0.75, "node-b": 0.75}, rel=0.05)
-
-
-def test_without_jobs_all_of_it_is_others(world: World) -> None:
-    assert world.others(()) == pytest.approx({"node-a": 1.75, "node-b": 1.75}, rel=0.05)
-
-
-def test_more_namespaces_than_a_url_holds_give_the_same(world: World) -> None:
-    many = {"team", *(f"a-namespace-with-a-long-name-{number}" for number in range(20))}
-    found = world.others(many, ("team", "mine"))
-    assert found == pytest.approx({"node-a": 0.75, "node-b": 0.75}, rel=0.05)
+    too_many_for_a_url = {"team", *(f"a-namespace-with-a-long-name-{number}" for number in range(20))}
+    for namespaces in ({"team"}, too_many_for_a_url):
+        found = world.others(namespaces, ("team", "mine"))
+        assert found == pytest.approx({"node-a": 0.75, "node-b": 0.75}, rel=0.05)
+    assert world.others(()) == pytest.approx({"node-a": 1.75, "node-b": 1.75}, rel=0.05), "without jobs"

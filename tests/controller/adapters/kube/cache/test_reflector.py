@@ -170,9 +170,7 @@ def test_before_the_first_list_a_store_is_not_synced_and_says_why(server: ApiSer
 
 
 @pytest.mark.parametrize(("fault", "watches"), [(Reply(500, {}), False), (Reply(200, b""), True)])
-def test_a_server_that_fails_or_ends_every_watch_at_once_is_not_stormed(
-    server: ApiServer, watching: Watching, fault: Reply, watches: bool
-) -> None:
+def test_a_failing_server_is_not_stormed(server: ApiServer, watching: Watching, fault: Reply, watches: bool) -> None:
     server.fault(fault, watches=watches, times=10_000)
     watching(Timing(first_wait_seconds=0.1, longest_wait_seconds=60), sync=False)
     time.sleep(0.5)

@@ -64,18 +64,16 @@ def test_it_is_not_moved_for_five_minutes_and_both_texts_say_until_when(scene: S
     assert scene.reason() is not None
     scene.yard.clock.seconds += 1
     assert scene.reason() is None
-
-
-def test_what_passes_within_a_pass_makes_no_job_wait(scene: Scene) -> None:
     assert scene.note(Refused("deferred", "a pod of its Job is ending")) == "a pod of its Job is ending"
-    assert scene.reason() is None
+    assert scene.reason() is None, "what passes within a pass makes no job wait"
 
 
 def test_a_budget_that_allows_more_or_is_gone_ends_the_wait_with_the_next_pass(scene: Scene) -> None:
     scene.put_budget(0)
     scene.note(BY_BUDGET)
+    scene.yard.server.fault(refusal(403, "Forbidden", "not allowed"), method="GET", path="disruptionbudgets")
     scene.yard.clock.seconds += 20
-    assert scene.reason() is not None
+    assert scene.reason() is not None, "budgets that cannot be read end no wait"
     scene.put_budget(1)
     scene.yard.clock.seconds += 20
     assert scene.reason() is None
@@ -86,21 +84,7 @@ def test_a_budget_that_allows_more_or_is_gone_ends_the_wait_with_the_next_pass(s
     assert scene.reason() is None
 
 
-def test_budgets_that_cannot_be_read_end_no_wait(scene: Scene) -> None:
-    scene.put_budget(0)
-    scene.note(BY_BUDGET)
-    scene.yard.server.fault(refusal(403, "Forbidden", "not allowed"), method="GET", path="disruptionbudgets", times=9)
-    scene.yard.clock.seconds += 20
-    assert scene.reason() is not None
-
-
-def test_budgets_are_not_read_for_what_no_budget_refused(scene: Scene) -> None:
-    scene.note(BY_RULE)
-    scene.reason()
-    assert scene.yard.server.asked("GET", "disruptionbudgets") == []
-
-
-def test_labels_of_the_namespace_end_the_wait_for_a_rule(scene: Scene) -> None:
+def test_labels_of_the_namespace_or_another_spec_of_the_job_end_the_wait_for_a_rule(scene: Scene) -> None:
     scene.note(BY_RULE)
     assert scene.reason() == (
         "until 13:51:40 UTC or its Job or a label of its namespace changes: an admission policy denies it"
@@ -108,12 +92,10 @@ def test_labels_of_the_namespace_end_the_wait_for_a_rule(scene: Scene) -> None:
     (record,) = scene.namespaces.records
     scene.namespaces.records = (structs.replace(record, labels={"slopewise.dev/moves": "true"}),)
     assert scene.reason() is None
-
-
-def test_another_spec_of_the_job_ends_the_wait_for_a_rule(scene: Scene) -> None:
     scene.note(BY_RULE)
     scene.yard.change_job(lambda job: job["spec"].update(backoffLimit=3))
     assert scene.reason() is None
+    assert scene.yard.server.asked("GET", "disruptionbudgets") == []
 
 
 def test_an_error_makes_it_wait_for_half_a_minute_and_twice_as_long_each_further_time(scene: Scene) -> None:

@@ -56,26 +56,16 @@ class World:
         return sum(len(way.begun) for way in (self.suspend, self.evict, self.gates))
 
 
-def test_an_arriving_pod_is_placed_by_its_gate() -> None:
-    assert World().begin(Place("j", "node-b", "why")).detail == "gates"
-
-
 def test_the_way_is_the_one_that_the_platform_has_found() -> None:
-    assert World().begin().detail == "suspend"
+    world = World()
+    assert world.begin().detail == "suspend"
+    assert world.suspend.begun == [(MOVE, "draps", ("j", "k"))], "the members of its workload go with it"
     assert World(movability=Movability(way="evict")).begin().detail == "evict"
-
-
-def test_a_job_at_its_target_is_stopped_while_it_has_a_pod() -> None:
+    assert world.begin(Place("j", "node-b", "why")).detail == "gates"
     stop = Stop("j", "node-a", "why")
-    assert World().begin(stop).detail == "stopped for draps"
+    assert world.begin(stop).detail == "stopped for draps"
     gone = World(managed=None).begin(stop)
     assert (gone.result, gone.detail) == ("failed", "its pod is gone; there is nothing to stop")
-
-
-def test_the_members_of_its_workload_go_with_it() -> None:
-    world = World()
-    world.begin()
-    assert world.suspend.begun == [(MOVE, "draps", ("j", "k"))]
 
 
 @pytest.mark.parametrize(

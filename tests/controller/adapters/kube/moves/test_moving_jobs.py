@@ -118,12 +118,6 @@ def leaving(uid: str = "job-1:0") -> MoveUnderWay:
 # --- who could be moved ----------------------------------------------------------------------------------------
 
 
-def test_a_job_that_is_not_migratable_costs_no_question() -> None:
-    here = MovingWorld(a_pod("p", owner=JOB))
-    (job,) = here.observe().jobs
-    assert (job.movability, here.api.asked) == (None, [])
-
-
 def test_a_migratable_job_says_how_it_can_be_moved_and_what_it_checkpoints() -> None:
     here = MovingWorld(movable())
     here.reader.jobs["p"] = JobSeries(checkpoint=Checkpoint(START - 30, 1.5, on_sigterm=True))
@@ -132,26 +126,27 @@ def test_a_migratable_job_says_how_it_can_be_moved_and_what_it_checkpoints() -> 
     assert job.checkpoint == Checkpoint(START - 30, 1.5, on_sigterm=True)
     assert here.observer.movability("job-1:0") is found
     assert here.observer.movability("nobody:0") is None
+    other = MovingWorld(a_pod("p", owner=JOB))
+    assert (other.observe().jobs[0].movability, other.api.asked) == (None, []), "one that is not costs no question"
 
 
-def test_a_namespace_that_opts_in_meanwhile_lets_its_jobs_be_moved_from_the_next_pass_on() -> None:
+def test_the_members_of_a_workload_are_those_that_run_and_what_other_pods_reserve_is_not_free() -> None:
+    pods = [movable(f"p{n}", labels=numbered(n)) for n in range(3)]
+    pods[2] = structs.replace(pods[2], phase="Succeeded")
+    big = a_pod("big", a_container(request=3800, limit=None), node="n2", labels={"team": "other"})
+    found = MovingWorld(*pods, big).movability()
+    assert found.members == ("job-1:0", "job-1:1")
+    assert "200m are not reserved" in found.refused_nodes["n2"]
+
+
+def test_what_changes_between_two_passes_counts_in_the_second() -> None:
     here = MovingWorld(movable())
+    assert here.movability().refused_nodes == {}
+    assert here.nodes is not None
+    here.nodes.put(a_node_record("n2", unschedulable=True))
+    assert set(here.movability().refused_nodes) == {"n2"}
     here.namespaces.put(a_namespace())
     assert "label it slopewise.dev/moves=allowed" in (here.movability().blocked_reason or "")
-    here.namespaces.put(a_namespace(slopewise_moves="allowed"))
-    assert here.movability().blocked_reason is None
-
-
-def test_a_job_whose_last_move_could_not_be_begun_says_until_when_and_one_that_cannot_move_at_all_does_not() -> None:
-    here = MovingWorld(movable())
-    here.backoff["job-1:0"] = "until 12:05:00 UTC: a disruption budget says no"
-    found = here.movability()
-    assert (found.way, found.backoff_reason) == ("suspend", here.backoff["job-1:0"])
-
-    bare = MovingWorld(movable(owner=None))
-    bare.backoff["uid-p:0"] = "until 12:05:00 UTC: a disruption budget says no"
-    found = bare.movability()
-    assert (found.blocked_reason is not None, found.backoff_reason) == (True, None)
 
 
 def test_how_often_it_was_moved_counts_for_how_long_the_next_time_takes() -> None:
@@ -165,24 +160,16 @@ def test_how_often_it_was_moved_counts_for_how_long_the_next_time_takes() -> Non
     assert (found.way, found.restart_seconds) == ("evict", 42.0)
 
 
-def test_a_node_that_is_tainted_between_two_passes_is_refused_in_the_second() -> None:
+def test_a_job_whose_last_move_could_not_be_begun_says_until_when_and_one_that_cannot_move_at_all_does_not() -> None:
     here = MovingWorld(movable())
-    assert here.movability().refused_nodes == {}
-    assert here.nodes is not None
-    here.nodes.put(a_node_record("n2", unschedulable=True))
-    assert set(here.movability().refused_nodes) == {"n2"}
+    here.backoff["job-1:0"] = "until 12:05:00 UTC: a disruption budget says no"
+    found = here.movability()
+    assert (found.way, found.backoff_reason) == ("suspend", here.backoff["job-1:0"])
 
-
-def test_cpu_that_other_managed_pods_reserve_is_not_free() -> None:
-    big = a_pod("big", a_container(request=3800, limit=None), node="n2", labels={"team": "other"})
-    here = MovingWorld(movable(), big)
-    assert "200m are not reserved" in here.movability().refused_nodes["n2"]
-
-
-def test_a_server_that_shows_no_version_is_not_taken_for_an_old_one() -> None:
-    here = MovingWorld(movable())
-    here.api.version = None
-    assert here.movability().blocked_reason == "the API server has not reported its version yet"
+    bare = MovingWorld(movable(owner=None))
+    bare.backoff["uid-p:0"] = "until 12:05:00 UTC: a disruption budget says no"
+    found = bare.movability()
+    assert (found.blocked_reason is not None, found.backoff_reason) == (True, None)
 
 
 @pytest.mark.parametrize(
@@ -201,12 +188,6 @@ def test_of_the_affinity_of_a_template_all_but_our_pin_counts(term: dict[str, An
     assert set(here.movability().refused_nodes) == refused
 
 
-def test_the_members_of_a_workload_are_those_that_run() -> None:
-    pods = [movable(f"p{n}", labels=numbered(n)) for n in range(3)]
-    pods[2] = structs.replace(pods[2], phase="Succeeded")
-    assert MovingWorld(*pods).movability().members == ("job-1:0", "job-1:1")
-
-
 # --- who is being moved ----------------------------------------------------------------------------------------
 
 
@@ -221,12 +202,6 @@ def test_a_move_under_way_is_reported_while_its_pod_still_runs_and_while_there_i
     assert (snapshot.jobs, snapshot.moving) == ((), (leaving(),))
 
 
-def test_moves_of_other_policies_are_not_reported() -> None:
-    here = MovingWorld(movable(labels={"team": "other"}))
-    here.under_way.append(leaving())
-    assert here.observe().moving == ()
-
-
 @pytest.mark.parametrize(
     ("phase", "kind", "annotations", "state"),
     [
@@ -237,9 +212,7 @@ def test_moves_of_other_policies_are_not_reported() -> None:
     ],
     ids=["failed", "evicted and has finished", "exited 0 when its Job was suspended", "replaced although it exited 0"],
 )
-def test_a_pod_that_ended_by_being_moved_is_no_job_that_has_ended(
-    phase: str, kind: str, annotations: dict[str, str], state: JobState | None
-) -> None:
+def test_who_is_moved_has_not_ended(phase: str, kind: str, annotations: dict[str, str], state: JobState | None) -> None:
     here = MovingWorld(movable(phase=phase, deleting=True, owner=owned_by(kind, "train", "job-1")))
     here.annotate_job(**annotations)
     (ended,) = here.observe().jobs
@@ -326,9 +299,3 @@ def test_a_job_whose_pod_has_no_node_yet_says_what_it_waits_for() -> None:
     assert here.observe().absent[0].reason.startswith("no node takes its pod p just now")
     here.pods.records = (movable(node=None, phase="Pending", gates=(PLACE_GATE,)),)
     assert here.observe().absent[0].reason == f"its pod p waits behind {PLACE_GATE}"
-
-
-def test_a_job_that_is_gone_for_an_unknown_reason_is_not_reported() -> None:
-    here = MovingWorld()
-    here.jobs_remembered.append(REMEMBERED)
-    assert here.observe().absent == ()

@@ -32,7 +32,6 @@ def on_exit_codes(action: str, operator: str, *values: int) -> dict[str, Any]:
         [IGNORE_DISRUPTION],
         [on_exit_codes("FailJob", "In", 42), IGNORE_DISRUPTION],
         [on_exit_codes("FailJob", "NotIn", 137, 143), IGNORE_DISRUPTION],
-        [on_exit_codes("Ignore", "In", 143), IGNORE_DISRUPTION],
         [{"action": "FailJob", "onPodConditions": [{"type": "ConfigIssue", "status": "True"}]}, IGNORE_DISRUPTION],
         [{"action": "FailJob", "onPodConditions": [{**DISRUPTED, "status": "False"}]}, IGNORE_DISRUPTION],
     ],
@@ -60,16 +59,10 @@ def test_a_gated_job_that_ignores_disruptions_brings_its_pod_back(rules: list[di
             job_with_template(schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]),
             "no scheduling gate slopewise.dev/place",
         ),
-        (a_raw_job(parallelism=0), "its Job has parallelism: 0"),
     ],
 )
 def test_a_job_that_counts_an_eviction_or_brings_no_gated_pod_says_why(job: dict[str, Any], words: str) -> None:
     assert words in (not_recreated_reason_of("Job", job) or "")
-
-
-@pytest.mark.parametrize("kind", ["DaemonSet", "PyTorchJob"])
-def test_other_owners_do_not_wait_for_the_old_pod(kind: str) -> None:
-    assert "run it as a Job or a StatefulSet" in (not_recreated_reason_of(kind, {}) or "")
 
 
 def test_a_job_whose_rules_forgive_the_exit_codes_of_a_signal_may_be_suspended() -> None:
@@ -100,9 +93,7 @@ def test_an_owner_that_makes_no_more_pods_says_why(change: dict[str, dict[str, A
     ("spec", "pod", "words"),
     [
         ({}, "set-0", None),
-        ({"replicas": 2}, "set-1", None),
         ({"replicas": 1}, "set-1", "replicas: 1, and set-1 is not among them"),
-        ({"replicas": 0}, "set-0", "replicas: 0"),
         ({"replicas": 0}, "", "replicas: 0"),
         ({"replicas": 1, "ordinals": {"start": 5}}, "set-5", None),
         ({"replicas": 1, "ordinals": {"start": 5}}, "set-6", "is not among them"),

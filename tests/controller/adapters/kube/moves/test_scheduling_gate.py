@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from support.api_server import ApiServer, Drop, Reply, refusal
 from support.gated_pods import Stage, is_gated, pinned_nodes, wished_nodes
@@ -41,17 +39,6 @@ def opened(stage: Stage, aim: Aim | None = None) -> GateRelease:
     return stage.gate_releaser.release(parse_pod(stage.pod("p")), aim)
 
 
-def patches(stage: Stage) -> list[dict[str, Any]]:
-    return [request.body for request in stage.server.asked("PATCH", "/pods/")]
-
-
-def test_a_pinned_pod_says_where_it_was_placed(stage: Stage) -> None:
-    assert opened(stage, Aim("node-b", pin=True)).detail == "may run on node-b only"
-    pod = stage.pod("p")
-    assert (is_gated(pod), pinned_nodes(pod), pod["metadata"]["annotations"][PLACED]) == (False, ["node-b"], "node-b")
-    assert len(patches(stage)) == 1
-
-
 def test_a_wish_is_no_pin_and_comes_beside_the_owners_wishes(stage: Stage) -> None:
     stage.put_pod("p", gated=True, affinity=ZONES)
     assert opened(stage, Aim("node-b", pin=False)).detail == "goes to node-b if that takes it"
@@ -71,23 +58,18 @@ def test_the_gates_of_others_stay(stage: Stage) -> None:
     assert stage.pod("p")["spec"]["schedulingGates"] == [{"name": "kueue.x-k8s.io/admission"}]
 
 
-def test_a_pod_that_has_changed_is_read_and_opened_as_it_is_now(stage: Stage) -> None:
-    before = parse_pod(stage.pod("p"))
+def test_a_pod_that_has_changed_or_is_gone_is_read_as_it_is_now(stage: Stage) -> None:
+    before, aim = parse_pod(stage.pod("p")), Aim("node-b", pin=True)
     stage.put_pod("p", gated=True, affinity=ZONES)
-    assert stage.gate_releaser.release(before, Aim("node-b", pin=True)).result == "applied"
-    assert stage.pod("p")["spec"]["affinity"] == pinned(ZONES, "node-b")
-
-
-def test_a_pod_that_somebody_else_has_opened_is_left_alone(stage: Stage) -> None:
-    before = parse_pod(stage.pod("p"))
+    outcome = stage.gate_releaser.release(before, aim)
+    assert (outcome.result, outcome.detail) == ("applied", "may run on node-b only")
+    pod = stage.pod("p")
+    assert (pod["spec"]["affinity"], pod["metadata"]["annotations"][PLACED]) == (pinned(ZONES, "node-b"), "node-b")
     stage.put_pod("p", node=None)
-    outcome = stage.gate_releaser.release(before, Aim("node-b", pin=True))
-    assert (outcome.result, outcome.over) == ("failed", True)
-    assert pinned_nodes(stage.pod("p")) == []
-
-
-def test_a_pod_that_is_gone_is_over_and_another_of_its_name_is_not_opened(stage: Stage) -> None:
-    before = parse_pod(stage.pod("p"))
+    outcome = stage.gate_releaser.release(before, aim)
+    assert (outcome.result, outcome.over, pinned_nodes(stage.pod("p"))) == ("failed", True, []), (
+        "somebody has opened it"
+    )
     stage.server.remove(f"{PODS}/p")
     assert stage.gate_releaser.release(before) == GateRelease("failed", "its pod is gone", over=True)
     stage.put_pod("p", gated=True, created="2026-01-01T00:10:00Z")

@@ -152,9 +152,7 @@ def unforeseen(faulty: Faulty, view: Mapping[str, Any]) -> list[Contradiction]:
 
 
 @every_view(jobs=5, pods=3)
-def test_a_move_by_suspension_that_sees_late_what_happens_leaves_a_job_that_runs(
-    yard: Yard, kind: str, view: Mapping[str, Any]
-) -> None:
+def test_a_suspension_that_sees_late_leaves_a_job_that_runs(yard: Yard, kind: str, view: Mapping[str, Any]) -> None:
     seen = View(**view)
     faulty = suspend(yard, nothing, {}, kind, seen)
     assert unforeseen(faulty, view) == []
@@ -231,9 +229,7 @@ def test_a_fault_at_any_write_of_a_move_by_eviction_leaves_a_job_that_runs(stage
 
 
 @every_view(pods=5)
-def test_a_move_by_eviction_that_sees_late_what_happens_leaves_a_job_that_runs(
-    stage: Stage, kind: str, view: Mapping[str, Any]
-) -> None:
+def test_an_eviction_that_sees_late_leaves_a_job_that_runs(stage: Stage, kind: str, view: Mapping[str, Any]) -> None:
     seen = View(**view)
     faulty = evict(stage, {}, kind, seen)
     assert unforeseen(faulty, view) == []

@@ -39,11 +39,9 @@ class TestOnePatch:
             "spec": {"containers": [{"name": "trainer", "resources": {"limits": {"cpu": "1500m"}}}]},
         }
 
-    def test_a_pod_that_has_it_already_is_not_written(self, world: World) -> None:
+    def test_a_pod_that_has_it_already_is_not_written_and_without_a_mover_nothing_is_moved(self, world: World) -> None:
         outcome = world.resize(2000)
         assert (outcome.result, outcome.detail, world.server.requests) == ("applied", "it has that already", [])
-
-    def test_without_a_mover_nothing_is_moved(self, world: World) -> None:
         outcome = world.actuator.carry_out(Migrate("j", "node-a", "node-b", "why"))
         assert (outcome.result, outcome.detail) == (
             "infeasible",
@@ -58,19 +56,22 @@ class TestNothingIsSent:
             world.resize()
         with pytest.raises(NotLeadingError):
             world.actuator.restore("j", CpuAllocation(1000, 250))
-        assert world.server.requests == []
 
-    def test_by_who_loses_the_lease_while_the_freezes_are_read(self, world: World) -> None:
-        def read() -> Freezes:
+        def lose_the_lease() -> Freezes:
             world.leads_for_checks = 0
             return NO_FREEZES
 
-        world.freezes = read
+        world.leads_for_checks, world.freezes = 1000, lose_the_lease
         with pytest.raises(NotLeadingError):
             world.resize()
         assert world.server.requests == []
 
-    def test_without_a_stored_original(self, world: World) -> None:
+    def test_without_a_turn_or_a_stored_original(self, world: World) -> None:
+        world.turns.reason = "node-a has had its 6 resizes this minute; the next one in 8 s"
+        outcome = world.resize()
+        assert (outcome.result, outcome.detail) == ("deferred", world.turns.reason)
+        assert world.turns.taken == [("node-a", "team-a")]
+        world.turns.reason = None
         world.original = "its original resources could not be stored: no right"
         outcome = world.resize()
         assert (outcome.result, outcome.detail, world.server.requests) == ("failed", world.original, [])
@@ -94,12 +95,6 @@ class TestNothingIsSent:
             "deferred",
             "accepted",
         )
-
-    def test_without_a_turn(self, world: World) -> None:
-        world.turns.reason = "node-a has had its 6 resizes this minute; the next one in 8 s"
-        outcome = world.resize()
-        assert (outcome.result, outcome.detail) == ("deferred", world.turns.reason)
-        assert (world.turns.taken, world.server.requests) == ([("node-a", "team-a")], [])
 
     @pytest.mark.parametrize(
         ("change", "result", "said"),
@@ -134,11 +129,10 @@ class TestConflicts:
         assert world.resize().result == "applied"
         assert [each.method for each in world.server.requests] == ["PATCH", "GET", "PATCH"]
         assert world.cpu()["limits"] == {"cpu": "1500m"}
-
-    def test_a_pod_that_changes_all_the_time_is_left_to_the_next_pass(self, world: World) -> None:
+        world.put(a_raw_pod())
         world.server.fault(refusal(409, "Conflict", "the object has been modified"), method="PATCH", times=2)
         outcome = world.resize()
-        assert (outcome.result, len(world.server.asked("PATCH"))) == ("failed", 2)
+        assert (outcome.result, len(world.server.asked("PATCH"))) == ("failed", 4)
         assert "changes faster than it can be read" in outcome.detail
 
     @pytest.mark.parametrize(
@@ -154,9 +148,7 @@ class TestConflicts:
             ("metadata", {"managedFields": [FOREIGN]}, "failed", "vpa-updater has resized it; it is left to that"),
         ],
     )
-    def test_what_has_changed_meanwhile_is_respected(
-        self, world: World, part: str, change: dict[str, Any], result: str, said: str
-    ) -> None:
+    def test_changes_meanwhile(self, world: World, part: str, change: dict[str, Any], result: str, said: str) -> None:
         changed = world.server.put(PODS, {**RAW, part: {**RAW[part], **change}})
         outcome = world.resize()
         assert (outcome.result, world.cpu()) == (result, changed["spec"]["containers"][0]["resources"])
@@ -178,6 +170,11 @@ class TestAnswersThatAreLost:
         outcome = world.resize()
         assert (outcome.result, outcome.detail) == ("applied", "the API server's answer was lost; the pod has it")
         assert [each.method for each in world.server.requests] == ["PATCH", "GET"]
+        world.put(a_raw_pod())
+        world.server.fault(Drop(after=True), method="PATCH")
+        world.server.fault(Drop(), method="GET")
+        outcome = world.resize()
+        assert outcome.detail == "not known whether it was done (it closed the connection); the next pass will see"
 
     def test_a_patch_that_was_not_done_is_left_to_the_next_pass(self, world: World) -> None:
         world.use(ResourceSettings(), timeout_seconds=0.5)
@@ -186,12 +183,6 @@ class TestAnswersThatAreLost:
         assert outcome.result == "failed"
         assert outcome.detail == "it was not done (nothing came in time); tried again in the next pass"
         assert [each.method for each in world.server.requests] == ["PATCH", "GET"]
-
-    def test_when_nothing_can_be_read_either_that_is_said(self, world: World) -> None:
-        world.server.fault(Drop(after=True), method="PATCH")
-        world.server.fault(Drop(), method="GET")
-        outcome = world.resize()
-        assert outcome.detail == "not known whether it was done (it closed the connection); the next pass will see"
 
 
 class TestRefusals:
@@ -222,9 +213,9 @@ class TestRestoring:
     WHOLE = {"requests": {"cpu": "500m"}, "limits": {"cpu": "2"}}
 
     def test_a_limit_is_asked_back_at_once_and_is_back_once_its_kubelet_reports_it(self, world: World) -> None:
-        world.put(a_raw_pod(self.SQUEEZED))
+        world.put(a_raw_pod(self.SQUEEZED, ready=False))
         restored = world.actuator.restore("j", ORIGINAL)
-        assert (restored.result, world.cpu()) == ("accepted", self.WHOLE)
+        assert (restored.result, world.cpu()) == ("accepted", self.WHOLE), "also where its container is not ready"
         assert restored.detail == "the API server has accepted it; node-a has not reported it yet"
 
         world.put(a_raw_pod(self.WHOLE, reported=self.SQUEEZED))
@@ -267,11 +258,6 @@ class TestRestoring:
         assert world.actuator.restore("j", ORIGINAL).detail == "its request waits for room on node-a; tried in 60 s"
         assert len(world.server.requests) == 1
         world.clock.seconds += GRANT_SECONDS
-        assert world.actuator.restore("j", ORIGINAL).result == "accepted"
-        assert world.cpu() == self.WHOLE
-
-    def test_a_container_that_is_not_ready_gets_its_resources_back_too(self, world: World) -> None:
-        world.put(a_raw_pod(self.SQUEEZED, ready=False))
         assert world.actuator.restore("j", ORIGINAL).result == "accepted"
         assert world.cpu() == self.WHOLE
 

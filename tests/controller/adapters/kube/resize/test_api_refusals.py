@@ -43,7 +43,6 @@ QOS = 'spec: Invalid value: "Burstable": Pod QOS Class may not change as a resul
         (422, INVALID + QOS, "infeasible", "when the target changes", math.inf),
         (404, 'pods "p" not found', "failed", "its pod is gone", 0),
         (401, "Unauthorized", "failed", "renew its token", 0),
-        (500, "etcdserver: request timed out", "failed", "tried again in the next pass", 0),
         (0, "connection refused", "failed", "tried again in the next pass", 0),
     ],
 )

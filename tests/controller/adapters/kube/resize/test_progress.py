@@ -26,32 +26,23 @@ def test_a_pod_waits_from_the_moment_that_something_is_accepted_until_it_is_in_e
     progress.note(ACCEPTED, again)
     assert progress.waited_seconds("uid-p") == 30
     assert progress.by_node() == {"n1": [30]}
+    other = ResizeProgress(clock.monotonic)
+    other.note(None, ACCEPTED)
+    other.note(ACCEPTED, structs.replace(ACCEPTED, uid="uid-of-the-next"))
+    assert (other.waited_seconds("uid-p"), other.waited_seconds("uid-of-the-next")) == (None, 0)
+    other.note(structs.replace(ACCEPTED, uid="uid-of-the-next"), None)
+    assert other.by_node() == {}, "one that goes or is replaced waits no more"
 
     progress.note(again, a_pod("p", a_container(limit=500)))
     assert progress.waited_seconds("uid-p") is None
     assert progress.by_node() == {}
 
 
-def test_a_kubelet_that_says_why_it_does_not_carry_it_out_is_not_waited_for() -> None:
+def test_only_pods_that_run_wait_and_none_whose_kubelet_says_why() -> None:
     progress = ResizeProgress()
-    progress.note(None, structs.replace(ACCEPTED, pending=PodPending("Deferred", 0.0, "no room")))
-    assert progress.waited_seconds("uid-p") is None
-    progress.note(None, structs.replace(ACCEPTED, pending=PodPending("Error", 0.0, "it failed")))
-    assert progress.waited_seconds("uid-p") is not None
-
-
-def test_a_pod_that_goes_or_is_replaced_waits_no_more() -> None:
-    progress = ResizeProgress()
-    progress.note(None, ACCEPTED)
-    progress.note(ACCEPTED, structs.replace(ACCEPTED, uid="uid-of-the-next"))
-    assert progress.waited_seconds("uid-p") is None
-    assert progress.waited_seconds("uid-of-the-next") is not None
-    progress.note(structs.replace(ACCEPTED, uid="uid-of-the-next"), None)
-    assert progress.by_node() == {}
-
-
-def test_only_pods_that_run_wait() -> None:
-    progress = ResizeProgress()
-    for pod in (structs.replace(ACCEPTED, phase="Pending"), structs.replace(ACCEPTED, deleting=True)):
+    deferred = structs.replace(ACCEPTED, pending=PodPending("Deferred", 0.0, "no room"))
+    for pod in (deferred, structs.replace(ACCEPTED, phase="Pending"), structs.replace(ACCEPTED, deleting=True)):
         progress.note(None, pod)
         assert progress.waited_seconds("uid-p") is None
+    progress.note(None, structs.replace(ACCEPTED, pending=PodPending("Error", 0.0, "it failed")))
+    assert progress.waited_seconds("uid-p") is not None

@@ -38,14 +38,12 @@ def why_not(verdict: CpuAllocation | Impossible) -> str:
 
 
 class TestLimits:
-    def test_a_limit_moves_alone(self) -> None:
-        assert after(a_managed_pod(), 800) == CpuAllocation(800, 500)
-        assert after(a_managed_pod(), 4000, LOWERS) == CpuAllocation(4000, 500)
-
     def test_a_limit_goes_below_its_request_only_with_it_and_only_where_that_is_allowed(self) -> None:
         expected = "a limit cannot go below its request of 500m; set resources.lowerRequests, or lower the request"
         assert why_not(after(a_managed_pod(), 400)) == expected
         assert after(a_managed_pod(), 400, LOWERS) == CpuAllocation(400, 400)
+        assert after(a_managed_pod(), 800) == CpuAllocation(800, 500)
+        assert after(a_managed_pod(), 4000, LOWERS) == CpuAllocation(4000, 500)
 
     @pytest.mark.parametrize(("to", "reserves"), [(300, 300), (450, 450), (500, 500), (1500, 500)])
     def test_a_lowered_request_rises_with_its_limit_and_never_above_its_original(self, to: int, reserves: int) -> None:
@@ -70,16 +68,14 @@ class TestLimits:
 
 
 class TestQualityOfService:
-    def test_a_guaranteed_pod_keeps_request_and_limit_equal(self) -> None:
+    def test_a_guaranteed_pod_keeps_request_and_limit_equal_and_reserves_no_more_than_its_original(self) -> None:
+        lowered = a_managed_pod(a_container(limit=400, request=400, memory=MEMORY_FIXED), qos="Guaranteed")
+        original = CpuAllocation(1000, 1000)
+        assert after(lowered, 1000, LOWERS, original=original) == CpuAllocation(1000, 1000)
+        assert "beyond its original 1000m" in why_not(after(lowered, 1001, LOWERS, original=original))
         pod = a_managed_pod(a_container(limit=1000, request=1000, memory=MEMORY_FIXED), qos="Guaranteed")
         assert after(pod, 400, LOWERS) == CpuAllocation(400, 400)
         assert "set resources.lowerRequests" in why_not(after(pod, 400))
-
-    def test_a_guaranteed_pod_never_reserves_more_than_its_original(self) -> None:
-        pod = a_managed_pod(a_container(limit=400, request=400, memory=MEMORY_FIXED), qos="Guaranteed")
-        original = CpuAllocation(1000, 1000)
-        assert after(pod, 1000, LOWERS, original=original) == CpuAllocation(1000, 1000)
-        assert "beyond its original 1000m" in why_not(after(pod, 1001, LOWERS, original=original))
 
     def test_what_kubernetes_would_never_take_is_impossible(self) -> None:
         guaranteed = a_managed_pod(a_container(limit=1000, request=1000), qos="Guaranteed")
@@ -134,9 +130,7 @@ millicores = st.integers(1, 4000)
 
 
 @given(request=millicores, more=st.integers(0, 4000), to=millicores, original=millicores, fixed=st.booleans())
-def test_whatever_is_written_is_valid_keeps_the_qos_class_and_never_reserves_more(
-    request: int, more: int, to: int, original: int, fixed: bool
-) -> None:
+def test_whatever_is_written_is_valid(request: int, more: int, to: int, original: int, fixed: bool) -> None:
     limit = request + more
     if fixed and not more:
         limit += 1  # else it were Guaranteed

@@ -60,15 +60,10 @@ def test_only_what_changed_is_sent(server: ApiServer) -> None:
     sender.send(thing)
     assert bodies(server) == [{"a": 1, "b": [1]}, {"a": 2, "c": 3}, {"a": None}]
     assert server.get(thing.path)["status"] == {"b": [1], "c": 3}
-
-
-def test_an_object_that_was_deleted_is_made_again_with_its_whole_status(server: ApiServer) -> None:
-    sender, thing = a_sender(server), Thing("t", {"a": 1, "b": 2})
-    sender.send(thing)
     server.remove(thing.path)
     thing.status = {"a": 1, "b": 3}
     assert sender.send(thing)
-    assert server.get(thing.path)["status"] == {"a": 1, "b": 3}
+    assert server.get(thing.path)["status"] == {"a": 1, "b": 3}, "a deleted object is made again, with its whole status"
 
 
 def test_another_object_of_the_same_name_is_not_written_to(server: ApiServer) -> None:
@@ -83,19 +78,6 @@ def test_another_object_of_the_same_name_is_not_written_to(server: ApiServer) ->
     server.requests.clear()
     assert not sender.send(thing)
     assert server.asked("POST") == [], "it is not ours to make"
-
-
-def test_what_others_write_to_the_object_is_no_obstacle(server: ApiServer) -> None:
-    sender, thing = a_sender(server), Thing("t", {"a": 1})
-    sender.send(thing)
-    labelled = server.get(thing.path)
-    labelled["metadata"]["labels"] = {"team": "a"}
-    labelled["status"] = {"a": 9}
-    server.put(THINGS, labelled)
-    thing.status = {"a": 1, "b": 2}
-    assert sender.send(thing)
-    stored = server.get(thing.path)
-    assert (stored["status"], stored["metadata"]["labels"]) == ({"a": 1, "b": 2}, {"team": "a"})
 
 
 def test_who_leads_no_more_when_the_first_try_comes_back_does_not_try_again(server: ApiServer) -> None:
@@ -205,6 +187,17 @@ def test_progress_waits_the_longer_the_more_documents_wait(others: int, seconds:
     assert max(due for due, _, _ in running.writer._later) == seconds
 
 
+def test_a_mistake_in_one_document_stops_no_other() -> None:
+    running = Running()
+    running.sent.refuses["bad"] = KeyError("x")
+    running.sent.gate.set()
+    with capture_logs(), running:
+        running.writer.submit(Thing("bad"), transition=True)
+        running.writer.submit(Thing("good"), transition=True)
+        assert eventually(lambda: "good" in running.sent.names)
+    assert running.outcomes == ["failed", "written"]
+
+
 def test_a_failure_is_tried_again_and_reported_once() -> None:
     now = [0.0]
     running = Running(monotonic=lambda: now[0])
@@ -225,17 +218,6 @@ def test_a_failure_is_tried_again_and_reported_once() -> None:
         assert eventually(lambda: "written" in running.outcomes)
     assert running.writer.failure is None
     assert [line["reason"] for line in logs] == ["no right to write"]
-
-
-def test_a_mistake_in_one_document_stops_no_other() -> None:
-    running = Running()
-    running.sent.refuses["bad"] = KeyError("x")
-    running.sent.gate.set()
-    with capture_logs(), running:
-        running.writer.submit(Thing("bad"), transition=True)
-        running.writer.submit(Thing("good"), transition=True)
-        assert eventually(lambda: "good" in running.sent.names)
-    assert running.outcomes == ["failed", "written"]
 
 
 def test_stopping_writes_what_waits_without_waiting_for_its_time() -> None:

@@ -20,34 +20,23 @@ def read(max_weight: float = 10.0, **annotations: Any) -> Requested:
     return read_annotations(named, STARTED, max_weight)
 
 
-@pytest.mark.parametrize(("value", "warnings"), [("external", 0), ("none", 0), ("no", 1)])
-def test_where_checkpoints_are_is_one_of_two_words(value: str, warnings: int) -> None:
-    found = read(checkpoints=value).warnings
-    assert len(found) == warnings
-    assert all('neither "external" nor "none"' in each for each in found)
-
-
 def test_all_annotations_together_are_one_set_of_promises() -> None:
     asked = read(
         deadline="2h30m", qoe_seconds="0.25", target_loss="0.1", deliverable_loss="1e-1", weight="2.5",
-        at_target="stop", max_useful_cpu="1500m", migratable="true", container="trainer",
+        at_target="stop", max_useful_cpu="1500m", migratable="true", container="trainer", favour="best",
+        checkpoints="external",
     )  # fmt: skip
-    assert asked.objectives == Objectives(0.25, STARTED + 9000, 0.1, 0.1, 2.5, stops_at_target=True)
+    asks = Objectives(0.25, STARTED + 9000, 0.1, 0.1, 2.5, stops_at_target=True, favours_best=True)
+    assert asked.objectives == asks
     assert (asked.useful_parallelism_cores, asked.migratable, asked.container) == (1.5, True, "trainer")
     assert asked.warnings == ()
-
-
-def test_a_pod_without_annotations_of_ours_asks_for_nothing() -> None:
-    assert read_annotations({"vpaUpdates": "x"}, STARTED, 10.0) is NOTHING
 
 
 @pytest.mark.parametrize(
     ("deadline", "seconds"),
     [
-        ("2026-08-01T13:00:00Z", 3600),
         ("2026-08-01T15:00:00+02:00", 3600),
         ("90s", 90),
-        ("1d", 86_400),
         ("1d1h1m1s", 90_061),
     ],
 )
@@ -60,27 +49,22 @@ def test_a_deadline_is_a_moment_or_a_duration_from_the_start(deadline: str, seco
     [
         ("deadline", "tomorrow", "is neither a time nor a duration; write 2026-08-01T12:00:00Z, or 2h30m after the"),
         ("deadline", "90", "'90' has no unit; write 90s, 90m or 90h after the start, or a time"),
-        ("deadline", "1e9", "'1e9' has no unit"),
-        ("deadline", "nan", "is neither a time nor a duration"),
         ("deadline", "0s", "'0s' is no time at all; write how long it may take, such as 2h30m"),
         ("deadline", "2026-08-01T12:00:00", "has no time zone; end it with Z or +02:00"),
         ("deadline", "9000h", "is more than a year after the start; is its unit right"),
         ("qoe_seconds", "0", "is not above 0"),
-        ("qoe_seconds", "nan", "'nan' is not a number"),
         ("qoe_seconds", "1e9", "'1e9' seconds are more than a year; is its unit right?"),
         ("qoe_seconds", "250ms", "'250ms' has a unit, 'ms'; write the number of seconds alone, like 0.25"),
-        ("qoe_seconds", "0.25 s", "'0.25 s' has a unit, 's'; write the number of seconds alone, like 0.25"),
         ("target_loss", "90%", "'90%' has a unit, '%'; write the number alone, like 0.25"),
         ("at_target", "end", '\'end\' is neither "stop" nor "keep"'),
         ("target_loss", "nan", "'nan' is not a number; write it like 0.25"),
         ("deliverable_loss", "0,5", "is not a number"),
-        ("class", "", "'' is not a name"),
         ("class", "team b/resnet", "'team b/resnet' is not a name; write letters, digits,"),
         ("class", "x" * 64, "is 64 characters long"),
         ("max_useful_cpu", "two", "is not a CPU quantity; write millicores as 250m or cores as 0.25"),
         ("favour", "worst", "'worst' is not \"best\"; leave it out where trials are jobs like others"),
+        ("checkpoints", "no", 'neither "external" nor "none"'),
         ("migratable", "yes", 'is neither "true" nor "false"'),
-        ("container", "x" * 4000, "is 4000 characters long"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_reported_and_left_out(annotation: str, value: str, expected: str) -> None:
@@ -124,6 +108,7 @@ def test_a_weight_above_the_policys_bound_is_the_bound() -> None:
 
 
 def test_a_mistyped_annotation_is_named_with_the_known_ones() -> None:
+    assert read_annotations({"vpaUpdates": "x"}, STARTED, 10.0) is NOTHING
     (warning,) = read(dead_line="2h").warnings
     assert warning.startswith("annotation slopewise.dev/dead-line is not known; use one of deadline, qoe-seconds")
 
@@ -133,8 +118,3 @@ def test_whatever_tenants_write_promises_stay_within_bounds(annotations: dict[st
     asked = read_annotations(annotations, STARTED, 10.0)
     assert 0 < asked.objectives.weight <= 10.0
     assert asked.objectives.qoe_seconds is None or asked.objectives.qoe_seconds > 0
-
-
-def test_the_owner_of_a_trial_asks_for_the_best_of_its_study() -> None:
-    assert read(favour="best").objectives.favours_best
-    assert not read(favour="all").objectives.favours_best

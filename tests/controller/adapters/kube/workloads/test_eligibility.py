@@ -66,8 +66,8 @@ def with_container(**more: Any) -> PodRecord:
         (a_pod(annotations={"vpaUpdates": "x"}), "a VerticalPodAutoscaler sizes it; delete that"),
         (with_container(limit=None), "it has no CPU limit, and one that is added cannot be removed; set one, or spec."),
         (guaranteed(), "it is Guaranteed, so its request must stay equal to its limit; set spec.resources.lower"),
-        (with_container(ready=False), "container trainer is not ready"),
         (with_container(running_since_seconds=None), "container trainer does not run yet"),
+        (with_container(ready=False), "container trainer is not ready"),
         (with_container(running_since_seconds=None, restarts_total=2), "container trainer is restarting;"),
         (
             with_container(running_since_seconds=None, restarts_total=2, oom_killed_at_seconds=1.0),
@@ -89,9 +89,7 @@ def test_what_is_withheld_says_why_and_what_would_allow_it(pod: PodRecord, reaso
         (with_container(memory_request_bytes=None), "it has no memory request that could be lowered; set one"),
         (with_container(memory_resize_restarts=True), "its resizePolicy restarts it when memory changes; remove"),
         (a_pod(pod_level_resources=True), "its resources are set for the whole pod"),
-        (a_pod(qos_class="BestEffort"), "a BestEffort pod cannot be resized"),
         (a_pod(foreign_memory_resizers=("vpa",)), "vpa resizes its memory; it is left to that"),
-        (a_pod(foreign_resizers=("vpa-updater",)), "vpa-updater resizes it too"),
         (with_container(ready=False), "container trainer is not ready"),
         (with_container(reported=None), "its node's kubelet does not report actual CPU"),
     ],
@@ -138,7 +136,6 @@ def test_a_vertical_autoscaler_of_memory_keeps_the_memory(
         (case(guaranteed(), LOWER), None),
         (case(guaranteed(), LOWER, node=PINS_CORES), "static CPU manager pins cores"),
         (case(a_pod(), LOWER, node=PINS_CORES), None),
-        (case(node=a_node_record(swap_bytes=2**30)), None),
         (case(node=a_node_record(ready=False)), "node n1 is not ready; changes go on when it is"),
         (case(with_container(request=0), REQUESTS), "it has no CPU request to give shares by; set one, or spec."),
         (
@@ -162,7 +159,6 @@ def test_what_may_be_changed_depends_on_the_policy_and_the_node(made: Case, reas
     [
         (case(), None),
         (case(with_container(limit=None)), None),
-        (case(with_container(resize_restarts=True)), None),
         (case(with_container(**EQUAL_MEMORY), LOWER), None),
         (case(node=a_node_record(swap_bytes=2**30)), "node n1 swaps: what is swapped out is not in its working set"),
         *((case(guaranteed(), each), GUARANTEED_MEMORY) for each in (LIMITS, LOWER, REQUESTS)),
@@ -178,14 +174,12 @@ KUEUES = a_pod(labels={"kueue.x-k8s.io/queue-name": "q"})
 LATER_STARTED = a_pod("p", a_container(request=500), a_container("sidecar", request=50), start_millicores=150)
 NEXT_TO_GUARANTEED = a_pod("p", a_container(**EQUAL_MEMORY), a_container("s", limit=100, request=100, **EQUAL_MEMORY))
 NEXT_TO_BURSTABLE = a_pod("p", a_container(**EQUAL_MEMORY), a_container("s", limit=200, request=100, **EQUAL_MEMORY))
-NEXT_TO_NO_MEMORY = a_pod("p", a_container(**EQUAL_MEMORY), a_container("s", limit=100, request=100))
 
 
 @pytest.mark.parametrize(
     ("made", "least", "most", "reason"),
     [
         (case(), 500, None, "request 500m; spec.resources.lowerRequests: true allows less"),
-        (case(with_container(limit=500, request=500)), 500, None, ""),
         (case(a_pod(), LOWER), 1, None, ""),
         (case(with_container(**EQUAL_MEMORY), LOWER), 2, None, ""),
         (case(guaranteed(400), LOWER, original=CpuAllocation(1000, 1000)), 1, 1000, ""),
@@ -193,18 +187,14 @@ NEXT_TO_NO_MEMORY = a_pod("p", a_container(**EQUAL_MEMORY), a_container("s", lim
         (case(with_container(**EQUAL_MEMORY), REQUESTS), 1, 1999, ""),
         (case(with_container(limit=None), REQUESTS), 1, None, ""),
         (case(KUEUES, REQUESTS, original=CpuAllocation(2000, 800)), 1, 800, "Kueue admitted it with 800m"),
-        (case(KUEUES), 500, None, ""),
         (case(LATER_STARTED, REQUESTS), 100, 2000, "its init containers request 150m"),
         (case(with_container(**EQUAL_MEMORY)), 501, None, ""),
         (case(NEXT_TO_GUARANTEED), 501, None, ""),
         (case(NEXT_TO_BURSTABLE), 500, None, ""),
-        (case(NEXT_TO_NO_MEMORY), 500, None, ""),
         (case(with_container(memory_limit_bytes=None)), 500, None, ""),
     ],
 )
-def test_a_limit_and_a_request_stay_where_the_pod_keeps_its_class_and_what_was_granted(
-    made: Case, least: int, most: int | None, reason: str
-) -> None:
+def test_the_range_keeps_the_class_and_what_was_granted(made: Case, least: int, most: int | None, reason: str) -> None:
     accepted = accepted_range(made)
     assert (accepted.min_millicores, accepted.max_millicores) == (least, most)
     assert accepted.reason.endswith(reason)

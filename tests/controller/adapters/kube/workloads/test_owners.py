@@ -199,7 +199,8 @@ def test_after_a_restart_a_pod_goes_by_the_name_that_was_recorded() -> None:
         api,  # type: ignore[arg-type]
         lambda pod: recorded if pod.uid == "uid-a" else None,
     )
-    assert uids(resolve(a_pod("a", owner=JOB), owners=owners)) == {"job-1:a": "a"}
+    ((uid, (identity, _)),) = owners.resolve([a_pod("a", owner=JOB, labels={"slopewise.dev/study": "s"})]).pods.items()
+    assert (uid, identity.study) == ("job-1:a", "s"), "a recorded pod is still a trial"
 
 
 @pytest.mark.parametrize(
@@ -211,22 +212,13 @@ def test_after_a_restart_a_pod_goes_by_the_name_that_was_recorded() -> None:
     ],
 )
 def test_a_trial_is_known_by_its_labels(labels: dict[str, str], study: str) -> None:
-    ((identity, _),) = resolve(a_pod("p", labels=labels)).pods.values()
-    assert identity.study == study
-
-
-def test_each_index_of_an_indexed_job_is_a_trial() -> None:
-    pods = [a_pod(f"p{index}", owner=JOB, labels={"slopewise.dev/study": "s", INDEX: str(index)}) for index in (0, 1)]
-    found = resolve(*pods).pods
-    assert {uid: identity.study for uid, (identity, _) in found.items()} == {"job-1:0": "s", "job-1:1": "s"}
-
-
-def test_a_pod_that_is_labelled_while_it_runs_becomes_a_trial_and_keeps_its_workload() -> None:
     owners = resolver()
-    for study in ("", "late", "", "other"):
-        labels = {"slopewise.dev/study": study} if study else {}
-        ((uid, (identity, _)),) = resolve(a_pod("p", labels=labels), owners=owners).pods.items()
-        assert (uid, identity.study) == ("uid-p:0", study)
+    for late in ({}, labels, {}, labels):
+        ((uid, (identity, _)),) = resolve(a_pod("p", labels=late), owners=owners).pods.items()
+        assert (uid, identity.study) == ("uid-p:0", study if late else ""), "also while it runs"
+    pods = [a_pod(f"p{index}", owner=JOB, labels={**labels, INDEX: str(index)}) for index in (0, 1)]
+    found = resolve(*pods).pods
+    assert {uid: identity.study for uid, (identity, _) in found.items()} == {"job-1:0": study, "job-1:1": study}
 
 
 @pytest.mark.parametrize(("name", "study"), [("tune", "tune"), ("no label: \n", ""), ("x" * 64, "")])
@@ -235,10 +227,3 @@ def test_an_optimization_job_is_a_study_and_its_train_jobs_are_the_workloads(nam
     api = FakeOwnersApi({TRAINJOB_PATH: {"uid": "tj-1", "ownerReferences": [owner]}})
     ((identity, _),) = resolve(a_pod("p", owner=TRAINJOB), owners=resolver(api)).pods.values()
     assert (identity.workload.uid, identity.study, identity.warnings) == ("tj-1", study, ())
-
-
-def test_after_a_restart_a_recorded_pod_is_still_a_trial() -> None:
-    recorded = Identity(OwnerRef("batch/v1", "Job", "train", "job-1"), "a")
-    owners = Owners(FakeStore((an_object("train", "job-1"),)), FakeOwnersApi(), lambda _: recorded)  # type: ignore[arg-type]
-    ((identity, _),) = resolve(a_pod("a", owner=JOB, labels={"slopewise.dev/study": "s"}), owners=owners).pods.values()
-    assert (identity.slot, identity.study) == ("a", "s")

@@ -44,11 +44,8 @@ def class_of(run: str = "train-1", *, kind: str = "Job", namespace: str = "team-
 def test_every_run_of_one_program_is_of_one_class() -> None:
     assert class_of("train-1") == class_of("train-20261123-8f2")
     assert class_of().startswith("team-a/#")
-
-
-def test_the_name_of_the_run_in_the_command_makes_no_other_class() -> None:
     runs = [class_of(run, args=["--run", run, f"--log=/logs/{run}.txt", f"{run}-x7k2p"]) for run in ("a", "b-7")]
-    assert runs[0] == runs[1]
+    assert runs[0] == runs[1], "the name of the run in the command makes no other class"
 
 
 @pytest.mark.parametrize(
@@ -69,11 +66,5 @@ def test_another_program_kind_or_namespace_is_another_class(other: dict[str, Any
 def test_a_class_that_is_stated_counts_in_its_namespace() -> None:
     assert class_of(stated="resnet-50", image="trainer:1") == class_of(stated="resnet-50", image="trainer:2")
     assert class_of(stated="resnet-50") == "team-a/resnet-50"
-
-
-def test_one_that_is_unusable_is_as_if_it_were_not_stated() -> None:
-    assert class_of(stated="resnet/50") == class_of()
-
-
-def test_without_an_image_nothing_is_known() -> None:
-    assert class_of(image="") == ""
+    assert class_of(stated="resnet/50") == class_of(), "one that is unusable is as if it were not stated"
+    assert class_of(image="") == "", "without an image nothing is known"

@@ -12,7 +12,6 @@ import pytest
 from support.cgroup_trees import FileTree, ReadOnlyTree, StartPython, UnifiedTree
 from support.pipes import piped
 
-from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.cgroup_files import own_cgroups
 
 
@@ -29,13 +28,6 @@ def read_only_tree() -> ReadOnlyTree:
 @pytest.fixture
 def unified_tree() -> UnifiedTree:
     return UnifiedTree()
-
-
-@pytest.fixture
-def journal(tmp_path: Path) -> Iterator[Journal]:
-    journal = Journal.open(tmp_path / "state", f"test-{os.getpid()}-{tmp_path.name}")
-    yield journal
-    journal.close()
 
 
 @pytest.fixture

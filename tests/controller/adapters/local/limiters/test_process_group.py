@@ -15,7 +15,6 @@ from support.waiting import eventually
 
 from slopewise.adapters.local.limiters.process_group import (
     CLOCK_SECONDS,
-    GroupScan,
     ProcessMeter,
     group_members,
     running,
@@ -81,24 +80,6 @@ def test_an_ended_process_does_not_run_and_its_time_is_read_until_collected(star
     assert eventually(lambda: running([process.pid]) == [])
     assert group_members(process.pid) == [process.pid]
     assert ProcessMeter().read([process.pid]).cpu_seconds > 0.15
-
-
-def test_one_look_at_all_processes_serves_a_whole_pass() -> None:
-    listings: list[float] = []
-    now = [100.0]
-
-    def list_groups() -> dict[int, list[int]]:
-        listings.append(now[0])
-        return {11: [11, 12], 13: [13]}
-
-    scan = GroupScan(list_groups, lambda: now[0])
-    assert (scan.members(11), scan.members(13), scan.members(14)) == ([11, 12], [13], [])
-    assert listings == [100.0]
-    now[0] = 100.5
-    scan.members(11)
-    scan.forget()
-    scan.members(11)
-    assert listings == [100.0, 100.5, 100.5]
 
 
 def test_two_threads_read_one_after_the_other() -> None:

@@ -112,24 +112,16 @@ class TestBeginning:
         assert (stage.evictions_sent(), stage.evictions.under_way()) == ([], ())
         assert stage.server.asked("PATCH") == []
 
-    @pytest.mark.parametrize(("owner", "kind"), [("train", "Job"), (None, "Job"), ("agents", "DaemonSet")])
-    def test_a_pod_that_would_not_come_back_is_never_evicted(self, stage: Stage, owner: str | None, kind: str) -> None:
+    def test_a_pod_that_would_not_come_back_is_never_evicted(self, stage: Stage) -> None:
         stage.put_job(podFailurePolicy={})
-        uid = stage.put_pod("train-x", owner=owner, kind=kind)["metadata"]["uid"]
-        assert begin(stage, TRAIN if owner == "train" else f"{uid}:0").result == "infeasible"
+        assert begin(stage).result == "infeasible"
         assert stage.server.asked("POST", "/eviction$") == []
 
     @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/jobs/train$", 500), ("PATCH", "/status$", 403)])
-    def test_where_the_owner_cannot_be_read_or_the_intent_not_stored_nothing_is_evicted(
-        self, stage: Stage, method: str, path: str, status: int
-    ) -> None:
+    def test_without_owner_or_intent_none_is_evicted(self, stage: Stage, method: str, path: str, status: int) -> None:
         stage.server.fault(refusal(status, "", "no"), method=method, path=path)
         assert begin(stage).result == "failed"
         assert (stage.evictions_sent(), stage.evictions.under_way()) == ([], ())
-
-    def test_it_waits_for_its_turn(self, stage: Stage) -> None:
-        stage.wait = "the next in 2 s"
-        assert begin(stage) == Outcome(Migrate(TRAIN, "node-a", "node-b", "why"), "deferred", "the next in 2 s")
 
     def test_who_loses_the_lease_before_the_intent_is_stored_leaves_none(self, stage: Stage) -> None:
         stage.leads_until = lambda: not stage.evictions_sent(dry_run=True)
@@ -138,9 +130,7 @@ class TestBeginning:
         assert (stage.evictions.under_way(), stage.evictions_sent()) == ((), [])
 
     @pytest.mark.parametrize("stored", ["before the dry run", "after the dry run", "after the intent"])
-    def test_a_freeze_until_the_intent_is_stored_leaves_none_and_a_later_one_lets_the_move_begin_whole(
-        self, stage: Stage, stored: str
-    ) -> None:
+    def test_a_freeze_until_the_intent_is_stored_leaves_none_a_later_one_all(self, stage: Stage, stored: str) -> None:
         def frozen() -> str | None:
             assert stage.evictions.under_way() == ()
             is_stored = {
@@ -253,12 +243,6 @@ class TestGangs:
 
     MEMBERS = tuple(f"uid-of-train:{number}" for number in range(3))
 
-    def test_all_pods_leave_with_the_first(self, gang: Stage) -> None:
-        outcomes = [begin(gang, uid, members=self.MEMBERS) for uid in self.MEMBERS]
-        assert [outcome.result for outcome in outcomes] == ["applied"] * 3
-        assert gang.evictions_sent() == ["train-0", "train-1", "train-2"]
-        assert {each.job_uid for each in gang.evictions.under_way()} == set(self.MEMBERS)
-
     def test_one_that_may_not_be_evicted_keeps_them_all(self, gang: Stage) -> None:
         gang.server.fault(NO_BUDGET, method="POST", path="/train-2/eviction$")
         assert begin(gang, self.MEMBERS[0], members=self.MEMBERS).result == "deferred"
@@ -271,8 +255,11 @@ class TestGangs:
         gang.tick(POD_SECONDS)
         assert gang.evictions_sent() == ["train-0", "train-1", "train-2", "train-2"]
 
-    def test_each_replacement_is_pinned(self, gang: Stage) -> None:
-        begin(gang, self.MEMBERS[0], members=self.MEMBERS)
+    def test_all_pods_leave_with_the_first_and_each_replacement_is_pinned(self, gang: Stage) -> None:
+        outcomes = [begin(gang, uid, members=self.MEMBERS) for uid in self.MEMBERS]
+        assert [outcome.result for outcome in outcomes] == ["applied"] * 3
+        assert gang.evictions_sent() == ["train-0", "train-1", "train-2"]
+        assert {each.job_uid for each in gang.evictions.under_way()} == set(self.MEMBERS)
         for number in range(3):
             gang.end(f"train-{number}")
             gang.put_pod(f"new-{number}", gated=True, created=LATER, labels={INDEX: str(number)})
@@ -287,10 +274,8 @@ class TestGangs:
         assert steps(gang) == []
 
 
-class TestCrashes:
-    """The controller ends between two steps, and another one begins with nothing but the cluster."""
-
-    def test_too_long_before_it_the_pod_stays_where_it_is(self, stage: Stage) -> None:
+class TestTrouble:
+    def test_a_leader_that_comes_too_late_leaves_the_pod_where_it_is(self, stage: Stage) -> None:
         stage.server.fault(Reply(200, {}), method="POST", path="/eviction$")  # the dry run
         stage.server.fault(Drop(), method="POST", path="/eviction$")
         begin(stage)
@@ -299,14 +284,6 @@ class TestCrashes:
         assert "deletionTimestamp" not in stage.pod("train-x")["metadata"]
         assert (steps(stage), stage.stored_move()) == ([], None)
 
-    def test_a_replica_that_does_not_lead_touches_nothing(self, stage: Stage) -> None:
-        begin_and_replace(stage)
-        stage.leads = False
-        stage.tick(10.0)
-        assert is_gated(stage.pod("train-y"))
-
-
-class TestTrouble:
     @pytest.mark.parametrize("is_gone", [False, True])
     def test_a_target_that_takes_no_pod_any_more_is_not_pinned_to(self, stage: Stage, is_gone: bool) -> None:
         begin(stage)
@@ -370,15 +347,11 @@ class TestTrouble:
         stage.tick(OWNER_CHECK_SECONDS)
         assert steps(stage) == []
 
-    def test_an_owner_that_waits_with_its_next_pod_is_waited_for(self, stage: Stage) -> None:
-        begin(stage)
-        stage.end("train-x")
-        stage.tick(6 * 60.0)
-        assert steps(stage) == [AWAITED]
-
     def test_no_move_lasts_for_ever_and_its_late_pod_is_let_go(self, stage: Stage) -> None:
         begin(stage)
         stage.end("train-x")
+        stage.tick(6 * 60.0)
+        assert steps(stage) == [AWAITED], "an owner that waits with its next pod is waited for"
         stage.tick(MAX_MOVE_SECONDS + 1)
         assert (steps(stage), stage.stored_move()) == ([], None)
         stage.put_pod("train-y", gated=True, created=LATER)

@@ -36,13 +36,10 @@ def test_what_is_written_is_what_is_read_and_a_newer_release_may_write_more() ->
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{", "[]", "null", "7", '"leaving"', "{}",
-        forged(step="flying"), forged(sinceSeconds="yesterday"), forged(sinceSeconds=float("nan")),
-        forged(toNode="b" * 300), forged(jobUids=["another:0", "u:1"]), forged(nodeAffinity=[1]),
-        forged(jobUids=7), forged(jobUids=[7]), forged(jobUids="u:0"), forged(jobUids={"u:0": 1}), forged(jobUids=None),
-        forged(jobUids=[]), forged(jobUids={}), forged(jobUids=""),
-        forged(sinceSeconds=-1e18), forged(sinceSeconds=1e18), forged(stepSinceSeconds=1e300),
-        forged(toNode="\ud800"), "[" * 100_000, '{"x":' * 100_000,
+        "", "[]", "{}", "[" * 100_000, forged(step="flying"), forged(toNode="b" * 300), forged(toNode="\ud800"),
+        forged(sinceSeconds=float("nan")), forged(sinceSeconds=-1e18), forged(stepSinceSeconds=1e300),
+        forged(jobUids=["another:0", "u:1"]), forged(jobUids=[7]), forged(jobUids="u:0"), forged(jobUids=[]),
+        forged(nodeAffinity=[1]),
     ],
 )  # fmt: skip
 def test_an_annotation_that_makes_no_sense_counts_as_none(text: str) -> None:
@@ -65,9 +62,6 @@ def test_a_move_is_under_way_for_each_of_its_jobs_until_it_is_pinned() -> None:
     assert WRITTEN.at("pinned", 104.0).as_under_way() == ()
     given_up = MoveUnderWay("u:0", "a", "", 100.0, "ending, to start on any node but b")
     assert WRITTEN.at("unpinning", 130.0).as_under_way()[0] == given_up
-
-
-def test_a_job_that_is_being_deleted_is_on_its_way_nowhere() -> None:
     job = a_job(WRITTEN.written())
     assert under_way(FakeStore((job,))) == [WRITTEN]
     assert under_way(FakeStore((structs.replace(job, deleting=True),))) == []

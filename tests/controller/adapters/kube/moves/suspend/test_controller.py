@@ -33,10 +33,12 @@ def steps(yard: Yard) -> list[str]:
 
 def moved(yard: Yard) -> None:
     """Moved to node-b, and pinned there."""
-    yard.put_job(affinity=WISH)
-    yard.begin()
+    yard.put_job(affinity=WISH, parallelism=3)
+    yard.begin(members=[f"{UID}:{slot}" for slot in range(3)])
     yard.settle(yard.follower(), 5)
-    assert yard.running_on() == ["node-b"]
+    assert (yard.running_on(), yard.suspended) == (["node-b"] * 3, False)
+    assert steps(yard) == ["leaving", "pinning", "pinned"]
+    assert [warning for _, warning in yard.reported] == [False, False]
 
 
 def is_free(yard: Yard, affinity: Json | None = None) -> bool:
@@ -45,19 +47,6 @@ def is_free(yard: Yard, affinity: Json | None = None) -> bool:
 
 
 # --- the way it is meant to go ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("affinity", "pods"), [(WISH, 1), (None, 3)])
-def test_a_job_that_is_moved_runs_on_its_target(yard: Yard, affinity: Json | None, pods: int) -> None:
-    yard.put_job(affinity=affinity, parallelism=pods)
-
-    yard.begin(members=[f"{UID}:{slot}" for slot in range(pods)])
-    yard.settle(yard.follower(), 5)
-
-    assert steps(yard) == ["leaving", "pinning", "pinned"]
-    assert yard.running_on() == ["node-b"] * pods
-    assert not yard.suspended
-    assert [warning for _, warning in yard.reported] == [False, False]
 
 
 def test_a_pod_that_only_the_api_server_knows_of_yet_is_waited_for(yard: Yard) -> None:
@@ -234,14 +223,3 @@ def test_trouble_with_one_job_is_reported_once_and_holds_up_no_other(yard: Yard)
 
     assert yard.running_on() == ["node-b"]
     assert len([text for text, _ in yard.reported if "its move waits" in text]) == 1
-
-
-def test_a_replica_that_does_not_lead_changes_nothing(yard: Yard) -> None:
-    yard.put_job()
-    yard.begin()
-    yard.leads = False
-
-    yard.settle(yard.follower(), 10)
-
-    assert yard.suspended
-    assert steps(yard) == ["leaving"]

@@ -7,12 +7,8 @@ from support.suspended_jobs import Yard
 from slopewise.adapters.kube.moves.suspend.annotation import SuspendedJobs
 
 
-def followed(yard: Yard) -> SuspendedJobs:
-    return SuspendedJobs(yard.jobs, yard.pods, lambda: yard.clock.seconds)
-
-
-def test_a_job_that_nothing_resumes_is_counted_from_the_end_of_its_last_pod(yard: Yard) -> None:
-    suspended = followed(yard)
+def test_a_job_is_counted_from_the_end_of_its_last_pod_until_it_is_resumed_and_with_its_next_move(yard: Yard) -> None:
+    suspended = SuspendedJobs(yard.jobs, yard.pods, lambda: yard.clock.seconds)
     yard.put_job()
     assert suspended.seconds() == []
 
@@ -28,18 +24,10 @@ def test_a_job_that_nothing_resumes_is_counted_from_the_end_of_its_last_pod(yard
     yard.clock.seconds += 75
     assert suspended.seconds() == [75.0]
 
-
-def test_a_job_that_is_resumed_counts_no_more_and_begins_again_with_its_next_move(yard: Yard) -> None:
-    suspended = followed(yard)
-    yard.put_job()
-    yard.begin()
-    yard.work()
-    suspended.seconds()
-    yard.clock.seconds += 75
+    yard.lingering = False
     yard.settle(yard.follower(), 5)
     assert yard.running_on() == ["node-b"]
     assert suspended.seconds() == []
-
     yard.begin(to="node-a")
     yard.work()
     assert suspended.seconds() == [0.0]

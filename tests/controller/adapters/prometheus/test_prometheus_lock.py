@@ -1,12 +1,11 @@
 """A Prometheus that asks for something gets it, and no other does; what does not fit is a sentence without secrets.
 
-The servers are in this process. `test_locked_prometheus.py` asks a real Prometheus.
+The servers are in this process. `tests/queriers` and `tests/cluster/end_to_end` ask real ones.
 """
 
 from __future__ import annotations
 
 import base64
-import logging
 import socket
 import ssl
 import threading
@@ -88,13 +87,6 @@ def asker(tmp_path: Path) -> Asker:
 
 
 @pytest.fixture
-def fake() -> Iterator[FakePrometheus]:
-    server = FakePrometheus()
-    yield server
-    server.close()
-
-
-@pytest.fixture
 def elsewhere() -> Iterator[FakePrometheus]:
     server = FakePrometheus()
     yield server
@@ -124,7 +116,7 @@ def test_what_the_environment_says_of_proxies_and_passwords_does_not_count(
     assert "authorization" not in fake.headers[0]
 
 
-@pytest.mark.parametrize("path", ["/prom", "/prom/", "/a/b"])
+@pytest.mark.parametrize("path", ["/prom/", "/a/b"])
 def test_a_path_in_the_url_is_kept(asker: Asker, fake: FakePrometheus, path: str) -> None:
     asker.asks(fake.url + path)
     assert fake.paths == [f"{path.rstrip('/')}/api/v1/query"]
@@ -167,25 +159,6 @@ def test_a_refusal_says_what_to_do(
     assert f"Prometheus at {fake.url} {reported.format(asker.config)}" in asker.is_reported(fake.url)
 
 
-@pytest.mark.parametrize("config", [TOKEN, f"basic_auth: {{username: me, password: {SECRET}}}"])
-@pytest.mark.parametrize("status", [200, 400, 401, 500])
-def test_a_server_that_quotes_the_request_gives_no_secret_away(
-    asker: Asker, fake: FakePrometheus, config: str, status: int, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.DEBUG)
-
-    def quotes(handler: BaseHTTPRequestHandler) -> None:
-        quoted = f"bad header {handler.headers['Authorization']!r} of me, {SECRET}"
-        (answer(vector(warnings=[quoted])) if status == 200 else text(quoted.encode(), status))(handler)
-
-    fake.respond = quotes
-    with asker.writes(config).of(fake.url) as http, pytest.raises(ObservationError) as caught:
-        ask(http)
-    raised = "".join(traceback.format_exception(caught.value)) + caplog.text
-    assert "<secret>" in str(caught.value)
-    assert not [each for each in (SECRET, fake.headers[0]["authorization"].split()[1]) if each in raised]
-
-
 # --- redirects -------------------------------------------------------------------------------------------------
 
 
@@ -197,9 +170,7 @@ def redirect(target: str, then: Callable[[], None] = lambda: None) -> Callable[[
     return respond
 
 
-def test_a_redirect_to_another_host_gets_neither_credentials_nor_a_request(
-    asker: Asker, fake: FakePrometheus, elsewhere: FakePrometheus
-) -> None:
+def test_a_redirect_elsewhere_gets_nothing(asker: Asker, fake: FakePrometheus, elsewhere: FakePrometheus) -> None:
     fake.respond = redirect(f"{elsewhere.url}/login?state={SECRET}#x")
     message = asker.writes(f"{TOKEN}\nhttp_headers: {{X-Key: {{secrets: [{SECRET}]}}}}").is_reported(fake.url)
     assert f"redirects to {elsewhere.url}/login, where nothing is asked; write the URL that answers;" in message
@@ -211,11 +182,6 @@ def test_a_redirect_on_the_same_host_is_followed_with_credentials(asker: Asker, 
     asker.writes(TOKEN).asks(fake.url)
     assert fake.paths == ["/api/v1/query", "/prometheus/api/v1/query"]
     assert [each["authorization"] for each in fake.headers] == [f"Bearer {SECRET}"] * 2
-
-
-def test_a_circle_of_redirects_ends(asker: Asker, fake: FakePrometheus) -> None:
-    fake.respond = redirect("/again")
-    assert "cannot be asked (Exceeded 5 redirects.)" in asker.is_reported(fake.url)
 
 
 # --- proxies ---------------------------------------------------------------------------------------------------
@@ -237,12 +203,9 @@ def test_a_proxy_is_asked_with_its_own_password(asker: Asker, fake: FakePromethe
     asker.writes(through(proxy)).asks(fake.url)
     assert proxy.requests[0][1].startswith(f"{fake.url}/api/v1/query?")
     assert len(fake.asked) == 1
-
-
-def test_a_proxy_that_refuses_is_reported(asker: Asker, fake: FakePrometheus, proxy: ConnectProxy) -> None:
     message = asker.writes(f"proxy_url: http://me:wrong@{proxy.address}").is_reported(fake.url)
     assert "answered 407; write its user and password into proxy_url in the file that --prometheus-config" in message
-    assert fake.asked == []
+    assert len(fake.asked) == 1
 
 
 def test_a_proxy_that_is_away_is_reported_without_its_password(asker: Asker) -> None:
@@ -303,7 +266,7 @@ def trusting(authority: Authority, more: str = "") -> str:
     return f"tls_config:\n  ca_file: {authority.certificate}\n{more}"
 
 
-def test_an_authority_of_ones_own_is_trusted_where_it_is_named(
+def test_ones_own_authority_is_trusted(
     asker: Asker, certificates: Certificates, recwarn: pytest.WarningsRecorder
 ) -> None:
     with secure(certificates.server) as fake:
@@ -332,13 +295,6 @@ def test_the_system_has_authorities(asker: Asker, certificates: Certificates, mo
     assert len(of_mozilla.get_ca_certs()) > 50, "a system without any has Mozilla's"
 
 
-def test_an_expired_certificate_is_reported(asker: Asker, certificates: Certificates) -> None:
-    with secure(certificates.expired) as fake:
-        message = asker.writes(f"{TOKEN}\n{trusting(certificates.authority)}").is_reported(fake.url)
-    assert "over TLS (its certificate has expired); renew that, or set this machine's clock; nothing is" in message
-    assert fake.asked == []
-
-
 def test_a_certificate_of_tomorrow_is_not_called_one_of_another_authority() -> None:
     """OpenSSL says the same of both, and the reason after it."""
     error = requests.exceptions.SSLError("[SSL: CERTIFICATE_VERIFY_FAILED] verify failed: certificate is not yet valid")
@@ -354,6 +310,9 @@ def test_a_certificate_for_another_host_is_taken_under_its_name(asker: Asker, ce
     assert "(its certificate is for another address); write the name that the certificate is for" in by_address
     assert "(its certificate is for another name); write the name that the certificate is for" in by_name
     assert len(fake.asked) == 1
+    with secure(certificates.expired) as fake:
+        expired = asker.writes(trusting(certificates.authority)).is_reported(fake.url)
+    assert "over TLS (its certificate has expired); renew that, or set this machine's clock; nothing is" in expired
 
 
 def test_a_client_certificate_is_shown_where_it_is_asked_for(asker: Asker, certificates: Certificates) -> None:
@@ -442,13 +401,9 @@ def hanging(request: pytest.FixtureRequest) -> Iterator[Hanging]:
     server.close()
 
 
-@pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_server_that_hangs_is_given_up_in_time(asker: Asker, hanging: Hanging, scheme: str) -> None:
-    message = asker.is_reported(f"{scheme}://127.0.0.1:{hanging.port}", timeout_seconds=0.4)
+def test_a_server_or_a_proxy_that_hangs_is_given_up_in_time(asker: Asker, hanging: Hanging) -> None:
+    message = asker.is_reported(f"https://127.0.0.1:{hanging.port}", timeout_seconds=0.4)
     assert ("did not answer within 0.4 s" in message) or ("speaks no TLS" in message)
-
-
-def test_a_proxy_that_hangs_is_given_up_in_time(asker: Asker, hanging: Hanging) -> None:
     asker.writes(f"proxy_url: http://127.0.0.1:{hanging.port}")
     message = asker.is_reported("https://prometheus.example.org", timeout_seconds=0.4)
     assert ("did not answer within 0.4 s" in message) or ("through the proxy" in message)
