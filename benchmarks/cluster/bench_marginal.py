@@ -1,10 +1,10 @@
 """Fair sharing and `marginal`, with moves and without: completion times of six real trainings on two nodes.
 
 `crowded_node.py` starts them, five on the small node, and follows them to their end. Fair sharing is what the default
-scheduler and equal requests give, with nothing that manages them. `bench_marginal.py 4` runs four rounds, a quarter of an hour each: every
-figure then has its 95 % interval, and the table the rounds. Gate: `marginal` has changed CPU in both runs of each round
-and moved something in one, no step of a move that was seen at work again was done twice, and each job ends with the
-same loss in all runs. Times have no bound; they are what they are.
+scheduler and equal requests give, with nothing that manages them. `bench_marginal.py 4` runs four rounds, a quarter of
+an hour each: every figure then has its 95 % interval, and the table the rounds. Gate: `marginal` has changed CPU in
+both runs of each round and moved something in one, no step of a move that was seen at work again was done twice, and
+each job ends with the same loss in all runs. Times have no bound; they are what they are.
 """
 
 from __future__ import annotations

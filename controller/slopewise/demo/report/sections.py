@@ -34,7 +34,7 @@ from slopewise.reports.report import (
     Tiles,
     notes_of,
 )
-from slopewise.reports.wording import UNKNOWN, listed, plain
+from slopewise.reports.wording import UNKNOWN, allotment, listed, plain
 
 _MEANINGS = (
     "Completion time (JCT): from a job's arrival to its end. Time to 90 %: from its arrival until 90 % of its loss's "

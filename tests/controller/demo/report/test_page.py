@@ -138,6 +138,17 @@ def test_stop_and_continue_is_explained_where_it_replaced_cgroups() -> None:
     assert actuator_note(CgroupV1Limiter.description) == ""
 
 
+def test_the_cores_of_a_share_and_of_a_limit_are_reported_for_what_they_are() -> None:
+    fair, flowcon = sample_result().runs
+    limited = replace(sample_result(), runs=[fair, replace(flowcon, control="limits")])
+    text = Page(render(limited)).text
+
+    assert "Each job's cores: its share when every job wants CPU. Dashed: the cores of this machine." in text
+    assert (
+        "Each job's cores: the most it may use. Dashed: the cores of this machine; limits may add up to more." in text
+    )
+
+
 def test_only_a_loss_that_leaves_its_chart_is_said_to(page: Page) -> None:
     fair, flowcon = sample_result().runs
     curves = fair.curves["wine-mlp"]
@@ -201,7 +212,7 @@ def test_hostile_names_are_shown_as_they_are(hostile_page: Page) -> None:
 def test_hostile_names_cannot_end_the_data_nor_style_a_chart(hostile_page: Page) -> None:
     names = [series["name"] for series in hostile_page.figures["run-1-loss"]["series"]]
 
-    assert len(hostile_page.figures) == 4
+    assert len(hostile_page.figures) == 6
     assert names[0] == "<script>alert(1)</scrip…"  # as data: the script makes text of it, never markup
     assert [line for line in hostile_page.source.splitlines() if "<script>alert" in line] == []
     assert "innerHTML" not in hostile_page.source
@@ -222,4 +233,4 @@ def test_tables_and_charts_can_be_read_aloud(page: Page) -> None:
     labels = [value for name, value in page.attributes if name == "aria-label"]
 
     assert page.tags["caption"] == page.tags["table"]
-    assert len([label for label in labels if "under flowcon; the tables" in label]) == 2
+    assert len([label for label in labels if "under flowcon; the tables" in label]) == 3
