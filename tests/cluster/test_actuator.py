@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.accounts import api_of_account
 from support.cluster import Kubectl, PodShape
 from support.managed_pods import parsed
 from support.waiting import wait_for
@@ -229,11 +228,6 @@ class TestRefusals:
         said = team.refusal("a", limits("900m"))
         assert (said.result, "Pod QOS Class may not change" in said.detail) == ("infeasible", True)
 
-    def test_another_pods_uid(self, team: Team) -> None:
-        team.start("a")
-        said = team.refusal("a", limits("900m"), uid="11111111-1111-1111-1111-111111111111")
-        assert (said.result, said.gone) == ("failed", True)
-
     def test_a_resource_that_is_not_there(self, team: Team) -> None:
         team.start("a")
         said = refusal_of(team.api, f"{team.path('a')}/shrink", {"spec": {}})
@@ -250,31 +244,6 @@ class TestRefusals:
         for resources in refused:
             said = refused_with(partial(team.refusal, "a", resources), "LimitRange")
             assert said.result == "infeasible"
-
-    def test_a_quota(self, team: Team) -> None:
-        team.start("a")
-        spec = {"hard": {"limits.cpu": "1", "requests.cpu": "500m"}}
-        team.kubectl.apply(
-            {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": spec},
-            namespace=team.namespace,
-        )
-        used = partial(team.kubectl.get, "resourcequota", "q", "-n", team.namespace)
-        # What is written before the quota has counted the pod is let through.
-        wait_for(
-            "the quota has counted the pod", used, lambda quota: "limits.cpu" in quota["status"].get("used", {}), 60
-        )
-        refused_with(lambda: team.refusal("a", limits("2")), "exceeded quota")
-        outcome = team.resize("a", 1500)
-        assert outcome.result == "deferred"
-        assert outcome.detail.startswith("the ResourceQuota of its namespace has no room; ")
-        assert team.resize("a", 900).result == "applied"
-
-    def test_a_right_that_is_missing(self, team: Team, tmp_path: Path) -> None:
-        team.start("a")
-        api = api_of_account(team.kubectl, team.namespace, "default", tmp_path)
-        body = {"spec": {"containers": [{"name": "trainer", "resources": limits("900m")}]}}
-        said = refusal_of(api, f"{team.path('a')}/resize", body)
-        assert (said.result, "grant it patch on pods/resize" in said.detail) == ("failed", True)
 
     def test_an_account_that_is_not_known(self, team: Team, tmp_path: Path) -> None:
         team.start("a")

@@ -94,28 +94,6 @@ def test_a_resize_of_a_pod_that_was_replaced_is_refused(
     assert resize()["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "400m"}
 
 
-def test_metadata_alone_is_listed_and_watched(api: KubeApi, namespace: str) -> None:
-    seen: list[dict[str, Any]] = []
-    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-
-    def noted(obj: dict[str, Any]) -> str:
-        seen.append(obj)
-        name: str = obj["metadata"]["name"]
-        return name
-
-    store = Reflector(api, jobs, noted, metadata_only=True)
-    store.start()
-    try:
-        assert eventually(lambda: store.synced)
-        container = {"name": "c", "image": "none", "imagePullPolicy": "Never"}
-        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-        api.create(jobs, {"metadata": {"name": "j"}, "spec": {"suspend": True, "template": template}})
-        has(store, "j")
-    finally:
-        store.stop()
-    assert all("spec" not in obj for obj in seen)
-
-
 def test_a_store_follows_the_cluster_over_the_ends_of_its_watches(api: KubeApi, namespace: str) -> None:
     collection = f"/api/v1/namespaces/{namespace}/configmaps"
     with watching(api, namespace) as store:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cluster import BUSY, Kubectl, PodShape
+from support.cluster import Kubectl, PodShape
 from support.waiting import eventually, wait_for
 
 from slopewise.adapters.clock import SystemClock
@@ -32,7 +29,6 @@ from slopewise.model import CpuAllocation, Job, JobState
 
 SCRAPE_SECONDS = 5.0
 
-KATIB = "github.com/kubeflow/katib@v0.19.0"
 
 TRAINER = """
 import http.server, threading, time
@@ -155,99 +151,3 @@ def test_a_training_is_seen_with_its_loss_its_use_and_its_throttling(
     world.requests.clear()
     world.jobs()
     assert [request for request in world.requests if request[0] != "WATCH"] == []
-
-
-def test_a_pod_that_was_replaced_keeps_its_jobs_uid(
-    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape
-) -> None:
-    world = watched()
-    job = replace(idle, command=BUSY).job("train")
-    job["spec"]["backoffLimit"] = 3
-    kubectl.apply(job, namespace=namespace)
-    first = wait_for("the job", lambda: list(world.jobs().values()), lambda jobs: len(jobs) == 1)[0]
-    kubectl.run("delete", "pod", first.name, "-n", namespace, "--wait=false")
-    second = wait_for(
-        "its replacement",
-        lambda: [job for job in world.jobs().values() if job.name != first.name],
-        lambda jobs: len(jobs) == 1,
-    )
-    assert [job.uid for job in second] == [first.uid]
-    managed = world.index.find(first.uid)
-    assert managed is not None
-    assert managed.pod.name == second[0].name
-
-
-@contextmanager
-def installed(kubectl: Kubectl, folder: Path, module: str, *files: str) -> Iterator[None]:
-    """Custom resources without their controllers, from the Go module that has them; skips where they cannot be had."""
-    if shutil.which("go") is None:
-        pytest.skip(f"`go` is not on the PATH, which brings {module}")
-    command = ("go", "mod", "download", "-json", module)
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"this network has no {module} within two minutes")
-    found = json.loads(done.stdout or "{}")
-    if "Dir" not in found:
-        pytest.skip(f"this network has no {module}: {found.get('Error') or done.stderr}")
-    if missing := [file for file in files if not Path(found["Dir"], file).exists()]:
-        pytest.skip(f"{found['Version']} of {module} has no {missing[0]}")
-    listed = [argument for file in files for argument in ("-f", str(Path(found["Dir"], file)))]
-    if kubectl.run("get", *listed, "--ignore-not-found", "-o", "name"):
-        pytest.skip("this cluster has some of these CRDs already, and they are left alone")
-    kubectl.run("create", *listed)
-    try:
-        kubectl.run("wait", "--for=condition=established", "--timeout=60s", *listed)
-        yield
-    finally:
-        kubectl.run("delete", "--wait=false", *listed)
-
-
-@dataclass
-class Controllers:
-    """Makes objects as the controllers of sweeps do, which do not run here."""
-
-    kubectl: Kubectl
-    namespace: str
-
-    def make(self, made: dict[str, Any], owner: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The object as the API server has it, owned by another one."""
-        if owner is not None:
-            of_owner = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
-            names = {key: owner["metadata"][key] for key in ("name", "uid")}
-            made["metadata"]["ownerReferences"] = [of_owner | names]
-        self.kubectl.apply(made, namespace=self.namespace)
-        group = made["apiVersion"].partition("/")[0]
-        found: dict[str, Any] = self.kubectl.get(
-            f"{made['kind'].lower()}.{group}", made["metadata"]["name"], "-n", self.namespace
-        )
-        return found
-
-
-def a_resource(version: str, kind: str, name: str, **spec: Any) -> dict[str, Any]:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec}
-
-
-def studies(world: World, trials: int) -> dict[str, str]:
-    """Of all jobs, by uid, once there are so many; none has a warning about its owner."""
-    jobs = wait_for(f"{trials} trials", lambda: list(world.jobs().values()), lambda found: len(found) == trials)
-    assert [warning for job in jobs for warning in job.warnings if "owner" in warning] == []
-    return {job.uid: job.objectives.study for job in jobs}
-
-
-def test_trials_of_katib_and_indexes_of_a_job_are_known_with_their_studies(
-    watched: Callable[..., World], kubectl: Kubectl, namespace: str, idle: PodShape, tmp_path: Path
-) -> None:
-    world, controllers = watched(), Controllers(kubectl, namespace)
-    folder, version = "manifests/v1beta1/components/crd", "kubeflow.org/v1beta1"
-    with installed(kubectl, tmp_path, KATIB, f"{folder}/experiment.yaml", f"{folder}/trial.yaml"):
-        experiment = controllers.make(a_resource(version, "Experiment", "tune"))
-        trial = controllers.make(a_resource(version, "Trial", "tune-1"), experiment)
-        small = replace(idle, cpu_request="20m", cpu_limit="50m")
-        labelled = replace(small, labels={**small.labels, "katib.kubeflow.org/experiment": "tune"}).job("tune-1")
-        indexed = replace(small, labels={**small.labels, "slopewise.dev/study": "grid"}).job("grid")
-        indexed["spec"] |= {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
-        of_trial, of_grid = (
-            made["metadata"]["uid"] for made in (controllers.make(labelled, trial), controllers.make(indexed))
-        )
-        assert studies(world, 3) == {f"{of_trial}:0": "tune", f"{of_grid}:0": "grid", f"{of_grid}:1": "grid"}

@@ -45,12 +45,6 @@ class Scene:
         command = ("python3", "-P", "-m", "slopewise.demo.trainings", name, "--steps", str(steps))
         return self._shape(command, node, cpu_limit, **more).job(name)
 
-    def served_model(self, name: str, node: str, cpu_limit: str, **more: Any) -> Json:
-        """A Job of one served model under load, for longer than any test takes."""
-        serving = ("python3", "-P", "-m", "slopewise.demo.serving", name, "--seconds", "1200")
-        command = ("env", "SLOPEWISE_EXPORTER_ADDRESS=0.0.0.0", *serving)
-        return self._shape(command, node, cpu_limit, **more).job(name)
-
     def served_without_load(
         self, name: str, model: str, flags: Sequence[str], node: str | None, cpu_limit: str, **more: Any
     ) -> Json:

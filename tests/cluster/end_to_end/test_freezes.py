@@ -22,15 +22,9 @@ from support.scene import Json, Scene, limit_millicores
 from support.trainers import Trainers
 from support.waiting import wait_for
 
-from slopewise.adapters.clock import SystemClock
 from slopewise.adapters.http.alert_webhook import PATH
-from slopewise.adapters.kube.cache.reflector import Reflector
-from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.state.freezes import (
     ENDED_LABEL,
-    KubeFreezes,
-    freeze_path,
-    parse_freeze,
 )
 
 pytestmark = pytest.mark.faults
@@ -84,20 +78,6 @@ def freezes(scene: Scene) -> list[Json]:
     return [each for each in ours if ENDED_LABEL not in each["metadata"].get("labels", {})]
 
 
-def list_seconds(scene: Scene) -> float:
-    """What each write takes longer for reading the freezes before it."""
-    api = KubeApi.connect(kubeconfig=str(scene.kubectl.kubeconfig))
-    freezes = KubeFreezes(api, Reflector(api, freeze_path(), parse_freeze), SystemClock())
-    try:
-        freezes.before_write("warms the connection")
-        began = time.monotonic()
-        for _ in range(20):
-            freezes.before_write("any")
-        return (time.monotonic() - began) / 20
-    finally:
-        api.close()
-
-
 def managed(scene: Scene, name: str) -> tuple[str, str]:
     """Status and reason of the condition of one JobGrowth; empty before it is there."""
     conditions = scene.growths().get(name, {}).get("status", {}).get("conditions", [])
@@ -136,8 +116,6 @@ def test_an_alert_freezes_a_namespace_until_it_is_resolved(
     ).stdout  # fmt: skip
     print(said)
     assert f"frozen: Freeze {made['metadata']['name']} (namespace/{scene.namespace}, until" in said
-
-    print(f"a list of the freezes takes {list_seconds(scene) * 1000:.1f} ms")
 
     resolved = time.time()
     alertmanager.resolve(labels, started)

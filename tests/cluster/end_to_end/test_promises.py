@@ -1,14 +1,13 @@
-"""What `dqoes` and `deadline` promise, with real served models and real trainings on the cluster.
+"""What `deadline` promises, with real trainings on the cluster.
 
-Every promise here is broken by an even split, which is what the jobs start with. How much CPU a request or a step takes
-differs from machine to machine, so what is promised is derived from what was measured on the spot a moment before.
+The promise is broken by an even split, which is what the jobs start with. How much CPU a step takes differs from
+machine to machine, so the deadlines are derived from what was measured on the spot a moment before.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from time import monotonic
 
 import pytest
 from support.scene import Json, Scene, limit_millicores, seconds_taken
@@ -18,12 +17,6 @@ pytestmark = pytest.mark.faults
 
 HALF_MILLICORES = 500
 """Each of two jobs on a node of one CPU."""
-
-TOLERANCE_RATIO = 0.1
-"""What `dqoes` calls satisfied: at most so much slower than asked (its parameter alpha)."""
-
-SERVED_CORES = {"digits-kernel": 0.65, "digits-forest": 0.2}
-"""At which a response takes just as long as it may: 1.3 times what it has at first, and 0.4 times."""
 
 RESOURCES = {"control": "limits", "cpu": {"min": "20m"}}
 BEHAVIOUR = {"intervalSeconds": 20, "cooldownSeconds": 10, "minChangeRatio": 0.05}
@@ -47,49 +40,8 @@ STEADY_RATIO = 0.12
 """Within this the two bounds above hold with room to spare; beyond it the race is run once more."""
 
 
-def test_dqoes_brings_response_times_to_their_objectives(scene: Scene, two_nodes: tuple[str, str]) -> None:
-    _, node = two_nodes
-    scene.start(*(scene.served_model(name, node, f"{HALF_MILLICORES}m") for name in SERVED_CORES))
-    before = wait_for("responses are counted", lambda: responses(scene, 20), lambda seen: len(seen) == 2)
-    objectives = {name: before[name] * HALF_MILLICORES / 1000 / cores for name, cores in SERVED_CORES.items()}
-    for name in scene.pods():
-        scene.annotate(name, f"slopewise.dev/qoe-seconds={objectives[name]:.4g}")
-    assert not _kept(before, objectives)
-
-    scene.obey("Auto", policy={"name": "dqoes"}, resources=RESOURCES, behaviour=BEHAVIOUR)
-    wait_for("limits have moved", lambda: _limits(scene), lambda seen: HALF_MILLICORES not in seen.values())
-    moved_at = monotonic()
-
-    def look() -> tuple[float, dict[str, float]]:
-        return monotonic() - moved_at, responses(scene, 30)
-
-    _, after = wait_for(
-        "all objectives are kept for 30 s", look, lambda seen: seen[0] > 30 and _kept(seen[1], objectives), 180
-    )
-    print(f"seconds asked {objectives}, before {before}, after {after} with limits {_limits(scene)}")
-    scene.delete_policy()
-    assert _limits(scene) == dict.fromkeys(SERVED_CORES, HALF_MILLICORES)
-
-
-def _kept(means: dict[str, float], objectives: dict[str, float]) -> bool:
-    slower = [name for name, mean in means.items() if mean > objectives[name] * (1 + TOLERANCE_RATIO)]
-    return means.keys() == objectives.keys() and not slower
-
-
 def _limits(scene: Scene) -> dict[str, int]:
     return {name: limit_millicores(pod) for name, pod in scene.running().items()}
-
-
-def responses(scene: Scene, seconds: int) -> dict[str, float]:
-    """Mean seconds a response took in the last so many seconds, by the name of the model; of those that are scraped."""
-    of, within = f'{{namespace="{scene.namespace}",outcome="ok"}}', f"[{seconds}s]"
-    metric = "inference_response_duration_seconds"
-    by_pod = scene.query(
-        f"rate({metric}_sum{of}{within}) / rate({metric}_count{of}{within})"
-        f" and count_over_time({metric}_count{of}{within}) >= {seconds // SCRAPE_SECONDS}"
-    )
-    names = {pod["metadata"]["name"]: name for name, pod in scene.pods().items()}
-    return {names[pod]: mean for pod, mean in by_pod.items()}
 
 
 @dataclass(frozen=True)

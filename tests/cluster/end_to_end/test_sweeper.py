@@ -18,7 +18,6 @@ from support.moving_stage import HERE, THERE, MovingStage, evicts, suspends
 from support.rendering import MANIFESTS
 from support.waiting import wait_for
 
-from slopewise.adapters.kube.cache.records import PLACE_GATE
 from testbed.settings import Settings
 
 TWO_MINUTES_SECONDS = 120.0
@@ -41,26 +40,6 @@ def no_controller(kubectl: Kubectl, controller: Installation, testbed_settings: 
 
 def controllers(kubectl: Kubectl) -> str:
     return kubectl.run("get", "pods", "-n", SYSTEM, "-l", "app.kubernetes.io/component=controller", "-o", "name")
-
-
-@pytest.mark.usefixtures("no_controller")
-def test_a_pod_behind_our_gate_runs_after_two_minutes_although_no_controller_is_there(
-    kubectl: Kubectl, namespace: str, idle: PodShape
-) -> None:
-    pod = idle.pod("gated")
-    pod["spec"]["schedulingGates"] = [{"name": PLACE_GATE}]
-    kubectl.apply(pod, namespace=namespace)
-
-    # Ten seconds more for the start of the sweeper's pod and of this one.
-    kubectl.wait_running(namespace, "gated", seconds=TWO_MINUTES_SECONDS + 10)
-
-    sweeper = ("-l", "app.kubernetes.io/component=sweeper", "-n", SYSTEM)
-    logged = wait_for(
-        "it logs that", lambda: kubectl.run("logs", *sweeper, "--tail=-1"), lambda text: namespace in text, 60
-    )
-    print(logged)
-    assert "its gate is off" in logged
-    assert "schedulingGates" not in kubectl.get("pod", "gated", "-n", namespace)["spec"]
 
 
 @pytest.fixture

@@ -186,12 +186,6 @@ def test_an_eviction_names_its_pod_by_uid_and_leaves_it_its_time(
     refused(evicted(either, stage, options), because)
 
 
-def test_both_accounts_evict_a_pod(either: KubeApi, stage: str) -> None:
-    pod = parse_pod(either.get(path_of("v1", "pods", stage, "gated")))
-
-    wait_for("it is let through", lambda: evict(either, pod, dry_run=True), lambda refused: refused is None)
-
-
 def test_neither_account_evicts_where_the_namespace_does_not_opt_in_to_moves(either: KubeApi, elsewhere: str) -> None:
     pod = parse_pod(either.get(path_of("v1", "pods", elsewhere, "gated")))
 

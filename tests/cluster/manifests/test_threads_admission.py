@@ -120,11 +120,3 @@ def test_a_namespace_that_does_not_opt_in_is_untouched(kubectl: Kubectl, stage: 
     finally:
         kubectl.run("label", "namespace", stage, f"{MANAGED_LABEL}=true")
         wait_for("it is in again", lambda: environment(kubectl, stage, pod), lambda env: env)
-
-
-def test_the_training_sees_them(kubectl: Kubectl, stage: str, idle: PodShape) -> None:
-    kubectl.apply(idle.pod("real"), namespace=stage)
-    kubectl.wait_running(stage, "real")
-
-    seen = kubectl.run("exec", "-n", stage, "real", "--", "env").splitlines()
-    assert {f"{one['name']}={one['value']}" for one in WAITING} <= set(seen)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from support.accounts import ACCOUNT, SYSTEM, api_of_account
 from support.cluster import Kubectl
-from support.rendering import MANIFESTS, OVERLAYS, only, render, render_mine
+from support.rendering import MANIFESTS, OVERLAYS, render, render_mine
 from support.waiting import wait_for
-
-from slopewise.adapters.kube.client.client import KubeApi
 
 OPERATOR_CRDS = Path(__file__).with_name("prometheus-operator-crds.yaml")
 
@@ -61,58 +57,3 @@ def test_the_server_finds_no_fault_in_the_expressions_of_the_admission_policies(
 
     assert len(checked) == 10
     assert not any(status["typeChecking"].get("expressionWarnings") for status in checked)
-
-
-def rights(rules: list[dict[str, Any]]) -> set[tuple[str, str, str, str]]:
-    """Each right by itself: verb, API group, resource, name (empty: any)."""
-    return {
-        (verb, group, resource, name)
-        for rule in rules
-        for verb in rule["verbs"]
-        for group in rule.get("apiGroups", [])
-        for resource in rule.get("resources", [])
-        for name in rule.get("resourceNames", [""])
-    }
-
-
-def test_the_account_has_the_rights_that_are_written_down_and_no_other(
-    installed: Kubectl, controller: KubeApi, namespace: str, tmp_path: Path
-) -> None:
-    installed.run("create", "serviceaccount", "anybody", "-n", namespace)
-    everybodys = rights_in("default", api_of_account(installed, namespace, "anybody", tmp_path))
-    roles = {
-        (document["kind"], document["metadata"]["name"]): rights(document["rules"])
-        for document in render(MANIFESTS / "overlays/moves")
-        if document["kind"] in ("Role", "ClusterRole")
-    }
-    everywhere = roles["ClusterRole", ACCOUNT] | roles["ClusterRole", "slopewise-moves"]
-    at_home = roles["Role", "slopewise-lease"]
-
-    assert rights_in("default", controller) - everybodys == everywhere
-    assert rights_in(SYSTEM, controller) - everybodys == everywhere | at_home
-
-
-def test_the_sweepers_account_has_the_rights_that_are_written_down_and_no_other(
-    installed: Kubectl, namespace: str, tmp_path: Path
-) -> None:
-    installed.run("create", "serviceaccount", "anybody", "-n", namespace)
-    everybodys = rights_in("default", api_of_account(installed, namespace, "anybody", tmp_path))
-    sweeper = api_of_account(installed, SYSTEM, "slopewise-sweeper", tmp_path)
-    written = rights(only(render(MANIFESTS / "overlays/moves"), "ClusterRole", "slopewise-sweeper")["rules"])
-
-    for here in ("default", SYSTEM):
-        wait_for(
-            "it has what is written down",
-            partial(rights_in, here, sweeper),
-            lambda has: has - everybodys == written,
-        )
-
-
-def rights_in(namespace: str, api: KubeApi) -> set[tuple[str, str, str, str]]:
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectRulesReview",
-        "spec": {"namespace": namespace},
-    }
-    answer = api.create("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", review)
-    return rights(answer["status"]["resourceRules"])
