@@ -12,8 +12,7 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
@@ -22,7 +21,7 @@ from urllib.error import URLError
 import prometheus_client
 import psutil
 import pytest
-from support.training_fixtures import Samples, Scrape
+from support.training_fixtures import Samples, Scrape, StartProcess
 from support.waiting import eventually
 
 import slopewise_exporter
@@ -41,32 +40,14 @@ def port_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start(tmp_path: Path, port_file: Path) -> Iterator[Start]:
-    """Starts a command with a free port and its output in pipes; it and its children are killed at the end."""
-    started: list[subprocess.Popen[bytes]] = []
+def start(start_process: StartProcess, port_file: Path) -> Start:
+    """Starts a command that does not linger."""
+    defaults = {"SLOPEWISE_EXPORTER_LINGER_SECONDS": "0", "SLOPEWISE_EXPORTER_PORT_FILE": str(port_file)}
 
     def begin(command: Sequence[str], *, environment: dict[str, str] | None = None, **more: object) -> Popen:
-        defaults = {
-            "SLOPEWISE_EXPORTER_PORT": "0",
-            "SLOPEWISE_EXPORTER_ADDRESS": "127.0.0.1",
-            "SLOPEWISE_EXPORTER_LINGER_SECONDS": "0",
-            "SLOPEWISE_EXPORTER_PORT_FILE": str(port_file),
-        }
-        options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-        process: Popen = subprocess.Popen(
-            list(command),
-            env={**os.environ, **defaults, **(environment or {})},
-            start_new_session=True,
-            **options,  # type: ignore[call-overload]
-        )
-        started.append(process)
-        return process
+        return start_process(command, {**defaults, **(environment or {})}, **more)
 
-    yield begin
-    for process in started:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    return begin
 
 
 Popen = subprocess.Popen[bytes]
@@ -139,20 +120,6 @@ def test_a_program_that_is_no_python_is_followed_and_its_process_metrics_are_its
     assert seen["process_start_time_seconds"] == pytest.approx(child.create_time(), abs=0.02)
     assert seen["process_resident_memory_bytes"] == pytest.approx(child.memory_info().rss, rel=0.5)
     assert ended(process) == (5, b"step 7/8 loss: 0.25\n", b"")
-
-
-def test_an_option_of_the_command_is_the_plan_where_the_output_has_none(
-    start: Start, script: Script, series: Series
-) -> None:
-    training = script("""
-        import sys
-        for epoch in (1, 2, 3):
-            print(f"epoch {epoch} log-loss: 0.{epoch}", flush=True)
-        sys.stdin.read()
-    """)
-    start([*RUN, "--", sys.executable, training, "--lr=0.1", "--epochs", "60"])
-    reports(series, LOSS, 0.3)
-    assert series()["training_steps_planned"] == 60
 
 
 def test_the_end_of_a_followed_command_is_scraped_as_what_it_was(start: Start, series: Series, port_file: Path) -> None:
@@ -335,22 +302,6 @@ def test_a_reader_that_has_enough_ends_the_command_as_without_a_parent(start: St
     assert process.wait(timeout=180) == -signal.SIGPIPE
 
 
-@pytest.mark.parametrize("wrap", [(), ("--wrap",)], ids=["itself", "wrapped"])
-def test_a_port_in_use_is_one_line_that_says_what_to_do_and_the_training_goes_on(
-    start: Start, script: Script, wrap: tuple[str, ...]
-) -> None:
-    path = script("for step in range(1000):\n    print(f'step {step} loss=0.5')\n")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        process = start([*RUN, *wrap, "--", sys.executable, path], environment={"SLOPEWISE_EXPORTER_PORT": port})
-        status, output, errors = ended(process)
-    assert status == 0
-    assert len(output.splitlines()) == 1000
-    (line,) = errors.decode().splitlines()
-    assert f"another program has port {port}" in line
-    assert "SLOPEWISE_EXPORTER_PORT" in line
-
-
 def test_nothing_is_written_to_any_folder(start: Start, script: Script, series: Series, tmp_path: Path) -> None:
     nowhere = dict.fromkeys(("HOME", "TMPDIR", "XDG_STATE_HOME", "XDG_CACHE_HOME"), "/proc/nowhere")
     command = [*RUN, "--wrap", "--", sys.executable, script(PRINTS_AND_WAITS)]
@@ -486,43 +437,6 @@ def test_workers_and_forked_children_do_not_report(start: Start, script: Script,
     assert output.count(b"loss=9") == 2
 
 
-def test_of_two_trainings_of_one_command_the_first_reports_and_the_next_after_its_end(
-    start: Start, script: Script, series: Series
-) -> None:
-    training = "import sys, time; print('loss=' + sys.argv[1]); time.sleep(float(sys.argv[2]))"
-    first, second, third = (
-        f'{sys.executable} -c "{training}" {loss} {wait}' for loss, wait in ((1, 4), (2, 0), (3, 600))
-    )
-    process = start([*RUN, "--", "sh", "-c", f"{first} & sleep 1.5; {second}; wait; {third}"])
-    reports(series, LOSS, 1)
-    seen: list[float | None] = []
-
-    def third_reports() -> bool:
-        seen.append(series().get(LOSS))
-        return seen[-1] == 3
-
-    assert eventually(third_reports)
-    assert 2 not in seen
-    process.kill()
-
-
-def test_the_trainings_own_reporter_comes_before_what_it_prints(start: Start, script: Script, series: Series) -> None:
-    path = script("""
-        import sys
-        print("loss=9")
-        from slopewise_exporter import Reporter
-        with Reporter(planned_steps=5) as reporter:
-            reporter.step(loss=0.5)
-            print("loss=9")
-            sys.stdin.read()
-    """)
-    port = free_port()
-    process = start([*RUN, "--", sys.executable, path], environment={"SLOPEWISE_EXPORTER_PORT": str(port)})
-    reports(series, LOSS, 0.5)
-    assert series()["training_steps_total"] == 1
-    assert ended(process)[::2] == (0, b"")
-
-
 def test_a_reporter_within_a_followed_command_gets_the_port_of_the_parent(
     start: Start, script: Script, series: Series
 ) -> None:
@@ -582,14 +496,6 @@ def test_a_python_without_this_package_is_lent_it_and_nothing_else(
     reports(series, LOSS, 0.5)
     assert psutil.Process(process.pid).children() == []
     assert ended(process) == (0, b"loss=0.5 []\n", b"")
-
-
-def test_what_a_python_without_this_package_prints_is_reported_before_its_buffer_is_full(
-    start: Start, script: Script, series: Series
-) -> None:
-    process = start([*RUN, "--", sys.executable, "-S", script(PRINTS_AND_WAITS)])
-    reports(series, LOSS, 0.3)
-    assert ended(process)[:2] == (0, b"".join(b"step %d/60 loss=0.%d\n" % (n, n) for n in (1, 2, 3)))
 
 
 def test_ranks_but_the_first_and_trainings_that_are_switched_off_are_started_as_they_are(
