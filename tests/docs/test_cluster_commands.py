@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 import shutil
 import subprocess
 from functools import cache
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.readme import cluster_commands
+from support.readme import kubectl_commands
 from support.rendering import ROOT
 
 from slopewise.adapters.kube.cache.records import MOVES_ALLOWED, MOVES_LABEL
@@ -31,13 +30,6 @@ OURS = {
     for names in [definition["spec"]["names"]]
     for name in (names["plural"], names["singular"], *names["shortNames"])
 }
-
-
-def kubectl_commands(page: Path) -> list[list[str]]:
-    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    commands = [shlex.split(each, comments=True) for line in lines for each in line.split(" | ")]
-    return [words for words in commands if words and Path(words[0]).name == "kubectl"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -101,22 +93,15 @@ def load_yaml(path: Path) -> Any:
 def test_the_readmes_kinds_and_objects_exist() -> None:
     policy = load_training_policy(POLICY).metadata.name
     named = [
-        words[words.index(verb) + 1 :] for words in cluster_commands() for verb in ("patch", "get") if verb in words
+        words[words.index(verb) + 1 :]
+        for words in kubectl_commands(ROOT / "README.md")
+        for verb in ("patch", "get")
+        if verb in words
     ]
     for words in named:
         kinds = {word.split("/")[0] for word in words if not word.startswith("-")}
         assert kinds & OURS, words
     assert [words[1] for words in named if words[0] == "trainingpolicy"] == [policy, policy]
-
-
-def test_the_readmes_patches_make_valid_policies() -> None:
-    before = load_yaml(POLICY)
-    patches = [json.loads(words[words.index("-p") + 1]) for words in cluster_commands() if "patch" in words]
-    modes = [
-        validate(TrainingPolicy, {**before, "spec": {**before["spec"], **patch["spec"]}}, where="README.md").spec.mode
-        for patch in patches
-    ]
-    assert modes == ["Canary", "Auto"]
 
 
 def test_the_readme_names_every_mode() -> None:

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from manifests.chart import generate
 from manifests.chart.additions import NotExpressibleError, add
-from manifests.chart.template_text import Expression, Items, Structure, When, template
 
 NO_PATHS: frozenset[tuple[str | int, ...]] = frozenset()
 
@@ -45,56 +43,6 @@ def test_a_file_that_differs_or_is_obsolete_is_put_right(chart: Path, capsys: py
     assert not extra.exists()
 
 
-def test_templates_of_alerts_and_dashboards_pass_through_helm() -> None:
-    text = template({"summary": "{{ $labels.job }} of {{pod}}"})
-
-    assert yaml.safe_load(text.replace('{{ "{{" }}', "{{")) == {"summary": "{{ $labels.job }} of {{pod}}"}
-    assert text.count('{{ "{{" }}') == 2
-
-
-def test_values_and_conditions_stand_where_they_belong() -> None:
-    document: dict[Any, Any] = {
-        "replicas": Expression(".Values.replicas"),
-        "resources": Structure(".Values.resources"),
-        "args": ["run", Items(".Values.more", ("--more",))],
-        When(".Values.policy"): {"policy": [{"name": "one", "text": "two\nlines\n"}]},
-    }
-
-    assert template(document, ".Values.enabled").splitlines() == [
-        "{{- if .Values.enabled }}",
-        "replicas: {{ .Values.replicas }}",
-        "resources:",
-        "  {{- toYaml .Values.resources | nindent 2 }}",
-        "args:",
-        "  - run",
-        "{{- if .Values.more }}",
-        "  - --more",
-        "{{- end }}",
-        "{{- if .Values.policy }}",
-        "policy:",
-        "  - name: one",
-        "    text: |",
-        "      two",
-        "      lines",
-        "{{- end }}",
-        "{{- end }}",
-    ]
-
-
-def test_what_a_component_adds_is_there_under_its_condition() -> None:
-    base = {"spec": {"args": ["run"], "volumes": [{"name": "tmp"}]}}
-    other = {"spec": {"args": ["run", "--record"], "volumes": [{"name": "tmp", "size": 1}], "affinity": {}}}
-    tree = {"spec": {"args": ["run"], "volumes": [{"name": "tmp"}]}}
-
-    add(tree, base, other, "c", NO_PATHS)
-
-    assert tree["spec"] == {
-        "args": ["run", Items("c", ("--record",))],
-        "volumes": [{"name": "tmp", When("c"): {"size": 1}}],
-        When("c"): {"affinity": {}},
-    }
-
-
 @pytest.mark.parametrize(
     ("other", "place"),
     [
@@ -108,11 +56,3 @@ def test_a_component_that_changes_something_is_refused_with_the_place(other: dic
 
     with pytest.raises(NotExpressibleError, match=place):
         add({"spec": dict(base["spec"])}, base, other, "c", NO_PATHS)
-
-
-def test_what_has_a_value_of_its_own_may_differ() -> None:
-    tree = {"spec": {"replicas": 1}}
-
-    add(tree, {"spec": {"replicas": 1}}, {"spec": {"replicas": 2}}, "c", frozenset({("spec", "replicas")}))
-
-    assert tree == {"spec": {"replicas": 1}}

@@ -246,24 +246,6 @@ def test_each_dashboard_travels_under_a_stable_name_with_the_label_that_grafana_
         assert len(json.dumps(dashboard)) < 256 * 1024, "what `kubectl apply` keeps in an annotation"
 
 
-def test_somebodys_own_overlay_combines_what_it_wants(tmp_path: Path) -> None:
-    url = "http://prometheus.example.org:9090"
-    documents = render_mine(
-        tmp_path,
-        "high-availability",
-        images=[{"name": "slopewise", "newName": "registry.example.org/slopewise", "newTag": "9"}],
-        configMapGenerator=[{"name": "slopewise-settings", "behavior": "merge", "literals": [f"PROMETHEUS_URL={url}"]}],
-    )
-    settings = only(documents, "ConfigMap", "slopewise-settings")
-    (container,) = only(documents, "Deployment")["spec"]["template"]["spec"]["containers"]
-
-    assert container["image"] == "registry.example.org/slopewise:9"
-    assert settings["data"]["PROMETHEUS_URL"] == url
-    assert settings["metadata"]["name"] == container["env"][0]["valueFrom"]["configMapKeyRef"]["name"]
-    unchanged = only(render(MANIFESTS / "overlays/minimal"), "ConfigMap", "slopewise-settings")
-    assert settings["metadata"]["name"] != unchanged["metadata"]["name"]
-
-
 @pytest.mark.parametrize("name", ["moves", "namespaced"])
 def test_another_namespace_takes_all_bindings_along(name: str, tmp_path: Path) -> None:
     documents = render_mine(tmp_path, name, namespace="elsewhere")

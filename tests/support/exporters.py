@@ -22,8 +22,8 @@ SCRAPE_SECONDS = 0.5
 class Exporters(Loopback):
     """Each path is the page of one process, and a path without a page is a process that is gone."""
 
-    def __init__(self) -> None:
-        self.pages: dict[str, str] = {}
+    def __init__(self, pages: dict[str, str] | None = None) -> None:
+        self.pages: dict[str, str] = {} if pages is None else pages
         super().__init__()
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:

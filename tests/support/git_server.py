@@ -5,15 +5,13 @@ Flux reads neither `git daemon` nor folders, so this is Git's own `http-backend`
 
 from __future__ import annotations
 
-import http.server
 import os
 import subprocess
-import threading
 from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import Self
 
-from slopewise.adapters.local.prometheus_server import free_loopback_port
+from support.loopback import Loopback, send
 
 _AUTHOR = {
     "GIT_AUTHOR_NAME": "platform",
@@ -25,24 +23,15 @@ _AUTHOR = {
 }
 
 
-class GitServer:
-    """One repository with the branch `main`, from entry to exit."""
+class GitServer(Loopback):
+    """One repository with the branch `main`, from when it is made until it is closed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "platform"
         self.folder.mkdir()
         self._git("init", "--quiet", "--initial-branch=main")
-        handler = type("Handler", (_Backend,), {"root": folder})
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", free_loopback_port()), handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/platform/.git"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__()
+        self.url += "/platform/.git"
 
     def commit(self, message: str, files: Mapping[str, str | None]) -> str:
         """Write these files, or delete them (None), and commit; returns the revision."""
@@ -62,6 +51,27 @@ class GitServer:
         self._git("revert", "--no-edit", "HEAD")
         return self._git("rev-parse", "HEAD")
 
+    def serve(self, handler: BaseHTTPRequestHandler) -> None:
+        path, _, query = handler.path.partition("?")
+        body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        variables = {
+            "GIT_PROJECT_ROOT": str(self.folder.parent),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "REQUEST_METHOD": handler.command,
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "CONTENT_TYPE": handler.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": str(len(body)),
+            "HTTP_CONTENT_ENCODING": handler.headers.get("Content-Encoding", ""),
+            "GIT_PROTOCOL": handler.headers.get("Git-Protocol", ""),
+            "REMOTE_ADDR": "127.0.0.1",
+        }
+        environment = {**os.environ, **_AUTHOR, **variables}
+        done = subprocess.run(["git", "http-backend"], input=body, env=environment, capture_output=True, check=False)
+        head, _, content = done.stdout.partition(b"\r\n\r\n")
+        fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
+        send(handler, int(fields.pop("Status", "200").split()[0]), content, fields)
+
     def _git(self, *arguments: str) -> str:
         done = subprocess.run(
             ["git", *arguments],
@@ -73,48 +83,3 @@ class GitServer:
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
-
-
-class _Backend(http.server.BaseHTTPRequestHandler):
-    """Hands each request to `git http-backend` as a web server hands it to a CGI program."""
-
-    root: Path
-
-    def do_GET(self) -> None:
-        self._answer(b"")
-
-    def do_POST(self) -> None:
-        self._answer(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-
-    def _answer(self, body: bytes) -> None:
-        path, _, query = self.path.partition("?")
-        variables = {
-            "GIT_PROJECT_ROOT": str(self.root),
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "REQUEST_METHOD": self.command,
-            "PATH_INFO": path,
-            "QUERY_STRING": query,
-            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-            "CONTENT_LENGTH": str(len(body)),
-            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-            "REMOTE_ADDR": "127.0.0.1",
-        }
-        done = subprocess.run(
-            ["git", "http-backend"],
-            input=body,
-            env={**os.environ, **_AUTHOR, **variables},
-            capture_output=True,
-            check=False,
-        )
-        head, _, content = done.stdout.partition(b"\r\n\r\n")
-        fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
-        self.send_response(int(fields.pop("Status", "200").split()[0]))
-        for name, value in fields.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing on stderr."""

@@ -71,32 +71,34 @@ def installed(kubectl: Kubectl, folder: Path) -> Iterator[Installation]:
         installation.remove()
 
 
+def kustomization(
+    image: str, prometheus_url: str, scrape_seconds: float, variant: str = "minimal", ours: str = "slopewise"
+) -> dict[str, Any]:
+    """One like that of docs/deployment.md. `ours`: where this repository lies beside it."""
+    name, _, tag = image.rpartition(":")
+    settings = {
+        "name": "slopewise-settings",
+        "namespace": SYSTEM,
+        "behavior": "merge",
+        "literals": [f"PROMETHEUS_URL={prometheus_url}"],
+    }
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [f"{ours}/manifests/overlays/{variant}"],
+        "images": [{"name": "slopewise", "newName": name, "newTag": tag}],
+        "configMapGenerator": [settings],
+        "patches": [{"target": {"kind": "Deployment"}, "patch": yaml.safe_dump([_argument(scrape_seconds)])}],
+    }
+
+
 def overlay(
     folder: Path, image: str, prometheus_url: str, scrape_seconds: float, variant: str = "minimal", **more: Any
 ) -> Path:
-    """Write a kustomization like that of docs/deployment.md into an empty folder; returns the folder.
-
-    `more`: of the kustomization.
-    """
-    name, _, tag = image.rpartition(":")
-    kustomization: dict[str, Any] = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [f"slopewise/manifests/overlays/{variant}"],
-        "images": [{"name": "slopewise", "newName": name, "newTag": tag}],
-        "configMapGenerator": [
-            {
-                "name": "slopewise-settings",
-                "namespace": SYSTEM,
-                "behavior": "merge",
-                "literals": [f"PROMETHEUS_URL={prometheus_url}"],
-            }
-        ],
-        "patches": [{"target": {"kind": "Deployment"}, "patch": yaml.safe_dump([_argument(scrape_seconds)])}],
-        **more,
-    }
+    """Write such a kustomization into an empty folder, with `more` in it; returns the folder."""
+    whole = {**kustomization(image, prometheus_url, scrape_seconds, variant), **more}
     os.symlink(ROOT, folder / "slopewise")
-    (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization), encoding="utf-8")
+    (folder / "kustomization.yaml").write_text(yaml.safe_dump(whole), encoding="utf-8")
     return folder
 
 

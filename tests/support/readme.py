@@ -1,17 +1,15 @@
-"""The README's commands for a cluster, as words."""
+"""The commands that a page says to type at a cluster, as words."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from pathlib import Path
 
-from support.rendering import ROOT
 
-
-def cluster_commands() -> list[list[str]]:
-    """Every command of the section "On a cluster" that calls kubectl, in order; each begins with `kubectl`."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.split("## On a cluster\n")[1].split("\n## ")[0]
-    lines = "\n".join(re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL)).splitlines()
-    commands = [shlex.split(line, comments=True) for line in lines]
-    return [words for words in commands if words and words[0] == "kubectl"]
+def kubectl_commands(page: Path) -> list[list[str]]:
+    """Every command of its blocks that calls kubectl, in order; each begins with `kubectl`."""
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    commands = [shlex.split(each, comments=True) for line in lines for each in line.split(" | ")]
+    return [words for words in commands if words and Path(words[0]).name == "kubectl"]

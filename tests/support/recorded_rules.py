@@ -58,12 +58,12 @@ class RulesPrometheus(PrometheusServer):
     """Scrapes these pages, each with the labels of its target, and evaluates the rules."""
 
     def __init__(self, binaries: PrometheusBinaries, folder: Path, pages: Mapping[str, Page]) -> None:
-        self._exporters = Exporters()
-        self._exporters.pages = Pages()
+        computed = Pages()
+        self._exporters = Exporters(computed)
         targets: list[TargetGroup] = []
         for number, (name, (labels, page)) in enumerate(pages.items()):
             path = f"/{number}"
-            self._exporters.pages.computed[path] = page
+            computed.computed[path] = page
             of_target = {"instance": f"{name}:1", **labels, "__metrics_path__": path}
             targets.append({"targets": [self._exporters.address], "labels": of_target})
         super().__init__(binaries, folder / "data", scrape_interval_seconds=SCRAPE_SECONDS, targets=targets)

@@ -7,7 +7,6 @@ import pytest
 
 from slopewise.errors import MissingToolError, SlopewiseError, UsageError
 from testbed.builds import (
-    MODULES,
     Build,
     alertmanager_build,
     all_builds,
@@ -103,9 +102,3 @@ def test_every_program_is_a_tool_of_its_committed_module(version: str) -> None:
     for build in (*all_builds(version), *on_demand):
         module = (build.module / "go.mod").read_text()
         assert all(package in module for package in build.programs.values()), build.name
-
-
-def test_no_committed_module_names_a_place_of_this_machine() -> None:
-    for path in MODULES.rglob("go.mod"):
-        assert "=> /" not in path.read_text(), path
-        assert "=> ." not in path.read_text(), path

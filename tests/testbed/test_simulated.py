@@ -12,8 +12,3 @@ from testbed.simulated import bring_up
 def test_numbers_out_of_range_are_refused_with_the_range(settings: Settings, nodes: int, pods: int, flag: str) -> None:
     with pytest.raises(UsageError, match=f"{flag}: .* is out of range; give"):
         bring_up(settings, nodes, pods, Progress(StringIO()))
-
-
-def test_without_a_test_bed_the_way_to_one_is_reported(settings: Settings) -> None:
-    with pytest.raises(UsageError, match="start one with `make cluster`"):
-        bring_up(settings, 1, 1, Progress(StringIO()))
