@@ -23,7 +23,6 @@ from slopewise.adapters.kube.client.protocol import STRATEGIC_MERGE_PATCH
 from slopewise.adapters.kube.resize.actuator import KubeActuator
 from slopewise.config.quantities import cpu_quantity
 from slopewise.config.training_policy import ResourceSettings
-from slopewise.errors import UsageError
 from slopewise.model import CpuAllocation, CpuControl, Decision, Outcome, Resize, Restored
 
 LARGER_THAN_ANY_NODE = 2_000_000
@@ -94,17 +93,6 @@ def reported(limit: int | None, request: int) -> Callable[[ManagedPod], bool]:
 
 
 class TestResizing:
-    def test_a_limit_takes_effect_without_a_restart_and_comes_back(self, team: Team) -> None:
-        team.start("a")
-        assert team.resize("a", 900).result == "applied"
-        resized = team.wait("a", reported(900, 250))
-        assert team.kubectl.cpu_quota_microseconds(team.namespace, "a") == 90_000
-        assert team.actuator().restore("a", team.originals["a"]).result == "accepted"
-        back = team.wait("a", reported(500, 250))
-        assert team.actuator().restore("a", team.originals["a"]) == Restored("applied")
-        assert [each.container.restarts_total for each in (resized, back)] == [0, 0]
-        assert back.pod.foreign_resizers == ()
-
     def test_a_request_goes_down_with_its_limit_and_comes_back(self, team: Team) -> None:
         team.settings = ResourceSettings(lower_requests=True)
         team.start("a")
@@ -244,22 +232,6 @@ class TestRefusals:
         for resources in refused:
             said = refused_with(partial(team.refusal, "a", resources), "LimitRange")
             assert said.result == "infeasible"
-
-    def test_an_account_that_is_not_known(self, team: Team, tmp_path: Path) -> None:
-        team.start("a")
-        config = (team.kubectl.run("config", "view", "--raw", "--minify", "--flatten")).replace(
-            "token: ", "token: not-"
-        )
-        if "token: not-" not in config:
-            pytest.skip("this cluster's administrator has no token")
-        path = tmp_path / "kubeconfig"
-        path.write_text(config)
-        try:
-            api = KubeApi.connect(kubeconfig=str(path))
-        except UsageError as error:
-            pytest.skip(str(error))
-        said = refusal_of(api, f"{team.path('a')}/resize", {"spec": {}})
-        assert (said.result, "renew its token" in said.detail) == ("failed", True)
 
     def test_an_admission_policy(self, team: Team) -> None:
         team.start("a")

@@ -12,7 +12,6 @@ import pytest
 from support.cluster import Kubectl
 from support.waiting import wait_for
 
-from slopewise.adapters.kube.state.freezes import parse_freeze
 from slopewise.adapters.kube.state.training_policies import parse_policy
 from slopewise.config.freeze import FreezeSpec
 from slopewise.config.training_policy import TrainingPolicy
@@ -248,58 +247,6 @@ def test_a_jobgrowth_stays_that_of_its_workload(kubectl: Kubectl, namespace: str
     assert "a JobGrowth stays that of its workload; delete it instead" in done.stderr
 
 
-def tried(kubectl: Kubectl, spec: dict[str, Any]) -> tuple[int, str]:
-    """The exit code and what kubectl says when it is to apply a policy with this spec; never stored."""
-    body = json.dumps(a_policy("tried", spec))
-    done = kubectl.attempt("apply", "--server-side", "--dry-run=server", "-f", "-", stdin=body)
-    return done.returncode, done.stderr
-
-
-@pytest.fixture(scope="class")
-def admitting_others(kubectl: Kubectl) -> Iterator[None]:
-    """The definition as the component `policies` makes it; afterwards the shipped one again."""
-    unknown = {"policy": {"name": "mine"}}
-    kubectl.apply(training_policies(others=True))
-    wait_for("an unknown policy is admitted", lambda: tried(kubectl, unknown), lambda done: done[0] == 0)
-    yield
-    kubectl.apply(training_policies())
-    wait_for("an unknown policy is refused", lambda: tried(kubectl, unknown), lambda done: done[0] != 0)
-
-
-@pytest.mark.usefixtures("admitting_others")
-class TestWhereOthersAreAdmitted:
-    def test_their_parameters_are_kept_and_the_controller_checks_them(self, kubectl: Kubectl, policy_name: str) -> None:
-        choice = {"name": "newest-first", "parameters": {"floorRatio": 0.1, "words": ["a"], "deep": {"x": 1.5}}}
-        kubectl.apply(a_policy(policy_name, {"policy": choice}))
-        stored = json.loads(kubectl.run("get", "trainingpolicy", policy_name, "-o", "json"))
-        assert stored["spec"]["policy"] == choice
-        assert "there is no policy 'newest-first'" in (parse_policy(stored).invalid or "")
-
-    @pytest.mark.parametrize(
-        ("choice", "words"),
-        [
-            ({"name": "flowcon", "parameters": {"alpha": 7}}, "must be greater than 0 and less than or equal to 1"),
-            (
-                {"name": "flowcon", "parameters": {"alphaPer": "year"}},
-                "must be one of interval, minute, second for flowcon",
-            ),
-            (
-                {"name": "flowcon", "parameters": {"endingScrapes": 3}},
-                "unknown key for policy flowcon, only deadline has it",
-            ),
-            ({"name": "flowcon", "parameters": {"alpha": "a"}}, "alpha: expected numeric (int or float), got string"),
-            ({"name": "./mine.py"}, "'./mine.py' is not the name of a policy; use small letters, digits and _ or - in"),
-            ({"name": "srpt-oracle"}, "it must know how much work each job has left"),
-        ],
-    )
-    def test_what_is_known_of_shipped_policies_is_still_checked(
-        self, kubectl: Kubectl, choice: dict[str, Any], words: str
-    ) -> None:
-        code, found = tried(kubectl, {"policy": choice})
-        assert code != 0
-        assert words in found
-
-
 def a_freeze(spec: dict[str, Any], name: str = "refused") -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": "Freeze", "metadata": {"name": name}, "spec": spec}
 
@@ -339,17 +286,3 @@ def test_freezes_in_force_are_found_among_many_that_have_ended(kubectl: Kubectl)
         }
     finally:
         kubectl.run("delete", "freeze", *names, "--ignore-not-found")
-
-
-def test_people_see_a_freeze_in_one_line(kubectl: Kubectl) -> None:
-    name = f"test-{uuid.uuid4().hex[:8]}"
-    spec = {"scope": "namespace", "name": "no-such-namespace", "until": "2027-01-01T00:00:00Z", "reason": "a test"}
-    try:
-        kubectl.apply(a_freeze(spec, name))
-        stored = kubectl.get("freeze", name)
-        assert parse_freeze(stored).spec == FreezeSpec.model_validate(spec)
-        lines = kubectl.run("get", "fz", name).splitlines()
-        assert lines[0].split() == ["NAME", "SCOPE", "OF", "EFFECT", "STATE", "UNTIL", "REASON", "AGE"]
-        assert lines[1].split()[:4] == [name, "namespace", "no-such-namespace", "Freeze"]
-    finally:
-        kubectl.run("delete", "freeze", name, "--ignore-not-found")

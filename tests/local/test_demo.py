@@ -21,7 +21,7 @@ from local.conftest import (
     tiny,
     tiny_trainings,
 )
-from support.own_policy import a_file, deciding
+from support.own_policy import a_file
 from support.terminals import on_a_terminal
 from support.waiting import eventually
 
@@ -100,21 +100,6 @@ def test_scripts_with_default_threads_run_as_they_are_and_then_with_threads_that
         assert {job["state"] for job in run["jobs"]} == {"finished"}
         assert run["cpu_seconds_per_1000_steps_mean"] > 1
     assert "CPU-seconds of 1,000 steps" in report.read_text()
-
-
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two nodes need two cores")
-def test_a_placing_policy_says_on_which_of_two_nodes_each_job_starts(tmp_path: Path) -> None:
-    # Long enough that both still run when the first pass places them, also on a busy machine.
-    jobs = jobs_file(tmp_path, tiny("a", 4), tiny("b", 4))
-    code, out, err = finish(start("demo", "--policy", "draps", "--jobs", str(jobs), "-o", "json"))
-    assert code == 0, err
-    result = json.loads(out)
-    fair, placing = result["policy_runs"]["fair"], result["policy_runs"]["draps"]
-    assert (result["nodes"], result["workload"]) == (2, "own")
-    assert (fair["moves_applied"], placing["moves_applied"]) == (0, 2)
-    for run in (fair, placing):
-        assert {job["node"] for job in run["jobs"]} == {"node-1", "node-2"}
-        assert {job["state"] for job in run["jobs"]} == {"finished"}
 
 
 @pytest.mark.alone
@@ -221,16 +206,6 @@ def test_run_local_on_a_terminal_shows_the_live_table_with_the_names_in_full(tmp
     assert name in [line[0] for line in lines if line]
     assert "marginal, mode Recommend" in table
     assert "job started" not in table
-
-
-def test_a_policy_of_the_users_that_fails_ends_the_demo_with_its_sentence(tmp_path: Path) -> None:
-    jobs = jobs_file(tmp_path, tiny("a", 2), tiny("b", 2))
-    bad = a_file(tmp_path, deciding("return 1 / 0 if snapshot.jobs else fair"), name="raises")
-    code, out, err = finish(start("demo", "--jobs", str(jobs), "--policy", str(bad), "-o", "json"))
-    assert (code, out) == (1, ""), err
-    assert err.splitlines()[-1].startswith(
-        "slopewise: policy raises failed: ZeroDivisionError: division by zero (line "
-    )
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,7 +27,6 @@ from support.policies import shift
 from support.waiting import eventually
 
 from slopewise.adapters.local.crash_journal import clean_up_after_killed, default_state_dir
-from slopewise.adapters.local.job_processes import BUILT_IN_ENVIRONMENT
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.ports import FileMemory
@@ -92,35 +90,6 @@ def test_a_moved_job_does_each_of_its_steps_once_and_is_held_to_the_other_nodes_
         assert record(session).state == "finished", record(session).last_output_lines
         assert steps_done(session) == list(range(2 * STEPS_A_SECOND))
         assert (record(session).cpu_seconds or 0.0) > 1.9
-
-
-def test_the_training_of_a_job_that_was_moved_twice_is_to_the_bit_that_of_one_that_was_not(
-    workshop: Workshop, tmp_path: Path
-) -> None:
-    command = [sys.executable, "-P", "-m", "slopewise.demo.trainings", "stdlib-chars", "--steps", "200"]
-    environment = {**os.environ, **BUILT_IN_ENVIRONMENT, "SLOPEWISE_EXPORTER_PORT": "0"}
-    job = JobSpec("a", command, 0.0, migratable=True)
-    with (
-        subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as alone,
-        running(workshop, a_policy("fair"), job, nodes=2) as session,
-    ):
-        for evaluations in (10, 50):
-            assert eventually(partial(has_evaluated, session, evaluations))
-            assert move(session).result == "applied"
-            assert eventually(lambda: nodes(session))
-        assert eventually(session.supervisor.all_ended)
-        assert record(session).state == "finished", record(session).last_output_lines
-        assert len(record(session).moves) == 2
-        assert log_lines(session) == alone.communicate(timeout=180)[0].splitlines()
-    assert alone.returncode == 0
-
-
-def log_lines(session: Session) -> list[str]:
-    return log(session).read_text().splitlines() if log(session).exists() else []
-
-
-def has_evaluated(session: Session, times: int) -> bool:
-    return len(log_lines(session)) >= times
 
 
 def test_a_pass_that_wishes_a_move_begins_it_and_later_passes_show_what_it_has_cost(

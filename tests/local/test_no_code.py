@@ -88,13 +88,6 @@ def test_a_script_that_only_prints_its_loss_is_managed_to_its_end(session: Sessi
     assert value(session, 'max_over_time(training_cpu_in_effect_cores{pod="plain"}[1h])') is not None
 
 
-def test_the_process_metrics_of_a_script_are_those_of_the_run(session: Session) -> None:
-    assert eventually(lambda: has_a_loss(session, "flat"))
-    assert value(session, 'process_start_time_seconds{pod="flat"}') in {
-        job.process_started_at_seconds for job in observed_jobs(session, "flat")
-    }
-
-
 def test_a_pattern_finds_the_loss_of_a_program_that_is_no_python(session: Session) -> None:
     assert eventually(lambda: has_a_loss(session, "rounds"))
     first = value(session, 'training_steps_total{pod="rounds"}')

@@ -20,8 +20,6 @@ from support.waiting import eventually
 
 from slopewise.adapters.grafana.annotations import GrafanaAccess
 from slopewise.adapters.local.limiters.base import UNLIMITED
-from slopewise.errors import UsageError
-from slopewise.local.plan import SessionPlan
 from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
 from slopewise.model import Resize
@@ -98,9 +96,3 @@ def test_a_killed_prometheus_holds_every_pass_and_after_three_intervals_every_jo
     session.revive_at_seconds = 0.0
     assert eventually(lambda: not is_held(session))
     assert states(session) == {"fast": "running", "slow": "running"}
-
-
-def test_an_interval_of_less_than_four_scrapes_is_refused(shared_workshop: Workshop) -> None:
-    policy = a_policy(behaviour={"intervalSeconds": 2})
-    with pytest.raises(UsageError, match="intervalSeconds: 2 s is less than 4 scrapes of 1 s; write 4 or more"):
-        Session(shared_workshop, SessionPlan(policy, [tiny("a", 1)], namespace="refused"))

@@ -166,17 +166,6 @@ def test_a_stopped_session_leaves_its_jobs_to_the_next_one_and_the_mode_too(tmp_
     assert not runs(running.pid)
 
 
-def test_a_job_is_started_again_after_a_failure_as_often_as_its_owner_says(tmp_path: Path) -> None:
-    with up(tmp_path):
-        submit("--name", "bad", "--restart", "1", command=["sh", "-c", "echo try; exit 3"])
-        submit("--name", "next", "--after", "bad", command=["true"])
-        come_to({"bad": "failed", "next": "failed"})
-        found = jobs()
-        assert (found["bad"]["attempt"], found["bad"]["exit_status"]) == (1, 3)
-        assert found["next"]["reason"] == "not started: bad, after which it comes, has failed"
-        assert slopewise("logs", "bad").stdout == "try\ntry\n"
-
-
 def test_a_changed_policy_file_is_followed_and_a_broken_one_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     path.write_text(yaml.safe_dump(POLICY))

@@ -15,7 +15,7 @@ from support.flux import Flux, of_the_page, running_flux
 from support.git_server import GitServer
 from support.helm import CHART, RELEASE, Helm, helm_program
 from support.images import Images
-from support.installation import DEPLOYMENT, Installation
+from support.installation import DEPLOYMENT, Installation, kustomization
 from support.rendering import ROOT
 from support.trainers import Trainers
 from support.waiting import wait_for
@@ -95,26 +95,9 @@ def the_repository(image: str, prometheus_url: str) -> dict[str, str | None]:
 
 def an_overlay(image: str, prometheus_url: str) -> Json:
     """`minimal` with the image, the Prometheus and the intervals of the test-bed."""
-    name, _, tag = image.rpartition(":")
-    literals = [f"PROMETHEUS_URL={prometheus_url}"]
-    scrape = {
-        "op": "add",
-        "path": "/spec/template/spec/containers/0/args/-",
-        "value": f"--scrape-interval={SCRAPE_SECONDS}",
-    }
-    return {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": ["../../slopewise/manifests/overlays/minimal"],
-        "images": [{"name": "slopewise", "newName": name, "newTag": tag}],
-        "configMapGenerator": [
-            {"name": "slopewise-settings", "namespace": SYSTEM, "behavior": "merge", "literals": literals}
-        ],
-        "patches": [
-            {"target": {"kind": "Deployment"}, "patch": yaml.safe_dump([scrape])},
-            {"target": {"kind": "CustomResourceDefinition"}, "patch": yaml.safe_dump([PRUNED_NEVER])},
-        ],
-    }
+    made = kustomization(image, prometheus_url, SCRAPE_SECONDS, ours="../../slopewise")
+    kept = {"target": {"kind": "CustomResourceDefinition"}, "patch": yaml.safe_dump([PRUNED_NEVER])}
+    return {**made, "patches": [*made["patches"], kept]}
 
 
 @pytest.mark.usefixtures("nothing_installed", "pods")

@@ -60,7 +60,13 @@ def folder(
 ) -> Path:
     """An overlay as docs/prometheus.md has it, and beside it what becomes the Secret."""
     server, authority = locked
-    made = overlay(tmp_path_factory.mktemp("overlay"), images.controller, server.url, SCRAPE_SECONDS)
+    files = ["http_config.yaml", "password", "ca.crt"]
+    secret = {"name": "slopewise-prometheus", "namespace": SYSTEM, "files": files}
+    more = {
+        "components": [COMPONENT],
+        "secretGenerator": [{**secret, "options": {"disableNameSuffixHash": True}}],
+    }
+    made = overlay(tmp_path_factory.mktemp("overlay"), images.controller, server.url, SCRAPE_SECONDS, **more)
     document = {
         "basic_auth": {"username": USER, "password_file": "password"},
         "tls_config": {"ca_file": "ca.crt"},
@@ -68,17 +74,6 @@ def folder(
     (made / "http_config.yaml").write_text(yaml.safe_dump(document))
     (made / "password").write_text("first-password\n")
     (made / "ca.crt").write_bytes(authority.certificate.read_bytes())
-    kustomization: dict[str, Any] = yaml.safe_load((made / "kustomization.yaml").read_text())
-    kustomization["components"] = [COMPONENT]
-    kustomization["secretGenerator"] = [
-        {
-            "name": "slopewise-prometheus",
-            "namespace": SYSTEM,
-            "files": ["http_config.yaml", "password", "ca.crt"],
-            "options": {"disableNameSuffixHash": True},
-        }
-    ]
-    (made / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     return made
 
 

@@ -12,7 +12,6 @@ from support.waiting import wait_for
 
 from slopewise.model import JobMemory
 
-pytestmark = pytest.mark.faults
 MOVES = True
 """The controller is one that may move jobs."""
 

@@ -20,22 +20,6 @@ TRAINING, OTHER = "digits-deep-sigmoid", "newcomer"
 STEPS = 100_000
 """More than it does in any test: 15 000 took it 113 s with 0.4 cores."""
 
-SCALES_BY_MEMORY = {
-    "apiVersion": "autoscaling/v2",
-    "kind": "HorizontalPodAutoscaler",
-    "metadata": {"name": "web"},
-    "spec": {
-        "scaleTargetRef": {"apiVersion": "batch/v1", "kind": "Job", "name": TRAINING},
-        "maxReplicas": 3,
-        "metrics": [
-            {
-                "type": "Resource",
-                "resource": {"name": "memory", "target": {"type": "Utilization", "averageUtilization": 80}},
-            }
-        ],
-    },
-}
-"""The API server takes any kind of target; a Job has no replicas to be scaled."""
 
 GROWING, LIMIT_MIB = "grows", 400
 NEAR_MIB, BEYOND_MIB, SMALL_MIB = 380, 430, 100
@@ -157,26 +141,6 @@ def test_a_released_job_makes_room_for_a_pod_that_did_not_fit_and_gets_its_reque
     print(f"{wanted}Mi became {request_bytes(lowered) // MIB}Mi: {status['memory']}, {status['memoryReason']}")
 
     kubectl.run("delete", "pod", OTHER, "-n", namespace, "--grace-period=0", "--force", "--wait")
-    kubectl.apply(SCALES_BY_MEMORY, namespace=namespace)
-    wait_for(
-        "what is scaled by memory has its request again",
-        lambda: scene.pods()[TRAINING],
-        lambda pod: request_bytes(pod) == reported_bytes(pod) == wanted * MIB,
-        60,
-    )
-    wait_for(
-        "the status says why",
-        lambda: scene.growths()[TRAINING]["status"],
-        lambda status: "HorizontalPodAutoscaler web scales it by memory" in status.get("memoryReason", ""),
-        60,
-    )
-    kubectl.run("delete", "horizontalpodautoscaler", "web", "-n", namespace)
-    wait_for(
-        "its request is lower again",
-        lambda: scene.pods()[TRAINING],
-        lambda pod: request_bytes(pod) < wanted * MIB and reported_bytes(pod) == request_bytes(pod),
-        90,
-    )
     scene.delete_policy()
 
     back = wait_for(

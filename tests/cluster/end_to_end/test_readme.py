@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 from support.cluster import Kubectl
-from support.readme import cluster_commands
+from support.readme import kubectl_commands
 from support.rendering import ROOT
 from support.scene import Scene
 from support.waiting import wait_for
 
-INSTALL, POLICY, LABEL, CANARY, AUTO, *_ = cluster_commands()
+INSTALL, POLICY, LABEL, CANARY, AUTO, *_ = kubectl_commands(ROOT / "README.md")
 
 
 def _run(kubectl: Kubectl, command: list[str], namespace: str) -> str:

@@ -217,17 +217,8 @@ def test_an_arriving_pod_is_placed_also_where_the_namespace_does_not_opt_in_to_m
 # --- Jobs -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_controller_suspends_a_managed_job_and_says_why_on_it(controller: KubeApi, stage: str) -> None:
-    granted(patched_job(controller, stage, "running", BEGIN))
-
-
 def test_the_sweeper_begins_no_move(sweeper: KubeApi, stage: str) -> None:
     refused(patched_job(sweeper, stage, "running", BEGIN), "begins none")
-
-
-@pytest.mark.parametrize("patch", [RESUME, FREE], ids=["on a node", "anywhere"])
-def test_both_accounts_resume_a_job_that_a_move_has_suspended(either: KubeApi, stage: str, patch: Json) -> None:
-    granted(patched_job(either, stage, "moving", patch))
 
 
 def test_a_job_whose_owner_has_edited_it_in_mid_move_is_resumed_all_the_same(either: KubeApi, stage: str) -> None:
@@ -313,10 +304,3 @@ def test_a_job_that_its_owner_has_suspended_is_left_alone(
 )
 def test_neither_account_changes_anything_else_of_a_job(either: KubeApi, stage: str, patch: Json, because: str) -> None:
     refused(patched_job(either, stage, "running", patch), because)
-
-
-def test_neither_account_changes_the_template_of_a_suspended_job_but_for_its_node_affinity(
-    either: KubeApi, stage: str
-) -> None:
-    patch = {"spec": {"template": {"spec": {"nodeSelector": {"a": "b"}}}}}
-    refused(patched_job(either, stage, "moving", patch), "nothing of a Job's template")
