@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from support.training_fixtures import Samples, Scrape, StartProcess
 from support.waiting import eventually
 
 import slopewise_exporter
+from slopewise.adapters.local.prometheus_server import free_loopback_port
 
 pytestmark = pytest.mark.processes
 
@@ -448,7 +448,7 @@ def test_a_reporter_within_a_followed_command_gets_the_port_of_the_parent(
             reporter.step(loss=0.5)
             sys.stdin.read()
     """)
-    environment = {"SLOPEWISE_EXPORTER_PORT": str(free_port())}
+    environment = {"SLOPEWISE_EXPORTER_PORT": str(free_loopback_port())}
     command = f"echo loss=9; {sys.executable} {path}; exit $?"
     process = start([*RUN, "--", "sh", "-c", command], environment=environment)
     reports(series, LOSS, 9)
@@ -457,12 +457,6 @@ def test_a_reporter_within_a_followed_command_gets_the_port_of_the_parent(
     process.stdin.flush()
     reports(series, LOSS, 0.5)
     assert ended(process)[::2] == (0, b"")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
 
 
 def test_another_sitecustomize_is_loaded_as_ever_and_ours_leaves_no_folder_on_the_path(

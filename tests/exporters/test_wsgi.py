@@ -1,4 +1,4 @@
-"""Response times of WSGI applications: call by call, and in forked workers; behind a server: test_response_servers.py."""
+"""Response times of WSGI applications: call by call, and in forked workers; real servers: test_response_servers.py."""
 
 from __future__ import annotations
 

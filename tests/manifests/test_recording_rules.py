@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import yaml
 from prometheus_client import generate_latest
-from support.recorded_rules import FASTER, RULES, Page, RulesPrometheus, Since, faster_rules
+from support.recorded_rules import FASTER, RULES, Page, RulesPrometheus, Since
 from support.worlds import FakeActuator, FakeMemory, a_node
 
 from grafana.queries import metric_names
@@ -294,13 +294,6 @@ def test_the_page_counts_the_series_of_a_job() -> None:
 
     assert len(of_a_job) == 9
     assert "The rules of a job are nine series." in (ROOT / "docs/metrics.md").read_text(encoding="utf-8")
-
-
-def test_every_window_is_divided_in_the_faster_rules() -> None:
-    text = str(faster_rules())
-
-    assert not re.search(r"\[\d+[smh]\]", text)
-    assert "[4000ms]" in text
 
 
 def test_nothing_but_dashboards_reads_what_the_rules_record() -> None:
