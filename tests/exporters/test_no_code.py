@@ -122,6 +122,20 @@ def test_a_program_that_is_no_python_is_followed_and_its_process_metrics_are_its
     assert ended(process) == (5, b"step 7/8 loss: 0.25\n", b"")
 
 
+def test_an_option_of_the_command_is_the_plan_where_the_output_has_none(
+    start: Start, script: Script, series: Series
+) -> None:
+    training = script("""
+        import sys
+        for epoch in (1, 2, 3):
+            print(f"epoch {epoch} log-loss: 0.{epoch}", flush=True)
+        sys.stdin.read()
+    """)
+    start([*RUN, "--", sys.executable, training, "--lr=0.1", "--epochs", "60"])
+    reports(series, LOSS, 0.3)
+    assert series()["training_steps_planned"] == 60
+
+
 def test_the_end_of_a_followed_command_is_scraped_as_what_it_was(start: Start, series: Series, port_file: Path) -> None:
     process = start([*RUN, "--", "sh", "-c", "echo loss=1; read line; exit 3"], environment={LINGER: "60"})
     reports(series, LOSS, 1)
