@@ -144,6 +144,25 @@ class Scene:
         found = self.kubectl.get("growth", "-n", self.namespace)["items"]
         return {growth["metadata"]["name"]: growth for growth in found}
 
+    def status(self, name: str) -> Json:
+        """Of the JobGrowth of this name; empty before it has one."""
+        found: Json = self.growths().get(name, {}).get("status", {})
+        return found
+
+    def limits(self) -> dict[str, int]:
+        """Millicores, of the running."""
+        return {name: limit_millicores(pod) for name, pod in self.running().items()}
+
+    def requests(self) -> dict[str, str]:
+        """Of CPU, of the running."""
+        pods = self.running()
+        return {name: pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] for name, pod in pods.items()}
+
+    def weights(self) -> dict[str, int]:
+        """By which the kernel shares a node's CPU out, of the running."""
+        names = {name: pod["metadata"]["name"] for name, pod in self.running().items()}
+        return {name: self.kubectl.cpu_weight(self.namespace, pod) for name, pod in names.items()}
+
     def quotas_microseconds(self, pods: Mapping[str, Json]) -> dict[str, int | None]:
         """What the kernel gives each of every 100 ms, by the name of its Job."""
         name_of = {name: pod["metadata"]["name"] for name, pod in pods.items()}

@@ -59,7 +59,7 @@ def test_a_training_at_its_target_saves_is_suspended_and_stays_so_until_its_owne
     saved = [file for file in (shared / NAME).rglob("*") if file.is_file() and file.stat().st_mtime > stopped_at - 30]
     assert saved, "its own handler of SIGTERM has saved"
 
-    status = wait_for("it is shown", lambda: _status(scene), lambda found: found.get("state") == "Stopped")
+    status = wait_for("it is shown", lambda: scene.status(NAME), lambda found: found.get("state") == "Stopped")
     print(scene.kubectl.run("get", "growth", "-n", scene.namespace, "-o", "wide"))
     assert status["reason"] == reason
     assert status["history"][-1]["action"] == "Stop"
@@ -94,8 +94,3 @@ def _steps(scene: Scene, which: str, pod: str) -> dict[str, float]:
 def _job(scene: Scene) -> dict[str, Any]:
     found: dict[str, Any] = scene.kubectl.get("job", NAME, "-n", scene.namespace)
     return found
-
-
-def _status(scene: Scene) -> dict[str, Any]:
-    status: dict[str, Any] = scene.growths()[NAME].get("status", {})
-    return status

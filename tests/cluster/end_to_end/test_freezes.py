@@ -18,7 +18,7 @@ from support.alertmanager import Alertmanager
 from support.cluster import Kubectl
 from support.images import Images
 from support.installation import Installation, installed, overlay
-from support.scene import Json, Scene, limit_millicores
+from support.scene import Json, Scene
 from support.trainers import Trainers
 from support.waiting import wait_for
 
@@ -67,10 +67,6 @@ def reporting(scene: Scene, name: str, node: str) -> Json:
     return shape.job(name)
 
 
-def limits(scene: Scene) -> dict[str, int]:
-    return {name: limit_millicores(pod) for name, pod in scene.running().items()}
-
-
 def freezes(scene: Scene) -> list[Json]:
     """Those of this namespace whose alert is not resolved."""
     found = scene.kubectl.get("freezes")["items"]
@@ -97,7 +93,7 @@ def test_an_alert_freezes_a_namespace_until_it_is_resolved(
         resources={"control": "limits", "cpu": {"min": "100m"}},
         behaviour={"intervalSeconds": INTERVAL_SECONDS, "cooldownSeconds": 0},
     )
-    whole = wait_for("it has the whole node", lambda: limits(scene), lambda seen: seen[FIRST] > CAME_WITH)
+    whole = wait_for("it has the whole node", scene.limits, lambda seen: seen[FIRST] > CAME_WITH)
 
     started = time.time()
     alertmanager.fire(labels, started, summary="checkpoints take minutes")
@@ -106,7 +102,7 @@ def test_an_alert_freezes_a_namespace_until_it_is_resolved(
     scene.start(reporting(scene, SECOND, node))
     wait_for("it is frozen", lambda: managed(scene, SECOND), lambda seen: seen == ("False", "Frozen"))
     time.sleep(2 * INTERVAL_SECONDS + 5)
-    assert limits(scene) == {**whole, SECOND: CAME_WITH}
+    assert scene.limits() == {**whole, SECOND: CAME_WITH}
     assert managed(scene, FIRST) == ("False", "Frozen")
     wait_for("it says that it is in force", lambda: freezes(scene)[0].get("status"), bool)
     assert freezes(scene)[0]["status"]["state"] == "InForce"
@@ -121,7 +117,7 @@ def test_an_alert_freezes_a_namespace_until_it_is_resolved(
     alertmanager.resolve(labels, started)
     wait_for("the Freeze has ended", lambda: freezes(scene), lambda seen: not seen)
     half = whole[FIRST] // 2
-    wait_for("changes go on", lambda: limits(scene), lambda seen: set(seen.values()) == {half})
+    wait_for("changes go on", scene.limits, lambda seen: set(seen.values()) == {half})
     print(f"changed {time.time() - resolved:.1f} s after the alert was resolved")
     notes = [event["message"] for event in scene.kubectl.get("events", "-n", "default")["items"]
              if event["reason"] in ("Frozen", "Unfrozen") and scene.namespace in event["message"]]  # fmt: skip

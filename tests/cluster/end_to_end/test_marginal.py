@@ -17,13 +17,12 @@ from support.installation import DEPLOYMENT
 from support.scene import Scene, identity
 from support.waiting import wait_for
 
-from slopewise.adapters.kube.cache.wire import cpu_millicores
 from slopewise.estimators import raw_points
 from slopewise.guards.review import guard_names
 from slopewise.model import JobMemory, Points
 from slopewise.policies.marginal.forecast import State, state_of
 
-REQUEST_MILLICORES = 100
+REQUEST = "100m"
 
 ON_THE_LARGE_NODE = {"digits-mlp": 100_000, "digits-lr-drop": 200_000, "stdlib-chars": 400_000}
 ON_THE_SMALL_NODE = {"digits-field": 100_000, "digits-deep-sigmoid": 400_000}
@@ -47,7 +46,7 @@ def test_five_trainings_are_ordered_a_new_leader_goes_on_and_each_gets_its_cpu_b
 ) -> None:
     large, small = two_nodes
     scene.obey("Auto", **MARGINAL)
-    asked = {"cpu_request": f"{REQUEST_MILLICORES}m"}
+    asked = {"cpu_request": REQUEST}
     scene.start(
         *(scene.training(name, steps, large, "1", **asked) for name, steps in ON_THE_LARGE_NODE.items()),
         *(scene.training(name, steps, small, "1", **asked) for name, steps in ON_THE_SMALL_NODE.items()),
@@ -58,22 +57,8 @@ def test_five_trainings_are_ordered_a_new_leader_goes_on_and_each_gets_its_cpu_b
     before = _all_is_remembered(scene)
     _a_new_leader_goes_on(scene, before)
     scene.delete_policy()
-    assert _requests(scene) == dict.fromkeys(NAMES, REQUEST_MILLICORES)
+    assert scene.requests() == dict.fromkeys(NAMES, REQUEST)
     assert {name: identity(pod) for name, pod in scene.pods().items()} == containers  # not one was started again
-
-
-def _requests(scene: Scene) -> dict[str, int]:
-    pods = scene.running()
-    return {
-        name: cpu_millicores(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]) for name, pod in pods.items()
-    }
-
-
-def _weights(scene: Scene) -> dict[str, int]:
-    return {
-        name: scene.kubectl.cpu_weight(scene.namespace, pod["metadata"]["name"])
-        for name, pod in scene.running().items()
-    }
 
 
 def _weights_follow_the_order_to_the_kernel(scene: Scene) -> None:
@@ -83,8 +68,8 @@ def _weights_follow_the_order_to_the_kernel(scene: Scene) -> None:
         of_nodes = [[weights[name] for name in on if name in weights] for on in (ON_THE_LARGE_NODE, ON_THE_SMALL_NODE)]
         return all(len(found) > 1 and max(found) > 3 * min(found) for found in of_nodes)
 
-    weights = wait_for("each node gives one training more than another", lambda: _weights(scene), ordered, 600)
-    print(f"weights {weights}, requests {_requests(scene)}")
+    weights = wait_for("each node gives one training more than another", scene.weights, ordered, 600)
+    print(f"weights {weights}, requests {scene.requests()}")
     said = (*KINDS, *(f"{guard}: " for guard in guard_names()))
 
     def explained(reasons: dict[str, str]) -> bool:

@@ -75,12 +75,12 @@ def test_a_served_model_is_moved_to_the_node_that_keeps_its_objective(scene: Sce
     old_pod = pod_of(scene)
     assert nodes_of(scene.running())[SERVER] == small
     scene.obey("Auto", **DQOES)
-    wait_for("its objective is kept", lambda: status_of(scene, SERVER), is_kept)
+    wait_for("its objective is kept", lambda: scene.status(SERVER), is_kept)
 
     scene.start(scene.training(OTHERS, STEPS, small, reserved, cpu_request=reserved, labels={}))
-    wait_for("its objective is missed", lambda: status_of(scene, SERVER), is_missed)
+    wait_for("its objective is missed", lambda: scene.status(SERVER), is_missed)
     before, seen_before = response_seconds(scene, old_pod), growth(scene)
-    assert status_of(scene, KEPT)["promise"].startswith("kept: ")
+    assert scene.status(KEPT)["promise"].startswith("kept: ")
     wait_for(
         "it runs on the large node",
         lambda: nodes_of(scene.running()).get(SERVER),
@@ -88,7 +88,7 @@ def test_a_served_model_is_moved_to_the_node_that_keeps_its_objective(scene: Sce
         90,
     )
     new_pod = pod_of(scene)
-    wait_for("its objective is kept", lambda: status_of(scene, SERVER), is_kept)
+    wait_for("its objective is kept", lambda: scene.status(SERVER), is_kept)
     after = response_seconds(scene, new_pod)
     (moved,) = scene.events("Moved")
     (begun,) = scene.events("MoveBegun")
@@ -102,7 +102,7 @@ def test_a_served_model_is_moved_to_the_node_that_keeps_its_objective(scene: Sce
     assert f"moves from {small} to {large}" in begun
     assert f"{small} has not kept its objective at 3 evaluations in a row: needs " in begun
     assert f"resumed on {large}" in moved
-    assert any(each["action"] == "Move" for each in status_of(scene, SERVER)["history"])
+    assert any(each["action"] == "Move" for each in scene.status(SERVER)["history"])
 
 
 # --- what runs ----------------------------------------------------------------------------------------------
@@ -143,11 +143,6 @@ def each_response(scene: Scene, pod: str, total: str) -> float | None:
     filled = f"count_over_time({count}) >= {WINDOW_SECONDS // SCRAPE_SECONDS}"
     by_pod = f"sum by (pod) (rate({total % where}{window})) / sum by (pod) (rate({count}) > 0)"
     return scene.query(f"{by_pod} and on (pod) {filled}").get(pod)
-
-
-def status_of(scene: Scene, name: str) -> Json:
-    status: Json = scene.growths().get(name, {}).get("status", {})
-    return status
 
 
 def is_missed(status: Json) -> bool:

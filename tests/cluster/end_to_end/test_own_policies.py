@@ -15,7 +15,7 @@ from support.images import Images
 from support.installation import DEPLOYMENT, ON_THE_TESTBED, Installation, installed, overlay
 from support.own_policy import a_file, deciding
 from support.rendering import ROOT
-from support.scene import Scene, limit_millicores
+from support.scene import Scene
 from support.waiting import wait_for
 
 from slopewise.crds.schema.definitions import training_policies
@@ -72,11 +72,8 @@ def test_one_is_obeyed_and_one_that_raises_changes_nothing_and_says_so(
     scene.start(*(scene.training(name, steps, small, f"{ORIGINAL_MILLICORES}m") for name, steps in STEPS.items()))
     scene.obey("Auto", policy={"name": "newest-first", "parameters": {"floorRatio": 0.3}}, **SPEC)
 
-    def limits() -> dict[str, int]:
-        return {name: limit_millicores(pod) for name, pod in scene.running().items()}
-
     moved = wait_for(
-        "limits have moved", limits, lambda seen: all(each != ORIGINAL_MILLICORES for each in seen.values()), 120
+        "limits have moved", scene.limits, lambda seen: all(each != ORIGINAL_MILLICORES for each in seen.values()), 120
     )
     assert sorted(moved.values()) == [150, 850], "the younger has what is left of one core above the elder's floor"
     reasons = [growth["status"]["reason"] for growth in scene.growths().values()]
@@ -84,16 +81,16 @@ def test_one_is_obeyed_and_one_that_raises_changes_nothing_and_says_so(
 
     scene.obey("Auto", policy={"name": "raises"}, **SPEC)
     scene.wait_ready("PolicyFailed")
-    assert limits() == moved
+    assert scene.limits() == moved
     assert "PolicyFailed" in scene.reasons_of_events("TrainingPolicy")
 
     scene.obey("Auto", policy={"name": "nowhere"}, **SPEC)
     scene.wait_ready("InvalidSpec")
-    assert limits() == moved
+    assert scene.limits() == moved
     log = kubectl.run("logs", DEPLOYMENT, "-n", SYSTEM)
     assert '"event": "policy file loaded"' in log
     (pod,) = kubectl.get("pods", "-n", SYSTEM, "--selector=app.kubernetes.io/component=controller")["items"]
     assert pod["status"]["containerStatuses"][0]["restartCount"] == 0
 
     scene.delete_policy()
-    assert set(limits().values()) == {ORIGINAL_MILLICORES}
+    assert set(scene.limits().values()) == {ORIGINAL_MILLICORES}

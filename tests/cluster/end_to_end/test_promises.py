@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
-from support.scene import Json, Scene, limit_millicores, seconds_taken
+from support.scene import Json, Scene, seconds_taken
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.faults
@@ -38,10 +38,6 @@ PACE_SECONDS = 40
 
 STEADY_RATIO = 0.12
 """Within this the two bounds above hold with room to spare; beyond it the race is run once more."""
-
-
-def _limits(scene: Scene) -> dict[str, int]:
-    return {name: limit_millicores(pod) for name, pod in scene.running().items()}
 
 
 @dataclass(frozen=True)
@@ -91,9 +87,9 @@ def run_race(scene: Scene, two_nodes: tuple[str, str]) -> Race:
 
     scene.obey("Auto", policy={"name": "deadline"}, resources=RESOURCES, behaviour=BEHAVIOUR)
     wait_for("the tight one has ended", scene.running, lambda running: TIGHT not in running, 600)
-    assert _limits(scene)[LOOSE] != HALF_MILLICORES
+    assert scene.limits()[LOOSE] != HALF_MILLICORES
     scene.delete_policy()
-    assert _limits(scene)[LOOSE] == HALF_MILLICORES
+    assert scene.limits()[LOOSE] == HALF_MILLICORES
     ended = wait_for("the twin has ended", scene.pods, lambda pods: has_succeeded(pods[ALONE]), 600)
     took = {name: seconds_taken(ended[name]) for name in (TIGHT, ALONE)}
     race = Race(took, sum(timed(scene, LOOSE, LOOSE_STEPS)), deadlines, gone + left)

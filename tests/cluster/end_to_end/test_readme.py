@@ -54,23 +54,11 @@ def test_the_readmes_commands_show_growth_then_move_cpu_and_give_it_back(
         180,
     )
     print(table)
-    assert set(_requests(scene).values()) == {REQUEST}
+    assert set(scene.requests().values()) == {REQUEST}
 
     _run(kubectl, CANARY, scene.namespace)
     _run(kubectl, AUTO, scene.namespace)
-    wait_for("the shares have moved", lambda: _weights(scene), lambda seen: len(set(seen.values())) > 1)
-    assert set(_requests(scene).values()) != {REQUEST}
+    wait_for("the shares have moved", scene.weights, lambda seen: len(set(seen.values())) > 1)
+    assert set(scene.requests().values()) != {REQUEST}
     kubectl.run("delete", "-f", str(ROOT / POLICY[-1]), "--timeout=90s")
-    assert set(_requests(scene).values()) == {REQUEST}
-
-
-def _requests(scene: Scene) -> dict[str, str]:
-    return {name: pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] for name, pod in scene.running().items()}
-
-
-def _weights(scene: Scene) -> dict[str, int | None]:
-    """By which the kernel shares the node's CPU out."""
-    return {
-        name: scene.kubectl.cpu_weight(scene.namespace, pod["metadata"]["name"])
-        for name, pod in scene.running().items()
-    }
+    assert set(scene.requests().values()) == {REQUEST}

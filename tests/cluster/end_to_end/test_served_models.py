@@ -94,7 +94,7 @@ def test_a_server_that_hangs_is_not_judged_by_its_last_responses(scene: Scene, t
     assert (seen.ok_seconds, seen.ok_per_second) == (None, 0.0)
     assert seen.in_flight > 0
     status = wait_for(
-        "its objective is missed", lambda: status_of(scene, SERVER), lambda seen: has_condition(seen, MISSED), 90
+        "its objective is missed", lambda: scene.status(SERVER), lambda seen: has_condition(seen, MISSED), 90
     )
     show(scene, f"{status['promise']}; {condition(status, MISSED)}")
     assert status["promise"].startswith("missed: over ")
@@ -156,13 +156,8 @@ def limits_of(scene: Scene) -> dict[str, int]:
 
 
 def class_of(scene: Scene, name: str) -> str | None:
-    found: str | None = status_of(scene, name).get("class")
+    found: str | None = scene.status(name).get("class")
     return found
-
-
-def status_of(scene: Scene, name: str) -> Json:
-    status: Json = scene.growths().get(name, {}).get("status", {})
-    return status
 
 
 def condition(status: Json, kind: str) -> Json:
@@ -176,7 +171,7 @@ def wait_reason(scene: Scene, what: str, part: str, seconds: float = 180) -> str
     """The server's reason once it contains `part`."""
 
     def look() -> str:
-        return str(status_of(scene, SERVER).get("reason", ""))
+        return str(scene.status(SERVER).get("reason", ""))
 
     return wait_for(what, look, lambda reason: part in reason, seconds)
 
