@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +63,27 @@ def start_python(*arguments: str, **more: Any) -> subprocess.Popen[str]:
     process = subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, text=True, **more)
     STARTED.append(process)
     return process
+
+
+@dataclass
+class Running:
+    """One `slopewise` that a test has started, and what it has said so far."""
+
+    process: subprocess.Popen[str]
+    log: Path
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=180)
+
+    def stop(self) -> str:
+        """In an orderly way; what it has printed."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.communicate(timeout=180)[0]
 
 
 def a_policy(name: str = "flowcon", control: str = "limits", **spec: object) -> TrainingPolicy:

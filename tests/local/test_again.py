@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
-from local.conftest import jobs_file, start_python, tiny, tiny_trainings
+from local.conftest import Running, jobs_file, start_python, tiny, tiny_trainings
 from support.waiting import eventually, runs
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]
@@ -21,35 +19,14 @@ pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "pr
 ENDS = 128 + signal.SIGTERM
 
 
-@dataclass
-class Controller:
-    """One `slopewise run --local`, and what it has said so far."""
-
-    process: subprocess.Popen[str]
-    log: Path
-
-    @property
-    def said(self) -> str:
-        return self.log.read_text()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.communicate(timeout=180)
-
-    def end(self) -> str:
-        """Stop it in an orderly way; what it has printed."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.process.communicate(timeout=180)[0]
-
-
 @contextmanager
-def controller(jobs: Path, *options: str) -> Iterator[Controller]:
+def controller(jobs: Path, *options: str) -> Iterator[Running]:
     log = jobs.with_name(f"{len(list(jobs.parent.glob('*.err')))}.err")
     with log.open("w") as err:
         command = ("-m", "slopewise", "run", "--local", "--jobs", str(jobs), "--port", "0", *options)
         process = start_python(*command, stderr=err)
     try:
-        yield Controller(process, log)
+        yield Running(process, log)
     finally:
         if process.poll() is None:
             process.terminate()
@@ -80,7 +57,7 @@ def test_a_killed_controllers_jobs_are_taken_over_by_the_same_command_and_none_r
         assert trainings("602") == []
         if actuator == "auto" and os.geteuid() == 0:
             assert f"-{second.process.pid}/" in Path(f"/proc/{running.pid}/cgroup").read_text()
-        out = second.end()
+        out = second.stop()
     assert second.process.returncode == ENDS, second.said
     assert not runs(running.pid)
     found = {job["name"]: job for job in json.loads(out)["jobs"]}

@@ -9,14 +9,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import yaml
-from local.conftest import start_python, tiny, tiny_trainings
+from local.conftest import Running, start_python, tiny, tiny_trainings
 from support.command_line import slopewise
 from support.waiting import eventually, runs
 
@@ -34,34 +33,13 @@ POLICY = {
 }
 
 
-@dataclass
-class Up:
-    """One `slopewise up`, and what it has said so far."""
-
-    process: subprocess.Popen[str]
-    log: Path
-
-    @property
-    def said(self) -> str:
-        return self.log.read_text()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.communicate(timeout=60)
-
-    def stop(self) -> int:
-        self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=180)
-        return self.process.returncode
-
-
 @contextmanager
-def up(folder: Path, *options: str) -> Iterator[Up]:
+def up(folder: Path, *options: str) -> Iterator[Running]:
     """A session that answers; at its end every job is cancelled and it is stopped."""
     log = folder / f"{len(list(folder.glob('*.err')))}.err"
     with log.open("w") as err:
         process = start_python("-m", "slopewise", "up", "--port", "0", *options, stderr=err)
-    session = Up(process, log)
+    session = Running(process, log)
     try:
         assert eventually(lambda: slopewise("jobs").returncode == 0), session.said
         yield session
@@ -155,7 +133,8 @@ def test_a_stopped_session_leaves_its_jobs_to_the_next_one_and_the_mode_too(tmp_
         assert slopewise("mode", "auto").stdout == "mode is Auto\n"
         assert "policy changed, mode Auto\n" in first.said
         assert eventually(lambda: len(trainings()) == 1)
-        assert first.stop() == 128 + signal.SIGTERM
+        first.stop()
+        assert first.process.returncode == 128 + signal.SIGTERM
     (running,) = trainings()
     with up(tmp_path) as second:
         assert "; mode is Auto." in second.said
