@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,8 +10,7 @@ from typing import Any
 import requests
 import yaml
 from support.alerts import at
-from support.programs import built, is_ok
-from support.waiting import eventually
+from support.programs import built, is_ok, running
 
 from slopewise.adapters.local.prometheus_server import free_loopback_port
 from testbed.builds import alertmanager_build
@@ -35,11 +33,8 @@ class Alertmanager(AbstractContextManager["Alertmanager"]):
             str(built(alertmanager_build()) / "alertmanager"), f"--config.file={configuration}",
             f"--storage.path={folder / 'data'}", f"--web.listen-address=127.0.0.1:{port}", "--cluster.listen-address=",
         ]  # fmt: skip
-        with self.log.open("wb") as output:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        ready = f"{self.url}/-/ready"
-        assert eventually(lambda: self._process.poll() is not None or is_ok(ready), 60), self.log.read_text()
-        assert self._process.poll() is None, self.log.read_text()
+        self._program = running(command, self.log, lambda: is_ok(f"{self.url}/-/ready"))
+        self._program.__enter__()
 
     def configuration(self, repeat: str) -> dict[str, Any]:
         """As docs/freezes.md has it, but for the times."""
@@ -65,8 +60,7 @@ class Alertmanager(AbstractContextManager["Alertmanager"]):
         }
 
     def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait(20)
+        self._program.__exit__(None, None, None)
 
     def fire(self, labels: dict[str, str], started: float, **annotations: str) -> None:
         """As Prometheus sends it in each of its evaluations."""

@@ -6,7 +6,6 @@ Both watch one namespace, in which a test has its GitRepository and its Kustomiz
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -17,16 +16,15 @@ from typing import Any
 
 import yaml
 from support.cluster import Kubectl
-from support.programs import built
+from support.programs import built, running
 from support.rendering import ROOT
-from support.waiting import eventually, wait_for
+from support.waiting import wait_for
 
 from slopewise.adapters.local.prometheus_server import free_loopback_port
 from testbed.builds import Build, flux_builds
 
 FIELD_MANAGER = "kustomize-controller"
 SOURCE = "platform"
-_READY_SECONDS = 60.0
 
 Json = dict[str, Any]
 
@@ -160,21 +158,14 @@ def _controller(
 ) -> Iterator[subprocess.Popen[bytes]]:
     log = folder / f"{program.name}.log"
     health = f"127.0.0.1:{free_loopback_port()}"
-    command = [
-        str(program), f"--health-addr={health}", "--metrics-addr=0", "--watch-all-namespaces=false", *arguments,
-    ]  # fmt: skip
-    own = {"KUBECONFIG": str(kubectl.kubeconfig), "RUNTIME_NAMESPACE": namespace, "NO_PROXY": "*", "no_proxy": "*"}
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, env={**os.environ, **own, "TMPDIR": str(folder)}, stdout=output, stderr=subprocess.STDOUT
-        )
+    command = [program, f"--health-addr={health}", "--metrics-addr=0", "--watch-all-namespaces=false", *arguments]
+    own = {"RUNTIME_NAMESPACE": namespace, "NO_PROXY": "*", "no_proxy": "*", "TMPDIR": str(folder)}
     try:
-        assert eventually(lambda: process.poll() is not None or '"Starting workers"' in log.read_text(), _READY_SECONDS)
-        assert process.poll() is None, log.read_text()[-3000:]
-        yield process
+        with running(
+            command, log, lambda: '"Starting workers"' in log.read_text(), KUBECONFIG=str(kubectl.kubeconfig), **own
+        ) as process:
+            yield process
     finally:
-        process.terminate()
-        process.wait(30)
         print(f"{program.name}:", "\n".join(_complaints(log.read_text())))  # shown where a test fails
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import requests
+from support import programs
 from support.certificates import Authority, Pair
-from support.waiting import eventually
 
 from slopewise.adapters.local.prometheus_install import PrometheusBinaries
 from slopewise.adapters.local.prometheus_server import free_loopback_port
@@ -65,16 +64,8 @@ class LockedPrometheus:
         interval = {"scrape_interval": self.scrape_interval, "scrape_timeout": self.scrape_interval}
         config = {"global": interval, "scrape_configs": self.scrape_configs}
         (self.folder / "prometheus.yml").write_text(json.dumps(config))
-        log = self.folder / "log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(self._command(), stdout=output, stderr=output, stdin=subprocess.DEVNULL)
-        try:
-            assert eventually(lambda: process.poll() is not None or self._answers(ready)), log.read_text()
-            assert process.poll() is None, log.read_text()
+        with programs.running(self._command(), self.folder / "log", lambda: self._answers(ready)):
             yield
-        finally:
-            process.terminate()
-            process.wait(60)
 
     def _command(self) -> list[str]:
         return [

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,6 +45,25 @@ def is_ok(url: str) -> bool:
 
 
 @contextmanager
+def running(
+    command: Sequence[object], log: Path, ready: Callable[[], object], **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program from when it is ready until the block ends; what it writes is in `log`."""
+    words, variables = [str(each) for each in command], {**os.environ, **environment}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            words, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
+    try:
+        assert eventually(lambda: process.poll() is not None or ready(), 60), log.read_text()[-3000:]
+        assert process.poll() is None, log.read_text()[-3000:]
+        yield process
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@contextmanager
 def prometheus_with(
     configuration: Mapping[str, object], binaries: PrometheusBinaries, folder: Path, *flags: str
 ) -> Iterator[str]:
@@ -51,16 +71,12 @@ def prometheus_with(
     (folder / "prometheus.yml").write_text(yaml.safe_dump(configuration))
     url = f"http://127.0.0.1:{free_loopback_port()}"
     command = [
-        str(binaries.prometheus),
+        binaries.prometheus,
         f"--config.file={folder / 'prometheus.yml'}",
         f"--web.listen-address={url.removeprefix('http://')}",
         f"--storage.tsdb.path={folder / 'data'}",
         "--log.level=warn",
         *flags,
     ]
-    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
-        try:
-            assert eventually(lambda: is_ok(f"{url}/-/ready"), 60), (folder / "log").read_text()
-            yield url
-        finally:
-            process.terminate()
+    with running(command, folder / "log", lambda: is_ok(f"{url}/-/ready")):
+        yield url

@@ -110,7 +110,7 @@ def _the_end_of_a_training_can_be_waited_for(scene: Scene) -> None:
 
 
 def _deleting_the_policy_gives_the_cpu_back(scene: Scene) -> None:
-    changed = {name: limit_millicores(pod) for name, pod in scene.running().items()}
+    changed = scene.limits()
     assert set(changed.values()) != {ORIGINAL_MILLICORES}
 
     scene.delete_policy()
