@@ -1,8 +1,7 @@
 """Explains refusals of the API server: an outcome, and a message with the next step.
 
 One ordered table covers all requests. One status has many meanings (403 has six for a resize alone), so messages and
-causes decide too. They are those of Kubernetes 1.36.3; `tests/cluster/test_actuator.py` provokes them on a real API
-server where it can.
+causes decide too. They are those of Kubernetes 1.36.3; `tests/cluster` provokes them on a real API server where it can.
 """
 
 from __future__ import annotations
