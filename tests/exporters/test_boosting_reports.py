@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,6 +60,14 @@ def test_the_evaluation_of_each_round_is_part_of_its_time(
     for _ in range(3):
         report.round({"rmse": 0.5}, {"rmse": 0.6})
     assert scrape(reporter.port)["training_step_duration_seconds_count"] == 2
+
+
+def test_it_can_be_pickled_and_copied_with_its_metric(reporter: Reporter, scrape: Scrape) -> None:
+    for report in (copy.deepcopy(RoundsReport(reporter, "test", "auc")), RoundsReport(reporter, "test", "auc")):
+        report.begin(5)
+        report.round({"auc": 0.7}, {})
+    assert scrape(reporter.port)[TRAIN] == 0.7
+    assert isinstance(pickle.loads(pickle.dumps(RoundsReport(reporter, "test", "auc"))), RoundsReport)
 
 
 def test_a_fit_that_cannot_have_more_threads_than_it_began_with_says_so_once(

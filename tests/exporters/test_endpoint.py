@@ -93,6 +93,15 @@ def test_an_address_of_another_machine_is_told_and_the_training_goes_on(
     assert "0.0.0.0 for all of them" in caplog.text
 
 
+def test_what_is_no_address_at_all_is_told_and_the_training_goes_on(
+    make_reporter: MakeReporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    reporter = make_reporter(address=None)
+    reporter.step(loss=1.0)
+    assert reporter.port is None
+    assert len(caplog.records) == 1
+
+
 def test_the_same_port_can_be_taken_again_after_close(make_reporter: MakeReporter, scrape: Scrape) -> None:
     first = make_reporter()
     port = first.port

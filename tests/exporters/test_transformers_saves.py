@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from support.training_fixtures import StandIn
 
+from slopewise_exporter import CheckpointError
 from slopewise_exporter.checkpoint_files import mark_of, write_manifest
 from slopewise_exporter.progress import Progress
 
@@ -227,6 +228,14 @@ def test_an_evaluation_without_a_save_begins_none(training: Training) -> None:
 
 def test_a_save_that_nobody_saw_begin_has_no_duration(training: Training) -> None:
     assert training.save() is None
+
+
+def test_a_checkpoint_that_cannot_be_read_is_an_error_where_no_other_is_whole(
+    training: Training, tmp_path: Path
+) -> None:
+    (tmp_path / "checkpoint-8" / "slopewise.json").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        _ = training.callback.resume_path
 
 
 def test_folders_of_a_trainer_without_this_callback_are_passed_over(
