@@ -62,7 +62,7 @@ def folder(
     server, authority = locked
     files = ["http_config.yaml", "password", "ca.crt"]
     secret = {"name": "slopewise-prometheus", "namespace": SYSTEM, "files": files}
-    more = {
+    more: dict[str, Any] = {
         "components": [COMPONENT],
         "secretGenerator": [{**secret, "options": {"disableNameSuffixHash": True}}],
     }
