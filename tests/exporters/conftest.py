@@ -7,19 +7,31 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from urllib.request import Request, urlopen
 from uuid import uuid4
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from support.training_fixtures import Fetch, InBackground, MakeReporter, Samples, Scrape, StandIn, StartTraining
+from support.training_fixtures import (
+    Fetch,
+    InBackground,
+    MakeReporter,
+    Samples,
+    Scrape,
+    StandIn,
+    StartProcess,
+    StartTraining,
+)
 
 from slopewise_exporter import Reporter, fit_report
 from slopewise_exporter.environment import RANK_VARIABLES
+from slopewise_exporter.responses import ResponseReporter
 from slopewise_exporter.threads.following import following
 
 CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")
@@ -91,6 +103,14 @@ def reporter(make_reporter: MakeReporter) -> Reporter:
     return make_reporter()
 
 
+@pytest.fixture
+def responses() -> Iterator[ResponseReporter]:
+    """Of a served model, on a free loopback port."""
+    one = ResponseReporter(0, address="127.0.0.1")
+    yield one
+    one.close()
+
+
 def fetch(port: int | None, accept: str = "text/plain") -> str:
     request = Request(f"http://127.0.0.1:{port}/metrics", headers={"Accept": accept})
     with urlopen(request, timeout=30) as answer:
@@ -153,29 +173,15 @@ def in_background() -> InBackground:
 
 
 @pytest.fixture
-def start_training(tmp_path: Path) -> Iterator[StartTraining]:
-    """Runs a script as a process of its own with a free port; it and its children are killed at the end."""
-    started: list[subprocess.Popen[str]] = []
+def start_process() -> Iterator[StartProcess]:
+    """Starts a command with a free port and its streams in pipes; it and its children are killed at the end."""
+    started: list[subprocess.Popen[Any]] = []
 
-    def start(script: str, **environment: str) -> subprocess.Popen[str]:
-        defaults = {
-            "SLOPEWISE_EXPORTER_PORT": "0",
-            "SLOPEWISE_EXPORTER_ADDRESS": "127.0.0.1",
-            "SLOPEWISE_EXPORTER_LINGER_SECONDS": "120",
-        }
-        path = tmp_path / f"training_{len(started)}.py"
-        path.write_text(script)
-        started.append(
-            subprocess.Popen(
-                [sys.executable, str(path)],
-                env={**os.environ, **defaults, **environment},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                start_new_session=True,
-            )
-        )
+    def start(command: Sequence[str], environment: Mapping[str, str], **more: Any) -> subprocess.Popen[Any]:
+        free = {"SLOPEWISE_EXPORTER_PORT": "0", "SLOPEWISE_EXPORTER_ADDRESS": "127.0.0.1"}
+        options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
+        variables = {**os.environ, **free, **environment}
+        started.append(subprocess.Popen(command, env=variables, start_new_session=True, **options))
         return started[-1]
 
     yield start
@@ -183,3 +189,17 @@ def start_training(tmp_path: Path) -> Iterator[StartTraining]:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)  # with its forked children
         process.communicate()
+
+
+@pytest.fixture
+def start_training(start_process: StartProcess, tmp_path: Path) -> StartTraining:
+    """Runs a script as a process of its own."""
+    numbers = count()
+
+    def start(script: str, **environment: str) -> subprocess.Popen[str]:
+        path = tmp_path / f"training_{next(numbers)}.py"
+        path.write_text(script)
+        variables = {"SLOPEWISE_EXPORTER_LINGER_SECONDS": "120", **environment}
+        return start_process([sys.executable, str(path)], variables, text=True)
+
+    return start

@@ -43,39 +43,6 @@ with Reporter() as reporter, Checkpoints(sys.argv[1], reporter=reporter, every_s
 print("result", sum(learner.weights), hash(tuple(learner.weights)), learner.random.random(), flush=True)
 """
 
-SCIKIT_LEARN = """
-import sys
-import numpy as np
-from sklearn.linear_model import SGDClassifier
-from sklearn.neural_network import MLPClassifier
-from slopewise_exporter import Checkpoints, Reporter
-
-STEPS = 150
-data = np.random.default_rng(0)
-inputs = data.standard_normal((2_000, 20))
-labels = (inputs[:, 0] + inputs[:, 1] ** 2 > 1).astype(int)
-
-def fresh():
-    return {
-        "order": np.random.default_rng(7),
-        "network": MLPClassifier((32,), random_state=3),
-        "linear": SGDClassifier(loss="log_loss", random_state=np.random.RandomState(5)),
-    }
-
-with Reporter() as reporter, Checkpoints(sys.argv[1], reporter=reporter, every_steps=8) as checkpoints:
-    state = checkpoints.resume() or fresh()
-    print("resumed", checkpoints.steps, flush=True)
-    for step in range(checkpoints.steps, STEPS):
-        rows = state["order"].integers(0, len(inputs), 64)
-        for name in ("network", "linear"):
-            state[name].partial_fit(inputs[rows], labels[rows], classes=[0, 1])
-        reporter.step(loss=state["network"].loss_)
-        print("step", step + 1, flush=True)
-        checkpoints.step(lambda: state)
-network, linear = state["network"], state["linear"]
-print("result", repr(network.loss_), float(network.coefs_[0].sum()).hex(), float(linear.coef_.sum()).hex(), flush=True)
-"""
-
 
 def victim(folder: Path, script: str, checkpoints: str) -> Victim:
     path = folder / "training.py"
@@ -95,13 +62,6 @@ def test_a_plain_training_killed_dozens_of_times_ends_with_the_same_result(tmp_p
     lives = victim(tmp_path, PLAIN, "disturbed").live_until_the_end(random_kills(24, most_steps=25, seed=seed))
     assert check_lives(lives, EVERY_STEPS) >= 10
     assert lives[-1].result == undisturbed(tmp_path, PLAIN).result
-
-
-@pytest.mark.long
-def test_a_scikit_learn_training_killed_again_and_again_ends_with_the_same_result(tmp_path: Path) -> None:
-    lives = victim(tmp_path, SCIKIT_LEARN, "disturbed").live_until_the_end(random_kills(8, most_steps=25, seed=3))
-    assert check_lives(lives, EVERY_STEPS) >= 4
-    assert lives[-1].result == undisturbed(tmp_path, SCIKIT_LEARN).result
 
 
 def test_a_second_sigterm_in_the_middle_of_a_save_does_no_harm(start_training: StartTraining, tmp_path: Path) -> None:

@@ -66,14 +66,6 @@ def test_the_variable_wins_over_the_argument(tmp_path: Path, monkeypatch: pytest
     assert not (tmp_path / "argument").exists()
 
 
-def test_it_saves_after_so_many_steps_and_asks_for_the_state_only_then(tmp_path: Path) -> None:
-    asked: list[int] = []
-    with Checkpoints(tmp_path, every_steps=4, every_seconds=None) as checkpoints:
-        for step in range(1, 10):
-            checkpoints.step(partial(asked.append, step))
-        assert asked == [4, 8]
-
-
 def test_neither_by_time_nor_by_steps_means_only_at_the_end(tmp_path: Path) -> None:
     with Checkpoints(tmp_path, every_seconds=None) as checkpoints:
         for _ in range(50):

@@ -6,14 +6,12 @@ import fcntl
 import os
 import pty
 import signal
-import socket
 import struct
 import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
@@ -22,10 +20,11 @@ from urllib.error import URLError
 import prometheus_client
 import psutil
 import pytest
-from support.training_fixtures import Samples, Scrape
+from support.training_fixtures import Samples, Scrape, StartProcess
 from support.waiting import eventually
 
 import slopewise_exporter
+from slopewise.adapters.local.prometheus_server import free_loopback_port
 
 pytestmark = pytest.mark.processes
 
@@ -41,32 +40,14 @@ def port_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start(tmp_path: Path, port_file: Path) -> Iterator[Start]:
-    """Starts a command with a free port and its output in pipes; it and its children are killed at the end."""
-    started: list[subprocess.Popen[bytes]] = []
+def start(start_process: StartProcess, port_file: Path) -> Start:
+    """Starts a command that does not linger."""
+    defaults = {"SLOPEWISE_EXPORTER_LINGER_SECONDS": "0", "SLOPEWISE_EXPORTER_PORT_FILE": str(port_file)}
 
     def begin(command: Sequence[str], *, environment: dict[str, str] | None = None, **more: object) -> Popen:
-        defaults = {
-            "SLOPEWISE_EXPORTER_PORT": "0",
-            "SLOPEWISE_EXPORTER_ADDRESS": "127.0.0.1",
-            "SLOPEWISE_EXPORTER_LINGER_SECONDS": "0",
-            "SLOPEWISE_EXPORTER_PORT_FILE": str(port_file),
-        }
-        options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-        process: Popen = subprocess.Popen(
-            list(command),
-            env={**os.environ, **defaults, **(environment or {})},
-            start_new_session=True,
-            **options,  # type: ignore[call-overload]
-        )
-        started.append(process)
-        return process
+        return start_process(command, {**defaults, **(environment or {})}, **more)
 
-    yield begin
-    for process in started:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    return begin
 
 
 Popen = subprocess.Popen[bytes]
@@ -335,22 +316,6 @@ def test_a_reader_that_has_enough_ends_the_command_as_without_a_parent(start: St
     assert process.wait(timeout=180) == -signal.SIGPIPE
 
 
-@pytest.mark.parametrize("wrap", [(), ("--wrap",)], ids=["itself", "wrapped"])
-def test_a_port_in_use_is_one_line_that_says_what_to_do_and_the_training_goes_on(
-    start: Start, script: Script, wrap: tuple[str, ...]
-) -> None:
-    path = script("for step in range(1000):\n    print(f'step {step} loss=0.5')\n")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        process = start([*RUN, *wrap, "--", sys.executable, path], environment={"SLOPEWISE_EXPORTER_PORT": port})
-        status, output, errors = ended(process)
-    assert status == 0
-    assert len(output.splitlines()) == 1000
-    (line,) = errors.decode().splitlines()
-    assert f"another program has port {port}" in line
-    assert "SLOPEWISE_EXPORTER_PORT" in line
-
-
 def test_nothing_is_written_to_any_folder(start: Start, script: Script, series: Series, tmp_path: Path) -> None:
     nowhere = dict.fromkeys(("HOME", "TMPDIR", "XDG_STATE_HOME", "XDG_CACHE_HOME"), "/proc/nowhere")
     command = [*RUN, "--wrap", "--", sys.executable, script(PRINTS_AND_WAITS)]
@@ -486,43 +451,6 @@ def test_workers_and_forked_children_do_not_report(start: Start, script: Script,
     assert output.count(b"loss=9") == 2
 
 
-def test_of_two_trainings_of_one_command_the_first_reports_and_the_next_after_its_end(
-    start: Start, script: Script, series: Series
-) -> None:
-    training = "import sys, time; print('loss=' + sys.argv[1]); time.sleep(float(sys.argv[2]))"
-    first, second, third = (
-        f'{sys.executable} -c "{training}" {loss} {wait}' for loss, wait in ((1, 4), (2, 0), (3, 600))
-    )
-    process = start([*RUN, "--", "sh", "-c", f"{first} & sleep 1.5; {second}; wait; {third}"])
-    reports(series, LOSS, 1)
-    seen: list[float | None] = []
-
-    def third_reports() -> bool:
-        seen.append(series().get(LOSS))
-        return seen[-1] == 3
-
-    assert eventually(third_reports)
-    assert 2 not in seen
-    process.kill()
-
-
-def test_the_trainings_own_reporter_comes_before_what_it_prints(start: Start, script: Script, series: Series) -> None:
-    path = script("""
-        import sys
-        print("loss=9")
-        from slopewise_exporter import Reporter
-        with Reporter(planned_steps=5) as reporter:
-            reporter.step(loss=0.5)
-            print("loss=9")
-            sys.stdin.read()
-    """)
-    port = free_port()
-    process = start([*RUN, "--", sys.executable, path], environment={"SLOPEWISE_EXPORTER_PORT": str(port)})
-    reports(series, LOSS, 0.5)
-    assert series()["training_steps_total"] == 1
-    assert ended(process)[::2] == (0, b"")
-
-
 def test_a_reporter_within_a_followed_command_gets_the_port_of_the_parent(
     start: Start, script: Script, series: Series
 ) -> None:
@@ -534,7 +462,7 @@ def test_a_reporter_within_a_followed_command_gets_the_port_of_the_parent(
             reporter.step(loss=0.5)
             sys.stdin.read()
     """)
-    environment = {"SLOPEWISE_EXPORTER_PORT": str(free_port())}
+    environment = {"SLOPEWISE_EXPORTER_PORT": str(free_loopback_port())}
     command = f"echo loss=9; {sys.executable} {path}; exit $?"
     process = start([*RUN, "--", "sh", "-c", command], environment=environment)
     reports(series, LOSS, 9)
@@ -543,12 +471,6 @@ def test_a_reporter_within_a_followed_command_gets_the_port_of_the_parent(
     process.stdin.flush()
     reports(series, LOSS, 0.5)
     assert ended(process)[::2] == (0, b"")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
 
 
 def test_another_sitecustomize_is_loaded_as_ever_and_ours_leaves_no_folder_on_the_path(
@@ -582,14 +504,6 @@ def test_a_python_without_this_package_is_lent_it_and_nothing_else(
     reports(series, LOSS, 0.5)
     assert psutil.Process(process.pid).children() == []
     assert ended(process) == (0, b"loss=0.5 []\n", b"")
-
-
-def test_what_a_python_without_this_package_prints_is_reported_before_its_buffer_is_full(
-    start: Start, script: Script, series: Series
-) -> None:
-    process = start([*RUN, "--", sys.executable, "-S", script(PRINTS_AND_WAITS)])
-    reports(series, LOSS, 0.3)
-    assert ended(process)[:2] == (0, b"".join(b"step %d/60 loss=0.%d\n" % (n, n) for n in (1, 2, 3)))
 
 
 def test_ranks_but_the_first_and_trainings_that_are_switched_off_are_started_as_they_are(

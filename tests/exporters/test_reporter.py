@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.training_fixtures import Fetch, InBackground, MakeReporter, Scrape
+from support.training_fixtures import InBackground, MakeReporter, Scrape
 
 from slopewise_exporter import Reporter
 from slopewise_exporter.progress import Progress
@@ -276,18 +276,6 @@ def test_an_argument_that_cannot_be_used_is_told_and_replaced(
     assert argument in caplog.text
 
 
-def test_an_int_too_long_to_be_written_is_told_like_any_other_bad_value(
-    make_reporter: MakeReporter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("SLOPEWISE_EXPORTER_PORT", "0")
-    reporter = make_reporter(port=10**5000, planned_steps=10**5000)
-    assert reporter.port is not None
-    assert sorted(record.getMessage().partition(" is not")[0] for record in caplog.records) == [
-        "planned_steps: a int",
-        "port: a int",
-    ]
-
-
 def test_a_model_name_that_is_no_text_does_not_break_the_scrapes(make_reporter: MakeReporter, scrape: Scrape) -> None:
     reporter = make_reporter(model='re"sn\\et\n\udc80', framework=Broken())
     assert scrape(reporter.port)['training_info{framework="",model="re"sn\\et\n?",objective="min"}'] == 1
@@ -391,15 +379,6 @@ def test_any_call_of_several_threads_is_counted_and_none_raises_while_the_report
     after = reporter._record.snapshot()
     assert after._replace(steps_planned=ended.steps_planned) == ended
     assert after.state == "finished"
-
-
-def test_a_training_of_many_steps_needs_no_more_memory_than_a_short_one(reporter: Reporter, fetch: Fetch) -> None:
-    reporter.step(loss=1.0, samples=1)
-    lines = len(fetch(reporter.port).splitlines())
-    for _ in range(20_000):
-        reporter.step(loss=1.0, samples=1)
-        reporter.epoch()
-    assert len(fetch(reporter.port).splitlines()) == lines
 
 
 def test_the_first_step_of_a_process_keeps_its_time_also_after_a_resume(reporter: Reporter, scrape: Scrape) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.certificates import LOOPBACK, Authority
 from support.receivers import HTML, Answer, PushReceiver
-from support.training_fixtures import MakeReporter, StartTraining
+from support.training_fixtures import MakeReporter
 from support.waiting import eventually
 
 from slopewise_exporter.record import Snapshot, TrainingRecord
@@ -118,27 +118,6 @@ def test_other_ranks_post_nothing(train: MakeReporter, server: PushReceiver, mon
     with train(planned_steps=2) as reporter:
         reporter.step(loss=1.0)
     assert server.pushed == []
-
-
-def test_a_forked_child_posts_nothing(start_training: StartTraining, server: PushReceiver, variables: Any) -> None:
-    script = """
-import os
-from slopewise_exporter import Reporter
-with Reporter(planned_steps=2) as reporter:
-    reporter.step(loss=1.0)
-    child = os.fork()
-    if child == 0:
-        reporter.step(loss=3.0)
-        reporter.close()
-        os._exit(0)
-    os.waitpid(child, 0)
-"""
-    training = start_training(script, SLOPEWISE_EXPORTER_LINGER_SECONDS="0", **variables)
-    _, errors = training.communicate(timeout=60)
-    warned = "multi-threaded, use of fork()" in errors  # Python 3.12 and later, of any process with threads
-    assert (training.returncode, bool(errors)) == (0, warned), errors
-    assert {metrics(status)["steps"] for status in statuses(server)} <= {"0", "1"}
-    assert statuses(server)[-1]["progressPercentage"] == 100
 
 
 FORBIDDEN = Answer(403, b'{"kind": "Status", "message": "Forbidden", "code": 403}')

@@ -288,11 +288,6 @@ def test_a_trainer_that_takes_the_newest_by_itself_finds_no_torn_one(
     assert "a save was cut short in a former life" in caplog.text
 
 
-def test_what_was_torn_is_removed_once_another_one_is_whole(training: Training) -> None:
-    saved_again(training)
-    assert training.there == ["checkpoint-11", "checkpoint-8"]
-
-
 def test_only_what_the_last_life_has_torn_is_kept(training: Training) -> None:
     cut_short(training, 13)
     second = training.next_life()

@@ -7,13 +7,11 @@ is a page of the test's own; the run on one machine in tests/local covers the ot
 from __future__ import annotations
 
 import math
-import time
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 import requests
-from support.loopback import Loopback, send
+from support.exporters import Exporters
 from support.managed_pods import NAMESPACE, PODS, a_raw_pod
 from support.panel_rows import (
     NOT_OF_A_LOCAL_RUN,
@@ -23,11 +21,11 @@ from support.panel_rows import (
     reading,
 )
 from support.programs import prometheus_with
+from support.recorded_rules import RULES, Pages, Since
 from support.replicas import Town
 
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, free_loopback_port
 
-RULES = Path(__file__).parents[2] / "manifests/rules/slopewise.rules.yaml"
 SCRAPE_SECONDS = 0.5
 CPU_AND_MEMORY = {"cpu": "100m", "memory": "64Mi"}
 LIMITS = {"cpu": "300m", "memory": "256Mi"}
@@ -55,19 +53,6 @@ def page(pod: str, seconds: float) -> str:
     return "".join(f"{name} {value}\n" for name, value in series.items())
 
 
-class Exported(Loopback):
-    """The pages of two pods."""
-
-    def __init__(self) -> None:
-        self._start = time.monotonic()
-        super().__init__()
-
-    def serve(self, handler: BaseHTTPRequestHandler) -> None:
-        seconds = time.monotonic() - self._start
-        pages = "".join([page("a", seconds), page("gpu", seconds), NODE])
-        send(handler, 200, pages.encode(), {"Content-Type": "text/plain; version=0.0.4"})
-
-
 def scraping(*ports: int) -> dict[str, object]:
     """The configuration of a Prometheus that scrapes these ports and has loaded our rules."""
     scraped = {"targets": [f"127.0.0.1:{port}" for port in ports]}
@@ -83,8 +68,10 @@ def test_every_panel_of_a_cluster_has_rows_against_the_prometheus_of_a_replica(
     prometheus_binaries: PrometheusBinaries, tmp_path: Path
 ) -> None:
     port = free_loopback_port()
+    since, pages = Since(), Pages()
+    pages.computed["/metrics"] = lambda: "".join([page("a", since()), page("gpu", since()), NODE])
     with (
-        Exported() as training,
+        Exporters(pages) as training,
         prometheus_with(scraping(training.port, port), prometheus_binaries, tmp_path) as url,
         Town() as town,
     ):

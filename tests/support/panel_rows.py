@@ -1,17 +1,13 @@
 """Sends every query of every dashboard to a Prometheus that scrapes a run, until each has returned rows.
 
-    PanelRows(url, all_queries("20s")).wait(seconds=60)
-
-With SLOPEWISE_PANEL_ROWS=FILE the rows that each panel returned are added to that file, as lines of a Markdown table.
+PanelRows(url, all_queries("20s")).wait(seconds=60)
 """
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Collection
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import requests
@@ -73,12 +69,11 @@ def rows(url: str, promql: str) -> list[dict[str, Any]]:
 
 
 class PanelRows:
-    """Queries, and how many rows each has returned."""
+    """Queries, and those that have returned no rows yet."""
 
     def __init__(self, url: str, queries: Collection[Panel]) -> None:
         self._url = url
         self.missing = list(queries)
-        self.returned: dict[Panel, int] = {}
 
     def wait(self, seconds: float) -> None:
         """Until each has returned rows once; fails with those that have not."""
@@ -86,20 +81,10 @@ class PanelRows:
         while self.missing and time.monotonic() < deadline:
             self._ask()
             time.sleep(0.2)
-        self._write()
         assert not self.missing, f"no rows for {self.missing}"
 
     def _ask(self) -> None:
-        for query in list(self.missing):
-            if found := rows(self._url, query.promql):
-                self.returned[query] = len(found)
-                self.missing.remove(query)
-
-    def _write(self) -> None:
-        if file := os.environ.get("SLOPEWISE_PANEL_ROWS"):
-            found = self.returned.items()
-            with Path(file).open("a", encoding="utf-8") as table:
-                table.writelines(f"| {each.dashboard} | {each.title} | {count} |\n" for each, count in found)
+        self.missing = [query for query in self.missing if not rows(self._url, query.promql)]
 
 
 def reading(queries: Collection[Panel], metrics: Collection[str]) -> list[Panel]:

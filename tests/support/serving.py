@@ -16,6 +16,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import uvicorn
 
+from slopewise_exporter.responses import ResponseReporter
+
 
 @contextmanager
 def uvicorn_of(app: Any) -> Iterator[str]:
@@ -75,3 +77,9 @@ def statuses_of(url: str, paths: Iterable[str], clients: int = 16) -> list[int]:
 
     with ThreadPoolExecutor(clients) as pool:
         return list(pool.map(ask, paths))
+
+
+def counts(reporter: ResponseReporter) -> tuple[int, int, int]:
+    """Responses that succeeded, that failed, and requests in flight."""
+    record = reporter.record
+    return sum(record.counts["ok"]), sum(record.counts["failed"]), record.in_flight

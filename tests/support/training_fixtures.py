@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from slopewise_exporter import Reporter
 
@@ -16,4 +17,5 @@ InBackground = Callable[[Callable[[], object]], threading.Thread]
 MakeReporter = Callable[..., Reporter]
 Scrape = Callable[[int | None], Samples]
 StandIn = Callable[..., None]
+StartProcess = Callable[..., subprocess.Popen[Any]]
 StartTraining = Callable[..., subprocess.Popen[str]]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 import pytest
 from support.following import append
-from support.training_fixtures import Samples, Scrape
+from support.training_fixtures import Samples, Scrape, StartProcess
 from support.waiting import eventually, wait_for
 
 from slopewise_exporter.commands.tail import main
@@ -35,30 +34,19 @@ def port_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def start(port_file: Path) -> Iterator[Start]:
-    """Starts the command on a free port; killed at the end."""
-    started: list[subprocess.Popen[bytes]] = []
+def start(start_process: StartProcess, port_file: Path) -> Start:
+    """Starts the command."""
 
     def run(
         *arguments: object, stdin: int | IO[bytes] | None = subprocess.DEVNULL, **environment: str
     ) -> subprocess.Popen[bytes]:
         port_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "slopewise_exporter", "tail", "--port", "0", "--address", "127.0.0.1"]
-        started.append(
-            subprocess.Popen(
-                [*command, "--linger-seconds", "0", *map(str, arguments)],
-                env={**os.environ, "SLOPEWISE_EXPORTER_PORT_FILE": str(port_file), **environment},
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-        )
-        return started[-1]
+        command = [sys.executable, "-m", "slopewise_exporter", "tail", "--port", "0", "--linger-seconds", "0"]
+        # The option names the port: the variable would win over it.
+        variables = {"SLOPEWISE_EXPORTER_PORT": "", "SLOPEWISE_EXPORTER_PORT_FILE": str(port_file), **environment}
+        return start_process([*command, *map(str, arguments)], variables, stdin=stdin)
 
-    yield run
-    for process in started:
-        process.kill()
-        process.communicate()
+    return run
 
 
 @pytest.fixture
