@@ -159,7 +159,8 @@ def test_where_a_volume_can_be_reached_from_is_kept_and_a_claim_without_one_is_r
     api = FakeOwnersApi({CLAIM_PATH: {"spec": {"volumeName": "pv-1"}}, VOLUME_PATH: volume})
     disk = reading(api).disk("team", "saved")
     assert (disk.blocked_reason, '"zone"' in disk.node_affinity_json) == (None, True)
-    without = [reading(FakeOwnersApi(answers)).disk("team", "saved") for answers in ({CLAIM_PATH: {"spec": {}}}, {})]
+    unbound = FakeOwnersApi({CLAIM_PATH: {"spec": {}}})
+    without = [reading(api).disk("team", "saved") for api in (unbound, FakeOwnersApi({}))]
     assert [each.blocked_reason for each in without] == [
         "its claim saved has no volume yet",
         "its claim saved, or the volume behind it, is not there",
