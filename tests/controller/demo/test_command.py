@@ -156,12 +156,6 @@ def test_rounds_go_through_the_policies_forwards_and_backwards_in_turn() -> None
     assert text[:4] == ["Round 1 of 3: fair", "Round 1 of 3: flowcon", "Round 1 of 3: las", "Round 2 of 3: las"]
 
 
-def test_one_round_alone_is_not_announced() -> None:
-    text: list[str] = []
-    run_rounds(["fair", "flowcon"], 1, Maker(), text.append)
-    assert text == []
-
-
 def test_what_was_interrupted_keeps_the_rounds_that_are_whole() -> None:
     rounds, stopped = run_rounds(["fair", "flowcon"], 3, Maker(interrupted=5), lambda _: None)
     assert len(rounds) == 2

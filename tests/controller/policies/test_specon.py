@@ -157,14 +157,6 @@ def test_what_another_policy_expected_of_a_job_is_not_kept() -> None:
     assert (decided.job_class, decided.wanted_cores, decided.ends, decided.chance) == ("PC", 1.0, None, None)
 
 
-def test_a_job_that_was_not_measured_since_the_last_look_is_not_categorised_again() -> None:
-    memory = MemoryState({"a": grown(0.004, 0.006, "WC")}, evaluated_at([a_node()], at=START))
-    later = a_snapshot([a_job("a", at=START + INTERVAL)], at=START + INTERVAL)
-    decisions = decide(later, memory)
-    assert decisions.memory.jobs["a"].decided.job_class == "WC"
-    assert decisions.reasons["a"] == "slowing down: not measured since that was last decided"
-
-
 @pytest.mark.parametrize("broken", [{"finite": False}, {"restarted": True}, {"age": 60.0}, {"level": None}])
 def test_a_job_whose_growth_is_unknown_stays_in_its_category(broken: dict[str, Any]) -> None:
     decisions = decide(a_snapshot([a_job("a", **broken)]), MemoryState({"a": grown(0.004, 0.006, "WC")}))
@@ -445,14 +437,6 @@ def test_a_job_is_rebalanced_at_most_once_whether_it_was_reallocated_or_not() ->
         "n1-0": settled(START - 3),
     }
     assert moves(decide(snapshot, MemoryState(odd, memory.nodes))) == {"n1-2": ("n1", "n2")}
-
-
-def test_a_job_that_converged_at_this_very_look_is_the_latest() -> None:
-    snapshot, memory = a_converged_cluster(3, 0)
-    fresh = {"n1-0": grown(0.004, 0.006, "WC", class_since_seconds=START - INTERVAL)}
-    decisions = decide(snapshot, MemoryState({**memory.jobs, **fresh}, memory.nodes))
-    assert moves(decisions) == {"n1-0": ("n1", "n2")}
-    assert decisions.reasons["n1-0"].endswith("converged 0 s ago, the latest there")
 
 
 def test_a_rebalanced_job_may_still_be_reallocated_and_a_failed_reallocation_does_not_rebalance_it_again() -> None:

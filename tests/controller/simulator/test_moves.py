@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
@@ -134,19 +134,6 @@ def test_a_policy_that_wants_every_job_elsewhere_in_every_pass_is_held_to_the_bo
     assert migrations(world.events)
     assert controller.withheld_total > len(migrations(world.events))
     check_bounds(world.events, bounds)
-
-
-def test_a_policy_whose_moves_cost_more_than_they_gain_moves_no_job() -> None:
-    class OnlyForCpu(Restless):
-        def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
-            decisions = super().decide(snapshot, memory)
-            moves = [replace(move, relieves=None) for move in decisions.moves if isinstance(move, Migrate)]
-            return replace(decisions, moves=tuple(moves))
-
-    even = an_instance([a_sim_job(f"j{n}", 4000.0) for n in range(3)], [a_sim_node(f"n{n}") for n in range(3)])
-    world, controller = driven(even, OnlyForCpu(), a_policy_run("specon", migration=BOUNDED))
-    assert migrations(world.events) == []
-    assert controller.withheld_total > 0
 
 
 def one_pass(world: World, desired: Migrate) -> PassReport:

@@ -38,29 +38,17 @@ def test_a_mean_is_compared_with_that_of_the_first_run() -> None:
     assert (ratio_cell(mean, 1).seconds, ratio_cell(mean, 1).ratio, ratio_cell(mean, 1).verdict) == (40, 0.8, "better")
 
 
-def test_a_longer_makespan_is_called_worse() -> None:
-    rows = measure_rows(demo(run("fair", job("a", 40)), run("flowcon", job("a", 50))))
-
-    assert (ratio_cell(rows[2], 1).ratio, ratio_cell(rows[2], 1).verdict) == (1.25, "worse")
-
-
 @pytest.mark.parametrize(
     ("measure", "before", "after", "verdict"),
     [
         (JCT, 100, 100.9, "same"),
-        (JCT, 100, 99.1, "same"),
         (JCT, 100, 101, "unclear"),
-        (JCT, 100, 99, "unclear"),
-        (JCT, 100, 95.1, "unclear"),
         (JCT, 100, 95, "better"),
-        (JCT, 100, 105, "worse"),
         (JCT, 10, 10.9, "worse"),
         (TIME_TO_90, 5, 5.9, "same"),
-        (TIME_TO_90, 5, 4.1, "same"),
         (TIME_TO_90, 3.1, 4.1, "worse"),
         (TIME_TO_90, 4.1, 3.1, "better"),
         (TIME_TO_90, 400, 398.9, "unclear"),
-        (TIME_TO_90, 400, 360, "better"),
     ],
 )
 def test_what_is_closer_than_its_measure_can_resolve_is_the_same(
@@ -339,10 +327,6 @@ def test_one_run_alone_is_compared_with_nothing_and_says_so() -> None:
 
     assert summaries(result) == []
     assert caveats(result) == ["Only fair ran: there is nothing to compare it with."]
-
-
-def test_a_demo_without_runs_says_so() -> None:
-    assert caveats(demo()) == ["No run was completed: there is nothing to show."]
 
 
 def test_a_job_that_reported_no_loss_is_named_with_the_cause_once_and_in_its_row() -> None:

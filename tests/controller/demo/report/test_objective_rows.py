@@ -136,11 +136,6 @@ def test_a_served_model_without_a_response_in_its_time_missed_its_objective_and_
     _, cell = cells_of(job_blocks(silent)[0], "a")
     assert cell is not None
     assert (cell.badge, cell.note) == ("missed", "no response or step")
-    console = Console(width=100)
-    with console.capture() as captured:
-        console.print(terminal(report_of(silent)))
-    assert "no response or step" in captured.get()
-    assert "no response or step" in page_of(report_of(silent))
 
 
 def test_the_json_has_counts_and_what_each_job_was_promised_and_where_it_ran() -> None:

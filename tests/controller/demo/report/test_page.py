@@ -229,17 +229,6 @@ def test_hostile_names_cannot_end_the_data_nor_style_a_chart(hostile_page: Page)
     assert "innerHTML" not in hostile_page.source
 
 
-def test_a_loss_that_is_not_finite_leaves_the_data_readable() -> None:
-    fair, flowcon = sample_result().runs
-    curves = fair.curves["wine-mlp"]
-    broken = replace(curves, loss=[(1.0, float("nan")), (2.0, float("inf"))], cpu_cores=[(1.0, float("nan"))])
-    result = replace(sample_result(), runs=[with_curves(fair, broken), flowcon])
-
-    figures = Page(render(result)).figures
-
-    assert len(figures["run-1-loss"]["series"]) == len(TRAININGS)
-
-
 def test_tables_and_charts_can_be_read_aloud(page: Page) -> None:
     labels = [value for name, value in page.attributes if name == "aria-label"]
 

@@ -6,14 +6,13 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 from support.instances import a_policy_run, a_sim_job, a_sim_node, an_instance
 from support.pages import HOSTILE, Page
 
-from slopewise.reports.page import page_of, write_report
+from slopewise.reports.page import page_of
 from slopewise.reports.report import terminal
 from slopewise.simulator.engine import run
 from slopewise.simulator.results import charts
@@ -262,9 +261,3 @@ def test_hostile_names_are_text_and_add_no_element_and_no_attribute(page: Page, 
     assert len(hostile_page.scripts) == 2
     assert hostile_page.figures == {}
     assert [line for line in hostile_page.source.splitlines() if "<script>alert" in line or "<img src=x" in line] == []
-
-
-def test_the_report_is_one_file_and_leaves_nothing_beside_it(result: SweepResult, tmp_path: Path) -> None:
-    write_report(report_of(hostile(result)), tmp_path / "report.html")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
-    assert (tmp_path / "report.html").read_text(encoding="utf-8").rstrip().endswith("</html>")
