@@ -17,9 +17,9 @@ from slopewise.reports.report import terminal
 from slopewise.simulator.engine import run
 from slopewise.simulator.results import charts
 from slopewise.simulator.results.measures import SHOWN, figures
-from slopewise.simulator.results.sections import MAX_JOBS, caveats, legend, report_of, rows, shown_measures
+from slopewise.simulator.results.sections import caveats, legend, report_of, rows, shown_measures
 from slopewise.simulator.results.sweep_result import SweepResult
-from slopewise.simulator.world.model import JobOutcome, MoveKind, RunOutcome, Stay
+from slopewise.simulator.world.model import JobOutcome, RunOutcome, Stay
 
 # Names of nodes and jobs, models and labels, each of an enemy's choosing.
 _NODES, _JOBS, _MODEL, _LABEL, _SCENARIO = HOSTILE[:2], HOSTILE[2:5], HOSTILE[5], HOSTILE[0], HOSTILE[4]
@@ -44,13 +44,6 @@ def result_of(
         for policy in policies
     }
     return SweepResult("two-nodes", tuple(policies), tuple(asked or seeds), tuple(seeds), reported, runs)
-
-
-def with_moves(outcome: RunOutcome, moves: Sequence[MoveKind]) -> RunOutcome:
-    """The first job's stay cut in as many pieces as there are moves, each on the other node in turn."""
-    job = outcome.jobs[0]
-    stays = tuple(Stay(f"n{1 + n % 2}", 10.0 * n, 10.0 * n + 10, came) for n, came in enumerate(("placed", *moves)))
-    return replace(outcome, jobs=(replace(job, stays=stays), *outcome.jobs[1:]))
 
 
 def hostile(result: SweepResult) -> SweepResult:
@@ -193,20 +186,6 @@ def test_a_box_holds_the_middle_half_of_the_seeds_and_its_rules_the_rest(result:
     assert (min(rule.left for rule in ends), max(rule.right for rule in ends)) == (min(values), max(values))
 
 
-def test_each_job_of_the_shown_seed_has_its_completion_time_under_each_policy(page: Page, result: SweepResult) -> None:
-    job, managed = (result.runs[policy, 1].jobs[2] for policy in ("fair", "flowcon"))
-    assert f"c test {job.arrived_seconds:.1f} s {job.jct_seconds:.1f} s {managed.jct_seconds:.1f} s ×" in page.text
-
-
-def test_more_jobs_than_anybody_reads_are_counted_and_not_shown(result: SweepResult) -> None:
-    one = result.runs["fair", 1]
-    many = replace(one, jobs=tuple(replace(one.jobs[0], name=f"j{n}") for n in range(MAX_JOBS + 7)))
-    crowded = Page(render(result_of({("fair", 1): many}, ("fair",), [1])))
-    assert "7 more jobs are not shown" in crowded.text
-    assert ("title", f"j{MAX_JOBS - 1}") in crowded.attributes
-    assert ("title", f"j{MAX_JOBS}") not in crowded.attributes
-
-
 # --- the Gantt chart --------------------------------------------------------------------------------------
 
 
@@ -225,15 +204,6 @@ def test_stays_of_one_row_never_overlap(result: SweepResult) -> None:
         ends = [stay.to_seconds for _, stay in lane.stays]
         begins = [stay.from_seconds for _, stay in lane.stays]
         assert all(end <= begin for end, begin in zip(ends, begins[1:], strict=False))
-
-
-def test_slow_moves_and_rebalancing_moves_have_marks_of_their_own(result: SweepResult) -> None:
-    moved = with_moves(result.runs["fair", 1], ["migrated", "rebalanced", "migrated"])
-    marks = charts.gantt_figure(charts.lanes(moved), ["test"], 100.0).marks
-    at = {
-        symbol: sorted(mark.x for mark in marks if mark.symbol == symbol) for symbol in {each.symbol for each in marks}
-    }
-    assert at == {"triangle-right": [10.0, 30.0], "diamond": [20.0]}
 
 
 def test_a_cluster_that_no_page_can_show_is_cut_at_whole_nodes_and_reported(result: SweepResult) -> None:

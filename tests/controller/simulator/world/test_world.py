@@ -113,38 +113,6 @@ class TestNodes:
         assert all(set(nodes[:3]) == {"n0", "n1", "n2"} for nodes in ran)
         assert len({nodes.index(nodes[3]) for nodes in ran}) > 1
 
-    @pytest.mark.parametrize(("busy", "chosen"), [(0, {"quiet"}), (1, {"crowded", "quiet"})])
-    def test_three_busy_jobs_use_what_one_does_and_three_quiet_ones_less(self, busy: int, chosen: set[str]) -> None:
-        """Thirds of a core add up to a little less than a core, which is no difference; three tenths are one."""
-        crowd = [a_sim_job(f"crowd-{i}") for i in range(3)]
-        quiet = [a_sim_job(f"quiet-{i}", parallelism_cores=0.1) for i in range(3)] + [a_sim_job("busy")] * busy
-        instance = an_instance(
-            [*crowd, *quiet, a_sim_job("last", 100, 1.0)], [a_sim_node("crowded"), a_sim_node("quiet")]
-        )
-        assert {self.where_the_last_starts(instance, seed) for seed in range(6)} == chosen
-
-    def where_the_last_starts(self, instance: Instance, seed: int) -> str:
-        world = World(instance, "requests")
-        world.pass_time(0.0)
-        for running in list(world.waiting.values()):
-            world.place(running, 0 if running.job.name.startswith("crowd") else 1)
-        world.settle()
-        world.pass_time(1.0)
-        DefaultScheduler(world, seed, "least-used").place_waiting()
-        return world.by_uid["last"].node_name
-
-    def test_a_node_whose_only_job_is_between_two_processes_is_unused(self) -> None:
-        world = a_world(
-            an_instance([a_sim_job("a", 100), a_sim_job("b", 100, 5.0)], [a_sim_node("n1"), a_sim_node("n2")])
-        )
-        a = world.by_uid["a"]
-        there, other = a.node, 1 - (a.node or 0)
-        assert there is not None
-        assert (world.cpu_used_ratio(there), world.cpu_used_ratio(other)) == (1.0, 0.0)
-        world.migrate(a, other, "migrated")
-        world.settle()
-        assert (world.cpu_used_ratio(there), world.cpu_used_ratio(other)) == (0.0, 0.0)
-
     def test_a_job_that_fits_nowhere_waits_until_it_does_and_holds_up_no_other(self) -> None:
         gib = 2.0**30
         jobs = [
@@ -280,14 +248,6 @@ class TestCrashes:
         assert [job.restarted for job in seen.values()] == [False, True, True, False]
         assert seen[26.0].state is JobState.STARTING
         assert seen[46.0].process_started_at_seconds == EPOCH_SECONDS + 25.0
-
-    def test_a_resize_under_way_is_in_effect_with_the_new_process(self) -> None:
-        job = a_sim_job("a", 100, crashes_at_done_ratio=(0.101,), restart_seconds=6.0)
-        world = a_world(an_instance([job]), "limits")
-        pass_to(world, 10.0)
-        SimActuator(world).carry_out(a_resize("a", 500))
-        pass_to(world, 20.0)
-        assert world.by_uid["a"].rate.cores == 0.5
 
 
 class TestServedModels:
