@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 import yaml
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
-from slopewise import policies
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.crds.__main__ import FOLDER, main, outdated
 from slopewise.crds.schema.definitions import definitions, job_growths, patches, training_policies
 from slopewise.crds.schema.from_models import Translation
 from slopewise.crds.schema.parameters import parameters_rules, parameters_schema, runnable_policies
-from slopewise.policies import PolicyFile, PolicyParameters, parameter
+from slopewise.policies import PolicyFile
 
 BOTH = list(definitions().values())
 
@@ -135,15 +134,6 @@ def test_the_component_patches_nothing_but_the_choice_of_the_policy() -> None:
     assert ({patch["op"] for patch in operations}, strict == open_) == ({"replace"}, True)
 
 
-def test_a_key_that_is_a_number_here_and_a_word_there_cannot_be_generated() -> None:
-    class Words(PolicyParameters):
-        alpha: str = parameter("a", unit="word", source="test", description="a word")
-
-    odd = PolicyFile("odd", "", "", Words, "", policies.find("fair").build)
-    with pytest.raises(ValueError, match="alpha is a number and a string"):
-        parameters_schema([policies.find("flowcon"), odd])
-
-
 def test_a_union_cannot_be_generated() -> None:
     class Either(BaseModel):
         value: int | str = 1
@@ -152,37 +142,8 @@ def test_a_union_cannot_be_generated() -> None:
         Translation().structural(Either)
 
 
-def test_exclusive_bounds_and_lists_of_models() -> None:
-    class Inner(BaseModel):
-        ratio: float = Field(0.5, gt=0.0, le=1.0)
-
-    class Outer(BaseModel):
-        inners: Annotated[tuple[Inner, ...], Field(max_length=3)] = ()
-        maybe: Inner | None = None
-
-    schema = Translation().structural(Outer)["properties"]
-    ratio = {"type": "number", "minimum": 0, "exclusiveMinimum": True, "maximum": 1, "default": 0.5}
-    assert schema["inners"]["items"]["properties"]["ratio"] == ratio
-    assert (schema["inners"]["type"], schema["inners"]["maxItems"]) == ("array", 3)
-    assert schema["maybe"]["properties"]["ratio"] == ratio
-    assert "default" not in schema["maybe"]
-
-
-def test_what_get_prints() -> None:
-    columns = job_growths()["spec"]["versions"][0]["additionalPrinterColumns"]
-    names = [(column["name"], column.get("priority", 0)) for column in columns]
-    first = ["State", "Progress", "ETA", "CPU", "Promise", "Reason", "Age"]
-    assert names[:7] == [(name, 0) for name in first]
-    wide = ("Class", "Loss", "Growth", "Study", "Chance", "Memory", "Policy", "Last action", "Node")
-    assert names[7:] == [(name, 1) for name in wide]
+def test_what_get_prints_is_in_the_status() -> None:
     properties = schema_of(job_growths())["properties"]["status"]["properties"]
-    for column in columns:
+    for column in job_growths()["spec"]["versions"][0]["additionalPrinterColumns"]:
         path = column["jsonPath"].split(".")
         assert path[1] == "metadata" or path[2] in properties
-
-
-def test_names_people_type() -> None:
-    assert job_growths()["spec"]["names"]["shortNames"] == ["growth", "jg"]
-    assert training_policies()["spec"]["names"]["shortNames"] == ["tp"]
-    assert all(each["spec"]["names"]["categories"] == ["slopewise"] for each in BOTH)
-    assert all(each["spec"]["versions"][0]["subresources"] == {"status": {}} for each in BOTH)
