@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from slopewise.config.pass_settings import runnable_name
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.config.validation import validate
 from slopewise.demo.command import DemoOptions, document, run_demo, run_names, run_rounds
@@ -61,11 +60,6 @@ def test_a_policy_that_must_know_the_future_is_refused_with_where_it_can_run() -
     assert "slopewise simulate" in text
 
 
-def test_a_policy_of_the_simulator_is_refused_however_it_was_written() -> None:
-    with pytest.raises(UsageError, match="policy kube-default: it is a baseline of the simulator"):
-        runnable_name("kube_default")
-
-
 def test_jobs_of_ones_own_and_a_built_in_list_contradict_each_other() -> None:
     text = refusal(replace(OPTIONS, jobs_file=Path("mine.yaml"), workload="served"))
     assert text == "--workload and --jobs contradict each other; leave one of them out."
@@ -107,11 +101,6 @@ def test_a_placement_is_composed_with_the_first_policy_and_with_no_other() -> No
     assert [spec.policy_name for spec in specs] == names
     assert specs[1].placement is not None
     assert specs[1].placement.parameters == {"requireAllConverged": False}
-
-
-def test_a_placement_that_chooses_no_nodes_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"spec\.placement\.name: policy tradl chooses no nodes; use one"):
-        run_names(replace(OPTIONS, placement="tradl"), None)
 
 
 def test_a_documents_two_policies_run_beside_the_baseline_alone() -> None:

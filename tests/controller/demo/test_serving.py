@@ -73,12 +73,6 @@ def test_a_served_model_reads_real_digits(name: str) -> None:
     assert predictor.answer(0) == answer
 
 
-def test_requests_go_through_the_images_and_begin_again() -> None:
-    predictor = ServedModel("digits-kernel", 300, 0.5).load()
-    assert predictor.rows_of(0).tolist() == list(range(300))
-    assert predictor.rows_of(1).tolist() == [*range(300, 449), *range(151)]
-
-
 # --- the server -------------------------------------------------------------------------------------------
 
 
@@ -89,30 +83,6 @@ def test_an_answer_is_counted_with_the_time_it_took() -> None:
         assert eventually(lambda: responses(server.url)[0] == 1)
         assert responses(server.url)[1] > 0
         assert "process_start_time_seconds" in fetch(f"{server.url}/metrics")
-
-
-def test_metrics_are_served_while_an_answer_is_under_way() -> None:
-    asked, may_answer = threading.Event(), threading.Event()
-
-    def slow(request: int) -> list[int]:
-        asked.set()
-        may_answer.wait(180)
-        return [request]
-
-    with ModelServer("127.0.0.1", 0, slow) as server:
-        client = threading.Thread(target=fetch, args=(f"{server.url}/predict/1",))
-        client.start()
-        assert asked.wait(180)
-        assert responses(server.url) == (0, 0)
-        may_answer.set()
-        client.join()
-
-
-def test_a_port_that_is_taken_is_reported_in_one_sentence() -> None:
-    with ModelServer("127.0.0.1", 0, lambda request: [request]) as server:
-        port = server.server_address[1]
-        with pytest.raises(SlopewiseError, match=rf"127.0.0.1:{port} cannot be served \(.*\); choose another port\."):
-            ModelServer("127.0.0.1", port, lambda request: [request])
 
 
 def test_the_load_sends_one_request_after_another_and_fails_with_one_since_the_server_would_only_idle(
@@ -174,13 +144,6 @@ REQUEST_CPU_SECONDS = {
 """Measured on a 2.6 GHz server."""
 
 
-def test_objectives_are_those_of_the_table_on_two_cores() -> None:
-    jobs = {job.name: job for job in serving_jobs(cores=2)}
-    assert list(jobs) == NAMES
-    for name, job in jobs.items():
-        assert job.objectives.qoe_seconds == SERVED_MODELS[name].objective_seconds
-
-
 @pytest.mark.parametrize("cores", [1, 2, 3, 4, 5, 7, 64])
 def test_on_any_machine_all_objectives_can_be_kept_and_an_even_split_keeps_half_of_them(cores: float) -> None:
     jobs = serving_jobs(cores)
@@ -190,9 +153,3 @@ def test_on_any_machine_all_objectives_can_be_kept_and_an_even_split_keeps_half_
     assert max(needed) <= 1
     assert sum(one > 1.1 * even for one in needed) == len(jobs) / 2
     assert len({job.name for job in jobs}) == len(jobs)
-
-
-def test_all_models_arrive_early_and_end_together() -> None:
-    jobs = serving_jobs(2, seconds=100, scale=0.5)
-    assert [job.arrive_seconds for job in jobs] == [0, 1.25, 2.5, 3.75]
-    assert [job.arrive_seconds + float(job.command[-1]) for job in jobs] == [50, 50, 50, 50]

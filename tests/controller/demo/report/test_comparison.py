@@ -12,7 +12,6 @@ from support.demo_runs import demo, job, run
 from slopewise.demo.report.comparison import (
     as_json,
     caveats,
-    fact_rows,
     job_rows,
     measure_rows,
     report_blocks,
@@ -213,22 +212,6 @@ def test_what_counts_is_what_was_left_to_the_jobs(others: tuple[float, float], c
     assert summaries(demo(*runs))[0].compared is comparable
 
 
-def test_runs_that_were_disturbed_alike_are_compared_and_the_disturbance_is_shown() -> None:
-    runs = [
-        run(policy, job("a", jct), other_cpu_cores=other, stolen_cpu_cores=0.02)
-        for policy, jct, other in (("fair", 40, 0.70), ("flowcon", 20, 0.66))
-    ]
-    changes, other = fact_rows(demo(*runs))
-
-    assert verdicts(demo(*runs)) == {"better"}
-    assert (other.label, [cell.text for cell in other.cells]) == (
-        "CPU of everything else",
-        ["0.72 cores", "0.68 cores"],
-    )
-    assert other.cells[1].note == "0.02 of it taken by the hypervisor"
-    assert (changes.label, [cell.text for cell in changes.cells]) == ("Changes made", ["1 resize", "1 resize"])
-
-
 def test_a_machine_that_does_not_count_its_cpu_is_said_to() -> None:
     result = demo(run("fair", job("a", 40)), run("flowcon", job("a", 20), other_cpu_cores=None))
 
@@ -282,13 +265,6 @@ def test_a_round_that_was_disturbed_is_left_out_of_the_ratios_and_said() -> None
     assert caveats(result)[0].startswith("Round 2 of 3: everything else on this machine used 0.00 cores under fair and")
 
 
-def test_a_job_that_fails_in_every_round_is_reported_once() -> None:
-    of_round = demo(run("fair", job("a", None, state="failed"), job("b", 3))).runs
-    result = replace(demo(*of_round), repeats=[of_round, of_round], rounds_asked=3)
-    assert caveats(result)[0] == "Under fair, 1 of 2 jobs failed: a."
-    assert len(caveats(result)) == 2, "the other one: only fair ran"
-
-
 def test_rounds_that_were_not_run_are_said() -> None:
     assert "Stopped early: 2 of 3 rounds were run." in caveats(replace(rounds((4, 3), (4, 3)), rounds_asked=3))
 
@@ -311,15 +287,6 @@ def test_json_has_every_round_and_what_is_said_of_them() -> None:
     assert output["jobs"]["a"]["time_to_90_seconds"]["verdict"] == "better"
     assert result["policy_runs"]["fair"]["other_cpu_cores"] == 0.0
     json.dumps(result, allow_nan=False)
-
-
-def test_json_says_why_there_is_no_verdict() -> None:
-    result = as_json(demo(run("fair", job("a", 40)), run("specon", job("a", 20), resizes_applied=0)))
-
-    output = result["comparison"]["specon"]
-    assert output["rounds_compared"] == 0
-    assert output["not_compared_because"] == result["notes"]
-    assert output["measures"] == {"jct_mean_seconds": None, "time_to_90_mean_seconds": None, "makespan_seconds": None}
 
 
 def test_one_run_alone_is_compared_with_nothing_and_says_so() -> None:
