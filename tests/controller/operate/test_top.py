@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -12,7 +11,7 @@ from support.printing import printed, words
 from slopewise.crds.conditions import Condition
 from slopewise.crds.job_growth import JobGrowthStatus
 from slopewise.operate.top import LOSSES_KEPT, Losses, View, as_json, ordered, row_of, screen
-from slopewise.reports.live_table import LiveRow, sparkline
+from slopewise.reports.live_table import LiveRow
 
 
 def a_row(name: str, growth: float | None = 0.1, cpu: int | None = 500, state: str = "Training") -> LiveRow:
@@ -32,21 +31,6 @@ def shown(*rows: LiveRow, width: int = 120, height: int | None = None, trouble: 
     return printed(
         screen(View(rows, ("12:00:00Z  2 workloads", "leader: x"), trouble), "growth", height), width
     ).splitlines()
-
-
-def test_a_workload_is_one_line_with_state_loss_growth_cpu_and_reason() -> None:
-    status = JobGrowthStatus(
-        state="NoLoss", growth=0.0123, cpu_millicores=500, cpu_wanted_millicores=1000, loss=0.25, job_class="CL",
-        reason="cooldown",
-    )  # fmt: skip
-    lines = shown(row_of("team/train", status, [2.0, 1.0, 0.25]))
-    assert lines[:2] == ["12:00:00Z  2 workloads".ljust(120), "leader: x".ljust(120)] or lines[0].startswith(
-        "12:00:00Z"
-    )
-    assert words(lines[2]) == "JOB STATE CLASS LOSS GROWTH NOW → WANTED REASON"
-    curve = sparkline([2.0, 1.0, 0.25])
-    assert words(lines[3]) == f"team/train no loss CL 0.25 {curve} 0.0123 0.50 → 1.00 cooldown"
-    assert "CL hardly growing" in lines[4]
 
 
 @pytest.mark.parametrize(
@@ -90,12 +74,6 @@ def test_a_terminal_shows_as_many_as_it_has_lines_and_says_how_many_more() -> No
     assert len(lines) <= 20
     assert "4985 more" in lines[-1]
     assert len(shown(*(a_row(f"job-{number}") for number in range(40)))) == 40 + 4, "a pipe gets all"
-
-
-@pytest.mark.parametrize("width", [20, 40, 60, 80, 120])
-def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    rows = [replace(a_row("a-namespace-of-a-team/a-training-with-a-long-name"), objective_seconds=0.2)]
-    assert max(map(len, shown(*rows, width=width, trouble="x" * 300))) <= width
 
 
 def test_json_has_all_workloads_and_no_number_that_json_lacks() -> None:
