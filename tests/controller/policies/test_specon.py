@@ -183,15 +183,6 @@ def test_an_event_between_looks_categorises_no_job_and_lets_newcomers_into_progr
     assert decisions.moves == ()
 
 
-def test_a_job_enters_converged_at_the_time_of_the_look_and_keeps_that_time() -> None:
-    entered = decide(a_snapshot([a_job("a")]), MemoryState({"a": grown(0.004, 0.006, "WC")})).memory.jobs["a"]
-    assert (entered.decided.job_class, entered.decided.class_since_seconds) == ("CC", START)
-    later = START + INTERVAL
-    still = structs.replace(entered, growth=growth(0.003, later), previous_growth=entered.growth)
-    after = decide(a_snapshot([a_job("a", at=later)], at=later), MemoryState({"a": still})).memory.jobs["a"]
-    assert after.decided.class_since_seconds == START
-
-
 def test_a_job_without_a_loss_is_no_growing_job_and_keeps_none_from_being_rebalanced() -> None:
     silent = a_movable_job("silent", level=None)
     snapshot, memory = a_request({"n1": ["PC"], "n4": ["CC"]})
@@ -437,17 +428,6 @@ def test_a_job_is_rebalanced_at_most_once_whether_it_was_reallocated_or_not() ->
         "n1-0": settled(START - 3),
     }
     assert moves(decide(snapshot, MemoryState(odd, memory.nodes))) == {"n1-2": ("n1", "n2")}
-
-
-def test_a_rebalanced_job_may_still_be_reallocated_and_a_failed_reallocation_does_not_rebalance_it_again() -> None:
-    snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"] * 2, "n3": ["PC"] * 2, "n4": ["PC"] * 5})
-    slow = structs.replace(
-        memory.jobs["slow"], decided=memory.jobs["slow"].decided.altered(marks=frozenset({"rebalanced"})), moves_total=1
-    )
-    first = decide(snapshot, MemoryState({**memory.jobs, "slow": slow}, memory.nodes))
-    failed = after_the_answer(first, snapshot, "n4")
-    assert moves(first) == moves(failed) == {"slow": ("n4", "n1")}
-    assert failed.memory.jobs["slow"].decided.marks >= {"rebalanced", "migrated"}
 
 
 def test_a_rebalancing_that_failed_is_asked_for_again_and_one_that_was_made_is_not() -> None:
