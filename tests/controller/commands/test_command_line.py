@@ -84,7 +84,6 @@ IN_A_CLUSTER = ("run", "--prometheus-url", "http://127.0.0.1:9")
         (("run", "--local"), "--jobs FILE"),
         (("demo", "--policy", ""), "slopewise: there is no policy ''; use one of"),
         (("demo", "--report", "nowhere/report.html"), "nowhere"),
-        (("run", "--prometheus-url", "prometheus:9090"), "'prometheus:9090' is not the URL of a Prometheus"),
         (("run", "--prometheus-url", "http://me:hunter2@a"), "The URL of Prometheus holds a user, a password or a tok"),
         ((*IN_A_CLUSTER, "--prometheus-config", "nowhere"), "nowhere cannot be read (No such file or directory); give"),
         ((*IN_A_CLUSTER, "--namespace", "a"), "TrainingPolicies belong to the whole cluster and are not read; add "),

@@ -358,7 +358,3 @@ class TestQueueing:
     )
     def test_a_mistake_is_one_sentence(self, tmp_path: Path, keys: str, sentence: str) -> None:
         assert sentence in _mistake(tmp_path, f"[{{name: a, command: x, {keys}}}]")
-
-    def test_two_that_come_after_one_another_are_refused(self, tmp_path: Path) -> None:
-        text = "[{name: a, command: x, after: b}, {name: b, command: x, after: a}, {name: c, command: x}]"
-        assert "a, b come after one another" in _mistake(tmp_path, text)
