@@ -1,4 +1,4 @@
-"""What fair sharing would have taken: of the docstring, beside simulated and real fair sharing, and as jobs end."""
+"""What fair sharing would have taken: of the docstring, beside simulated fair sharing, and as jobs end."""
 
 from __future__ import annotations
 
@@ -50,10 +50,6 @@ def test_they_take_what_they_take_under_simulated_fair_sharing(seed: int) -> Non
     due = [job.arrive_seconds for job in jobs]
     found = fair_seconds(works(*(job.work_cpu_seconds for job in jobs), due=due), [job.name for job in jobs], None, 2.0)
     assert found == {job.name: pytest.approx(job.jct_seconds, rel=0.02) for job in fair}
-
-
-"""Of `examples/sweep/digits.yaml`, six at a time on two cores: the CPU-seconds of each with `favour: best`, and the
-seconds that it took under fair sharing. Other programs used 0.1 core."""
 
 
 class TestASession:
