@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -74,6 +75,12 @@ def test_a_terminal_shows_as_many_as_it_has_lines_and_says_how_many_more() -> No
     assert len(lines) <= 20
     assert "4985 more" in lines[-1]
     assert len(shown(*(a_row(f"job-{number}") for number in range(40)))) == 40 + 4, "a pipe gets all"
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 120])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    rows = [replace(a_row("a-namespace-of-a-team/a-training-with-a-long-name"), objective_seconds=0.2)]
+    assert max(map(len, shown(*rows, width=width, trouble="x" * 300))) <= width
 
 
 def test_json_has_all_workloads_and_no_number_that_json_lacks() -> None:

@@ -109,6 +109,12 @@ class TestRows:
         lossless = Ranking("s", [a_trial("a", None, 5.0), a_trial("b", None, 7.0)]).as_json()
         assert (lossless["cpu_seconds_of_best"], lossless["cpu_seconds_of_rest"]) == (None, 12.0)
 
+    def test_the_chance_of_those_that_run_is_a_column(self) -> None:
+        ranking = Ranking("s", [replace(a_trial("a", 0.1), chance=0.123), a_trial("b", 0.2)])
+        table = printed(table_of(fitting(ranking.columns(), ranking.order(), 80), ranking.shown_rows()), 80)
+        assert ("CHANCE" in table, "12 %" in table) == (True, True)
+        assert [row["chance"] for row in ranking.rows()] == [0.123, None]
+
 
 class TestAsha:
     def test_one_of_three_goes_on_from_each_rung(self) -> None:

@@ -10,12 +10,13 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from slopewise import policies
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.crds.__main__ import FOLDER, main, outdated
 from slopewise.crds.schema.definitions import definitions, job_growths, patches, training_policies
 from slopewise.crds.schema.from_models import Translation
 from slopewise.crds.schema.parameters import parameters_rules, parameters_schema, runnable_policies
-from slopewise.policies import PolicyFile
+from slopewise.policies import PolicyFile, PolicyParameters, parameter
 
 BOTH = list(definitions().values())
 
@@ -132,6 +133,15 @@ def test_the_component_patches_nothing_but_the_choice_of_the_policy() -> None:
         at_strict[last] = patch["value"]
     assert [patch["path"].rpartition("/")[2] for patch in operations] == ["policy", "placement"]
     assert ({patch["op"] for patch in operations}, strict == open_) == ({"replace"}, True)
+
+
+def test_a_key_that_is_a_number_here_and_a_word_there_cannot_be_generated() -> None:
+    class Words(PolicyParameters):
+        alpha: str = parameter("a", unit="word", source="test", description="a word")
+
+    odd = PolicyFile("odd", "", "", Words, "", policies.find("fair").build)
+    with pytest.raises(ValueError, match="alpha is a number and a string"):
+        parameters_schema([policies.find("flowcon"), odd])
 
 
 def test_a_union_cannot_be_generated() -> None:

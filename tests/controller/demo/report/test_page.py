@@ -9,6 +9,7 @@ import pytest
 from support.demo_result import TRAININGS, sample_result
 from support.pages import HOSTILE, Page
 
+from slopewise.adapters.local.limiters.duty_cycle import DutyCycleLimiter
 from slopewise.demo.report.results import Curves, DemoResult, RunResult
 from slopewise.demo.report.sections import report_of
 from slopewise.reports.page import page_of
@@ -143,6 +144,13 @@ def test_only_a_loss_that_leaves_its_chart_is_said_to(page: Page) -> None:
     assert text.count("Out of the chart") == 1
     assert "Hover for the loss. Out of the chart above 1.5: wine-mlp." in text
     assert "Out of the chart" not in page.text
+
+
+def test_stop_and_continue_is_explained_where_it_replaced_cgroups() -> None:
+    description = DutyCycleLimiter("no cgroups: cgroup v2: not mounted").description
+    text = Page(render(replace(sample_result(), actuator=description))).text
+
+    assert "(no cgroups: cgroup v2: not mounted). Each job's processes were stopped and continued in turn" in text
 
 
 def test_a_demo_stopped_before_its_first_run_still_has_a_page() -> None:
