@@ -19,7 +19,7 @@ from slopewise.simulator.results import charts
 from slopewise.simulator.results.measures import SHOWN, figures
 from slopewise.simulator.results.sections import caveats, legend, report_of, rows, shown_measures
 from slopewise.simulator.results.sweep_result import SweepResult
-from slopewise.simulator.world.model import JobOutcome, RunOutcome, Stay
+from slopewise.simulator.world.model import JobOutcome, MoveKind, RunOutcome, Stay
 
 # Names of nodes and jobs, models and labels, each of an enemy's choosing.
 _NODES, _JOBS, _MODEL, _LABEL, _SCENARIO = HOSTILE[:2], HOSTILE[2:5], HOSTILE[5], HOSTILE[0], HOSTILE[4]
@@ -197,6 +197,19 @@ def test_every_stay_is_a_bar_from_when_until_when_on_its_node(result: SweepResul
     stays = sorted((stay.from_seconds, stay.to_seconds) for job in outcome.jobs for stay in job.stays)
     for (start, end), (began, ended) in zip(shown, stays, strict=True):
         assert (start, end) == pytest.approx((began, ended), abs=0.02)
+
+
+def test_slow_moves_and_rebalancing_moves_have_marks_of_their_own(result: SweepResult) -> None:
+    """The first job's stay cut in as many pieces as there are moves, each on the other node in turn."""
+    outcome = result.runs["fair", 1]
+    kinds: tuple[MoveKind, ...] = ("placed", "migrated", "rebalanced", "migrated")
+    stays = tuple(Stay(f"n{1 + n % 2}", 10.0 * n, 10.0 * n + 10, came) for n, came in enumerate(kinds))
+    moved = replace(outcome, jobs=(replace(outcome.jobs[0], stays=stays), *outcome.jobs[1:]))
+    marks = charts.gantt_figure(charts.lanes(moved), ["test"], 100.0).marks
+    at = {
+        symbol: sorted(mark.x for mark in marks if mark.symbol == symbol) for symbol in {each.symbol for each in marks}
+    }
+    assert at == {"triangle-right": [10.0, 30.0], "diamond": [20.0]}
 
 
 def test_stays_of_one_row_never_overlap(result: SweepResult) -> None:
