@@ -119,18 +119,6 @@ def test_both_act_in_one_pass_and_each_jobs_reason_has_both() -> None:
     assert second.startswith("slow move: score")
 
 
-def test_each_keeps_its_own_class_and_marks_and_its_own_evaluations() -> None:
-    snapshot, memory = a_slow_job_beside_two_that_grow()
-    after = composed().decide(snapshot, memory).memory
-    slow = after.jobs["slow"]
-    assert (slow.decided.job_class, slow.decided.marks) == ("CL", frozenset())
-    assert slow.placement is not None
-    assert (slow.placement.job_class, slow.placement.class_since_seconds) == ("CC", START - 90.0)
-    assert slow.placement.marks == {"migrated", "asked:migrated:0"}
-    assert after.nodes["n1"].interval_seconds == CPU_SECONDS
-    assert after.placement_nodes["n1"].interval_seconds == PLACEMENT_SECONDS
-
-
 def test_the_end_that_is_expected_is_that_of_the_order_which_is_carried_out() -> None:
     """`marginal` beside another policy places and moves jobs; its order gives no job CPU."""
     snapshot, memory = a_slow_job_beside_two_that_grow()
@@ -228,17 +216,6 @@ class TestMemory:
 
 
 class TestAChangeOfPolicies:
-    def after(self, **policies: str) -> tuple[Decisions, MemoryState, ClusterSnapshot]:
-        snapshot, memory = a_slow_job_beside_two_that_grow()
-        before = composed().decide(snapshot, memory).memory
-        later = replace(snapshot, taken_at_seconds=START + PLACEMENT_SECONDS)
-        return composed(**policies).decide(later, measured(later, before)), before, later
-
-    def test_of_the_one_for_nodes_leaves_flowcons_memory(self) -> None:
-        decisions, before, later = self.after(placement="draps")
-        alone = part("flowcon", CPU_SECONDS).decide(later, for_cpu(measured(later, before)))
-        assert for_cpu(decisions.memory) == alone.memory
-
     @pytest.mark.parametrize("policy", ["flowcon", "fair", "specon"])
     def test_to_one_policy_alone_forgets_when_the_other_evaluated_so_that_no_pass_is_due_for_it(
         self, policy: str

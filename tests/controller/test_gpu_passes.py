@@ -49,13 +49,6 @@ def test_raise_gives_idle_cpu_only_and_takes_back_only_what_it_gave(policy: str)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_without_consent_nothing_is_changed(policy: str) -> None:
-    world = four()
-    world.passes(8, policy, "Ignore")
-    assert world.actuator.done == []
-
-
-@pytest.mark.parametrize("policy", POLICIES)
 def test_what_is_given_to_one_is_no_part_of_the_limit_of_a_job_of_which_nothing_is_known(policy: str) -> None:
     """It may use its 12 of 24 cores, which are more than an even share."""
     unknown = Training(0.2, 2.4, 12_000, reports_waits=False)
@@ -63,13 +56,6 @@ def test_what_is_given_to_one_is_no_part_of_the_limit_of_a_job_of_which_nothing_
     world = GpuWorld({"input": Training(0.2, 2.7, 4000), "unknown": unknown} | bound, 24.0)
     world.passes(8, policy)
     assert (world.trainings["input"].limit, unknown.limit) == (7200, 12_000)
-
-
-def test_under_fair_it_is_no_part_of_the_limit_of_a_job_without_a_gpu() -> None:
-    plain = Training(0.0001, 1.0, 12_000, accelerators=0.0, level=1.0)
-    world = GpuWorld({"input": Training(0.2, 2.7, 4000), "plain": plain}, 18.0)
-    world.passes(8, "fair", "Raise")
-    assert (world.trainings["input"].limit, plain.limit) == (6000, 12_000)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -109,21 +95,6 @@ def test_a_job_that_becomes_slower_after_it_lent_cpu_has_it_back_and_lends_it_no
     assert world.speed_ratio("bert") == pytest.approx(1.0)
 
 
-def test_a_job_that_was_raised_and_then_lent_too_much_has_the_cpu_back_that_it_came_with_and_no_more() -> None:
-    """Its devices take five times as long, so it lends, and soon after that its batches take twice the CPU."""
-    world = four(wide=Training(0.1, 2.7, 6000))
-    world.passes(6)
-    job = world.trainings["input"]
-    assert job.limit == 9000
-    job.gpu_seconds = 1.5
-    world.passes(3)
-    assert job.limit < 2500
-    job.cpu_seconds = 5.4
-    world.passes(4)
-    back = [each.to_millicores for each in world.actuator.done if each.is_rollback and each.job_uid == "input"]
-    assert back == [6000]
-
-
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_job_that_lies_about_waiting_takes_nothing_that_a_neighbour_lacks(policy: str) -> None:
     world = four(input=Training(0.5, 1.0, 6000, lies=0.9))
@@ -140,18 +111,6 @@ def test_a_job_without_a_gpu_keeps_its_cpu_under_fair_and_no_job_with_one_is_slo
         assert world.trainings["plain"].limit == 6000
         assert world.reason("plain") == "fair sharing: unchanged"
     assert {uid for uid in ("wide", "input", "bert", "gnmt") if world.speed_ratio(uid) < 0.999} == set()
-
-
-def test_the_pods_that_reserve_what_they_use_are_raised_within_what_the_node_has() -> None:
-    """Guaranteed: request and limit together, the decrease in the same pass makes the room."""
-    trainings = {
-        "input": Training(0.3, 2.7, 6000, guaranteed=True),
-        "bert": Training(0.5, 1.0, 6000, guaranteed=True),
-    }
-    world = GpuWorld(trainings, 12.0)
-    world.passes(8)
-    assert world.trainings["input"].limit == 9000
-    assert [each.job_uid for each in world.actuator.done][:2] == ["bert", "input"]
 
 
 def test_without_waits_a_job_that_is_short_of_cpu_is_raised_by_steps_while_its_gpu_is_used_more() -> None:

@@ -1,8 +1,8 @@
-"""Passes in a row over one job whose memory is changed: peaks, refusing nodes and nodes that are short of memory."""
+"""Passes in a row over one job whose memory is changed: peaks, and nodes that refuse."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from support.passes import pass_over
 from support.worlds import START, FakeActuator, FakeMemory, a_job, a_node, a_snapshot
@@ -14,10 +14,8 @@ from slopewise.model import (
     Decisions,
     JobMemory,
     MemoryAllocation,
-    MemoryControl,
     MemoryState,
     MemoryUse,
-    Node,
     PassReport,
     PendingResize,
     PolicyMemory,
@@ -26,7 +24,7 @@ from slopewise.model import (
 )
 
 MIB = 2**20
-BOUNDS = Bounds("Auto", 1, 64_000, cooldown_seconds=600, max_step_ratio=1000, min_change_ratio=0.1)
+BOUNDS = Bounds("Auto", 1, 64_000, cooldown_seconds=600, max_step_ratio=1000, min_change_ratio=0.1, memory="Requests")
 ORIGINAL = MemoryAllocation(512 * MIB, 1024 * MIB)
 
 
@@ -41,7 +39,6 @@ class Keeps:
 class Story:
     """A converged job of 100 MiB, and the memory that it has; a pass every 20 s."""
 
-    control: MemoryControl = "Requests"
     has: MemoryAllocation = ORIGINAL
     at_seconds: float = START
     actuator: FakeActuator = field(default_factory=FakeActuator)
@@ -51,7 +48,7 @@ class Story:
         use = MemoryUse(START - 20.0, 100.0 * MIB, 100.0 * MIB, samples=10)
         self.memory = FakeMemory(MemoryState({"j": JobMemory(decided=PolicyMemory(job_class="CL"), memory_use=use)}))
 
-    def a_pass(self, used_mib: float, *, node: Node | None = None, pending: PendingResize | None = None) -> PassReport:
+    def a_pass(self, used_mib: float, *, pending: PendingResize | None = None) -> PassReport:
         """One that finds this working set; what it changes is in effect in the next one."""
         job = a_job("j", at=self.at_seconds).altered(
             usage=Usage(self.at_seconds, 0.0, used_mib * MIB),
@@ -59,8 +56,8 @@ class Story:
             memory_request_bytes=float(self.has.request_bytes or 0),
             pending=pending,
         )
-        snapshot = a_snapshot([job], [node or a_node()], at=self.at_seconds)
-        report = pass_over(snapshot, Keeps(), self.actuator, self.memory, replace(BOUNDS, memory=self.control))
+        snapshot = a_snapshot([job], [a_node()], at=self.at_seconds)
+        report = pass_over(snapshot, Keeps(), self.actuator, self.memory, BOUNDS)
         for outcome in report.results.of(ResizeMemory):
             self.has = self.has.altered(outcome.decision.bound, outcome.decision.to_bytes)
         self.at_seconds += 20.0
@@ -91,30 +88,6 @@ def test_a_peak_right_after_a_request_was_lowered_raises_it_within_one_pass_and_
     assert story.request_mib == 512, "its original, though it uses more"
     assert withheld(story.a_pass(100)) == []
     assert story.changes_mib() == [("request", 120), ("request", 360), ("request", 512)]
-
-
-def test_a_peak_where_others_have_taken_the_room_gets_what_is_left_and_more_when_they_have_gone() -> None:
-    story = Story()
-    story.a_pass(100)
-    crowded = replace(a_node(), memory_bytes=420 * MIB)
-    story.a_pass(300, node=crowded)
-    assert story.request_mib == 120 + 120, "420 less the 300 that it uses"
-    assert withheld(story.a_pass(300, node=replace(crowded, memory_bytes=310 * MIB))) == ["node_memory"]
-    story.a_pass(300)
-    assert story.request_mib == 360
-
-
-def test_a_peak_under_memory_pressure_raises_the_request_and_no_limit() -> None:
-    short = replace(a_node(), memory_pressure=True)
-    story = Story("Limits", has=MemoryAllocation(120 * MIB, 320 * MIB))
-    story.memory.state = MemoryState(
-        {"j": story.memory.state.jobs["j"].altered(original=CpuAllocation(None, 1000), original_memory=ORIGINAL)}
-    )
-    story.a_pass(250, node=short)
-    assert story.changes_mib() == [("request", 300)]
-    assert withheld(story.a_pass(300, node=short)) == ["memory_pressure"]
-    story.a_pass(300)
-    assert story.changes_mib()[1:] == [("limit", 400)]
 
 
 def test_what_a_static_memory_manager_refuses_is_taken_back_and_tried_again_after_a_minute() -> None:

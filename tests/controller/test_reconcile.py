@@ -29,22 +29,18 @@ from slopewise.model import (
     MemoryAllocation,
     MemoryState,
     MemoryUse,
-    MoveBounds,
     MoveUnderWay,
     NodeMemory,
     Objectives,
     Outcome,
     PassReport,
-    PendingResize,
     PolicyMemory,
     QoeStatus,
     Resize,
     ResizeMemory,
-    Responses,
     TargetStatus,
     Usage,
 )
-from slopewise.policies import Setting, dqoes
 
 
 @dataclass
@@ -171,14 +167,6 @@ def test_when_the_memory_cannot_be_stored_nothing_is_changed() -> None:
     assert actuator.done == []
 
 
-def test_what_a_guard_withheld_is_in_the_report_and_not_carried_out() -> None:
-    actuator = FakeActuator()
-    paused = Bounds("Recommend", 1, 64_000, 0, 1000, 0)
-    report = a_pass(two_jobs(), actuator, FakeMemory(), {"a": 500}, paused)
-    assert actuator.done == []
-    assert [withheld.guard for withheld in report.results.withheld_of(Resize)] == ["paused"]
-
-
 @pytest.mark.parametrize(("bounds", "looks_after"), [(OPEN, 320.0), (replace(OPEN, max_step_ratio=1.5), 20.0)])
 def test_what_is_outstanding_is_looked_at_after_one_interval_also_in_back_off(
     bounds: Bounds, looks_after: float
@@ -225,15 +213,6 @@ def test_a_job_that_is_on_no_node_while_it_is_moved_is_not_forgotten() -> None:
     assert set(report.decisions.memory.jobs) == {"a", "b"}
 
 
-def test_a_job_that_is_being_moved_is_not_resized_and_is_looked_for_soon() -> None:
-    limits = MoveBounds(True, 2, 1, 600.0, 300.0, 600.0)
-    actuator = FakeActuator()
-    report = a_pass(leaving(), actuator, FakeMemory(), {"a": 500, "b": 500}, replace(OPEN, moving=limits))
-    assert [resize.job_uid for resize in actuator.done] == ["b"]
-    assert [withheld.reason for withheld in report.results.withheld_of(Resize)] == ["moving: goes to n2"]
-    assert report.requeue_at_seconds == START + 5.0
-
-
 class Places:
     """A policy that places nothing, and keeps what it was shown."""
 
@@ -274,20 +253,6 @@ def test_a_pass_counts_promises_and_reports_how_each_job_stands_whatever_the_pol
     assert reports[-1].by_job["a"].objective_status == reports[-1].objective_statuses["a"]
 
 
-def test_a_pass_reports_a_server_that_hangs_as_one_that_misses_its_objective() -> None:
-    memory, reports = FakeMemory(), []
-    for number in range(6):
-        at, served = START + 20.0 * number, 100.0 if number else 0.0
-        counts = Responses(served, 0.2 * served, in_flight=12.0)
-        hangs = a_job("a", level=None, at=at).altered(responses=counts, objectives=Objectives(qoe_seconds=0.5))
-        policy = dqoes.Policy(dqoes.Parameters(), Setting(20.0, "limits"))
-        reports.append(pass_over(a_snapshot([hangs], at=at), policy, memory=memory))
-    found = [report.objective_statuses["a"].qoe for report in reports]
-    assert [each.missed for each in found if each is not None] == [False] * 4 + [True] * 2
-    assert found[-1] == QoeStatus(0.5, 80.0, -159.0, "B", missed=True, in_flight=12.0)
-    assert "no responses for 80 s, requests that wait: 12" in reports[-1].by_job["a"].message
-
-
 def sized_job(request_mib: int) -> Job:
     """A converged job that uses 100 MiB."""
     memory = MemoryAllocation(request_mib * 2**20, 2**30)
@@ -323,10 +288,3 @@ def test_a_lowered_memory_request_is_stored_before_it_is_written_and_reported() 
     memory_pass(sized_job(120), actuator, memory)
     assert [each.to_bytes // 2**20 for each in actuator.sized] == [120, 512]
     assert memory.state.jobs["a"].original_memory == sized_job(512).memory
-
-
-def test_a_change_of_memory_that_was_taken_back_is_remembered_as_refused() -> None:
-    memory = FakeMemory(MemoryState({"a": JobMemory(decided=PolicyMemory(job_class="NL"))}))
-    waits = PendingResize("deferred", START, "no room", CpuAllocation(None, 1000), MemoryAllocation(2**20, 2**30))
-    memory_pass(sized_job(512).altered(pending=waits), FakeActuator(), memory)
-    assert memory.state.jobs["a"].memory_resizes.refused_at_seconds == START

@@ -79,12 +79,6 @@ def test_a_validation_loss_is_called_flat_only_where_the_training_loss_is_too() 
     }
 
 
-def test_calls_have_an_interval() -> None:
-    assert str(Calls(40, ())) == "0 of 40 (0.0%, 0.0% to 8.8%)"
-    assert str(Calls(4, (0.25,))) == "1 of 4 (25.0%, 0.6% to 80.6%), from 25% of its time on in the median"
-    assert str(Calls(0, ())) == "no run"
-
-
 def test_the_command_prints_and_writes_the_page(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("replication.flat_runs.SEEDS", range(1))
     app = typer.Typer()

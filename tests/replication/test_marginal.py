@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,9 @@ from typer.testing import CliRunner
 
 from replication import marginal_published
 from replication.marginal import NAMES, PAGE, main, rendered
-from replication.marginal_page import SHORT, TABLES, section
-from replication.marginal_published import Row
+from replication.marginal_page import TABLES
 from replication.marginal_runs import LIARS_WORST, RATIOS, WORST, Kept, load, load_scenarios, run, save
-from replication.marginal_settings import FIFO, MARGINAL, OURS, SETTINGS, TUNING_SEEDS, Aim, Setting
+from replication.marginal_settings import FIFO, MARGINAL, OURS, SETTINGS, TUNING_SEEDS, Setting
 from replication.run import SETTINGS as OF_PAPERS
 from slopewise.simulator.scenario.scenario import policy_runs
 from slopewise.simulator.sweep import simulate
@@ -66,17 +64,6 @@ def test_the_pages_are_those_of_what_is_kept() -> None:
     short, long = rendered()
     assert PAGE.read_text(encoding="utf-8") == short, AGAIN
     assert (PAGE.parent / TABLES).read_text(encoding="utf-8") == long, AGAIN
-
-
-def test_the_short_page_is_one_screen_of_settings_each_with_four_figures_of_every_policy() -> None:
-    lines = PAGE.read_text(encoding="utf-8").splitlines()
-    assert len(lines) < 60
-    (row,) = [line for line in lines if "tables.md#four-nodes-20)" in line]
-    cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert [len(re.findall(r"\d\.\d\d", cell)) for cell in cells[1:]] == [4] * 6 + [1]
-    kept = load("four-nodes-20")
-    assert kept is not None
-    assert cells[2] == " · ".join(f"{kept.of('flowcon', each).mean:.2f}" for each in SHORT)
 
 
 def test_every_published_setting_is_beside_its_papers_policy() -> None:
@@ -135,51 +122,7 @@ class TestRuns:
         assert "pollux: needs --external, the folder that `python -m replication.pollux` has written." in output
 
 
-class TestPage:
-    SETTING = Setting("x", "some jobs", "flowcon-10", Aim(0.76, worst_over_fair=0.05), {"planRatio": [0.5, 1.5]})
-
-    def shown(self, ours: Sequence[float | None], worst: Sequence[float | None] = (1.0, 1.1)) -> str:
-        even: dict[str, Sequence[float | None]] = {measure: [1.0, 1.0] for measure in (*RATIOS, WORST)}
-        policies = {
-            "fair": {**even, WORST: [1.1, 1.1]},
-            MARGINAL: {**even, "jct_mean_seconds": ours, WORST: worst, "resizes_a_job": [4.0, 5.0]},
-            "srpt-oracle": {**even, "jct_mean_seconds": [0.6, 0.7]},
-        }
-        return section(self.SETTING, Kept(["flowcon-10"], [1, 2], policies), None)
-
-    def row(self, text: str) -> list[str]:
-        (row,) = re.findall(r"^\| `marginal` \| (.*) \|$", text, re.MULTILINE)
-        return str(row).split(" | ")
-
-    def test_a_figure_stands_with_its_interval_and_its_gap_to_the_oracle(self) -> None:
-        cells = self.row(self.shown([0.7, 0.8]))
-        assert cells[0] == "0.75 [0.11, 1.39] (+0.10)"
-        assert cells[5:] == ["4.5", "–", "–"]
-        assert "Scenario `flowcon-10` with `planRatio: [0.5, 1.5]`; seeds 1 to 2." in self.shown([0.7, 0.8])
-
-    def test_a_mean_above_its_aim_is_marked_as_is_a_worst_job_above_fair_sharings_own(self) -> None:
-        assert self.row(self.shown([0.76, 0.78]))[0].startswith("*0.77 ")
-        assert not self.row(self.shown([0.7, 0.7], [1.15, 1.15]))[4].startswith("*")
-        assert self.row(self.shown([0.7, 0.7], [1.16, 1.16]))[4].startswith("*")
-
-
 class TestPublished:
-    @pytest.mark.parametrize(
-        ("ours", "more_is_better", "expected"),
-        [
-            ([3.0, 3.1, 3.2], True, "ahead"),
-            ([3.0, 3.1, 3.2], False, "**behind**"),
-            ([1.0, 1.1, 1.2], True, "even"),
-            ([0.0, 3.0, 1.0], True, "even"),
-            ([None, None, None], True, "–"),
-        ],
-    )
-    def test_ahead_is_what_the_interval_of_the_differences_says(
-        self, ours: Sequence[float | None], more_is_better: bool, expected: str
-    ) -> None:
-        row = Row("s", "m", more_is_better, [1.0, 1.1, 1.2], ours, ours)
-        assert row.verdict(row.ours) == expected
-
     def test_a_seed_gives_each_measure_for_both_policies_and_without_a_plan(self) -> None:
         (number,) = [at for at, each in enumerate(marginal_published.SETTINGS) if each.scenario == "flowcon-fixed"]
         values = marginal_published.of_seed(number, 1)

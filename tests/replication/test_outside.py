@@ -10,8 +10,8 @@ from support.instances import a_sim_job
 from typer.testing import CliRunner
 
 from replication import outside_runs
-from replication.marginal_runs import Kept, run_missing
-from replication.outside import PAGE, app, read, scenario
+from replication.marginal_runs import run_missing
+from replication.outside import PAGE, app, read
 from replication.outside_runs import divided, load_all, page, run_oracle
 from slopewise.model import CpuAllocation
 from slopewise.simulator.engine import run
@@ -74,12 +74,6 @@ def test_a_job_has_its_models_speeds_and_cpu_in_proportion_to_its_gpus(written: 
     assert job.work_cpu_seconds == pytest.approx(1000 * 3 * 0.6)
 
 
-def test_a_model_that_more_cpu_does_not_speed_up_uses_no_more_than_the_least_that_was_measured(
-    written: Scenario,
-) -> None:
-    assert by_name(written)["job-1"].parallelism_cores == pytest.approx(1.0)
-
-
 def test_jobs_of_several_gpus_have_their_own_profile_or_that_of_one_as_often(written: Scenario) -> None:
     jobs = by_name(written)
     assert (jobs["job-2"].model, jobs["job-3"].model) == ("hungry-2", "flat-4")
@@ -99,16 +93,6 @@ def test_cpu_in_proportion_takes_the_published_time(written: Scenario) -> None:
     )
 
 
-def test_a_model_is_flat_that_more_cpu_does_not_speed_up(folder: Path) -> None:
-    assert read(folder).flat == {"flat", "flat-4"}
-
-
-def test_the_scenario_is_on_so_many_servers(folder: Path) -> None:
-    spec = scenario(read(folder), 13)["spec"]
-    assert isinstance(spec, dict)
-    assert spec["nodes"] == [{"name": "s", "count": 13, "cpu": 24, "memoryGiB": 500, "accelerators": 8}]
-
-
 def test_refuses_a_folder_of_which_it_is_not_clear_what_to_read(folder: Path) -> None:
     (folder / "jobs-other.csv").write_text(JOBS)
     code, output = invoked("--data", folder, "--out", folder / "out.yaml")
@@ -116,13 +100,6 @@ def test_refuses_a_folder_of_which_it_is_not_clear_what_to_read(folder: Path) ->
     assert "choose one with --jobs" in output
     assert invoked("--data", folder, "--out", folder / "out.yaml", "--jobs", "jobs-other.csv")[0] == 0
     assert "nothing to do" in invoked("--data", folder, "--jobs", "jobs-other.csv")[1]
-
-
-def test_refuses_a_model_without_a_profile_and_a_table_without_a_column(folder: Path) -> None:
-    (folder / "jobs-static.csv").write_text(JOBS.replace("0,hungry", "0,unknown"))
-    assert "no row of unknown" in invoked("--data", folder, "--out", folder / "out.yaml")[1]
-    (folder / "jobs-static.csv").write_text("job,model\n0,flat\n")
-    assert "no column arrival_seconds" in invoked("--data", folder, "--out", folder / "out.yaml")[1]
 
 
 def test_refuses_to_simulate_a_job_of_more_gpus_than_a_server_has(folder: Path) -> None:
@@ -145,9 +122,6 @@ class TestTheOracle:
     def test_makes_no_job_slower_than_with_the_cpu_that_it_came_with(self) -> None:
         steep, gentle = a_job("steep", (3, 1), (6, 4)), a_job("gentle", (2, 0.5), (3, 1))
         assert divided([steep, gentle], 6) == [3, 3]
-
-    def test_gives_each_what_it_can_use_where_there_is_enough(self) -> None:
-        assert divided([a_job("flat", (1, 1)), a_job("hungry", (3, 1), (5, 2))], 24) == [1, 5]
 
     def test_is_no_slower_than_cpu_in_proportion(self, written: Scenario) -> None:
         instance = draw(written, 1)
@@ -180,14 +154,6 @@ class TestFigures:
         whole = outside_runs.run(written, [1, 2], 1, flat)
         assert list(run_missing(first, [1, 2], 1, simulate)) == [whole]
         assert list(run_missing(whole, [1, 2], 1, simulate)) == []
-
-    def test_that_miss_the_bar_are_marked(self) -> None:
-        figures = {name: [1.0, 1.0] for name in outside_runs.COLUMNS}
-        text = page({4: Kept(["synergy"], [1, 2], {"fair": figures, "fair share": figures})})
-        rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line.startswith("| `")}
-        assert "*" not in rows["`fair`"]
-        assert rows["`fair share`"].count("*1.00 [1.00, 1.00]*") == 2
-        assert "*1 [1, 1]*" in rows["`fair share`"]
 
 
 def test_the_page_is_what_the_kept_figures_make() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from replication.flat_runs import in_first_half
 from replication.marginal_runs import Kept
 from replication.outside import app
 from replication.outside_curves import NO_PLAN, OWN_STEPS, TRIAL_SECONDS, Cluster, Trainings
-from replication.outside_pages import ALGOPERF, COLUMNS, HERE, KEPT, STUDIES, TASKSET, Study, load_all, page
+from replication.outside_pages import ALGOPERF, HERE, KEPT, STUDIES, TASKSET, Study, load_all, page
 from slopewise.simulator.world.model import Instance
 
 NAMES = [name for name in map(str, range(40)) if in_first_half(name)][:6]
@@ -86,11 +85,6 @@ class TestTaskset:
             patched.setattr(outside_curves, "in_first_half", lambda name: True)
             return TASKSET.read(folder)["a"]
 
-    def test_a_loss_is_nan_from_where_it_was_not_finite_and_one_that_never_falls_stays(self, tmp_path: Path) -> None:
-        lost, flat = (self.trainings(tmp_path)[f"a-{number}"].loss for number in (1, 2))
-        assert math.isnan(lost.at(0.6))
-        assert [flat.at(done) for done in (0, 0.5, 1)] == [1, 1, 3]
-
     def test_of_the_drawn_trials_the_best_alone_has_a_target_its_lowest_validation_loss(self, tmp_path: Path) -> None:
         trainings = self.trainings(tmp_path)
         jobs = drawn(TASKSET, trainings, 8).jobs
@@ -99,10 +93,6 @@ class TestTaskset:
         assert best.curve is not None
         assert best.curve.reached(1.0) == pytest.approx(0.5)
         assert {job.work_cpu_seconds for job in jobs} == {TRIAL_SECONDS}
-
-    def test_half_of_the_trials_of_a_sweep_are_held_back_by_their_names(self, tmp_path: Path) -> None:
-        (tmp_path / "a.csv.gz").write_bytes(sweep(*[([2, 1], [2, 1])] * 20))
-        assert list(TASKSET.read(tmp_path)["a"]) == [f"a-{n}" for n in range(20) if in_first_half(f"a-{n}")]
 
 
 def test_the_command_keeps_the_figures_of_all_policies_and_writes_the_page(
@@ -162,23 +152,6 @@ def test_fewer_draws_than_sweeps_are_refused_before_what_is_kept_is_lost(
     assert result.exit_code == 2
     assert "--seeds 2" in result.output
     assert not (tmp_path / "kept").exists()
-
-
-def test_the_page_begins_with_the_measures_in_which_another_policy_than_the_oracle_is_better() -> None:
-    even = {name: [1.0, 1.0, 1.0] for name in COLUMNS}
-    policies = {
-        "fair": even,
-        "marginal": {**even, "jct_mean_seconds": [0.7, 0.8, 0.9], "worst_job_ratio": [1.3, 1.31, 1.32]},
-        "fifo": {**even, "jct_mean_seconds": [0.6, 0.7, 0.8]},
-        "las": {**even, "jct_mean_seconds": [0.2, 0.9, 0.8]},
-        "srpt-oracle": {**even, "jct_mean_seconds": [0.1, 0.1, 0.1]},
-    }
-    text = page(TASKSET, {"one node": Kept(["a"], [1, 2, 3], policies)})
-    (line,) = [line for line in text.splitlines() if line.startswith("- one node")]
-    assert line == (
-        "- one node, `marginal`: mean completion to `fifo` (+0.10), `las` (+0.17, unclear); worst job to "
-        "`fair` (+0.31), `fifo` (+0.31), `las` (+0.31)."
-    )
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)

@@ -38,18 +38,15 @@ IN_WORDS, NO_GAIN = a_claim("a gain"), a_claim(neutral=None)
         (a_claim(), 12.0, 3.0, "agrees"),  # 10 lies in [9, 15]
         (a_claim(), 9.1, 0.1, "agrees"),  # within a tenth of 10
         (a_claim(), 5.0, 2.0, "same direction"),
-        (a_claim(), 3.0, 4.0, "no effect"),
         (a_claim(), 8.0, 9.0, "no effect"),  # 10 lies in [-1, 17], and so does none
         (a_claim(), 0.3, 0.1, "no effect"),  # a gain, of less than half a per cent
-        (a_claim(), -0.3, 0.1, "no effect"),
         (a_claim(), -5.0, 2.0, "contradicts"),
-        (a_claim(), 20.0, 2.0, "same direction"),
         *((OF_JOBS, mean, 0.2, said) for mean, said in (
             (5.1, "no effect"), (5.3, "same direction"), (4.7, "contradicts"), (9.0, "agrees"))),
         (NO_GAIN, 11.0, 0.1, "agrees"),
         (NO_GAIN, 20.0, 1.0, "differs"),
         *((OF_RANGE, mean, 0.2, said) for mean, said in (
-            (0.9, "agrees"), (3.0, "agrees"), (5.1, "agrees"), (8.0, "same direction"), (-3.0, "contradicts"))),
+            (0.9, "agrees"), (5.1, "agrees"), (8.0, "same direction"))),
         *((IN_WORDS, mean, 1.0, said) for mean, said in (
             (4.0, "same direction"), (0.6, "no effect"), (-4.0, "contradicts"))),
         (a_claim(None), 10.0, 1.0, ""),
@@ -131,9 +128,3 @@ def test_a_picture_stands_with_its_own_setting_though_another_begins_like_it() -
     before, after = text.split("## Title of run-random")
     assert "run-random-interval.svg" not in before
     assert after.count("(images/run-random-interval.svg)") == 1
-
-
-def test_the_page_ends_with_the_validation_and_names_the_seeds() -> None:
-    text = page([a_result(a_setting("some", a_claim()), 10.0, seeds=5)], {}, "\n## Real runs\n\nAll well.\n\n")
-    assert text.endswith("## Real runs\n\nAll well.\n")
-    assert "(5 seeds a setting)" in text

@@ -9,7 +9,7 @@ import typer
 from support.printing import words
 from typer.testing import CliRunner
 
-from replication.pollux import Kind, convert, main
+from replication.pollux import convert, main
 from slopewise.simulator.curves import Points
 from slopewise.simulator.scenario.scenario import load_scenario, policy_runs
 from slopewise.simulator.sweep import simulate
@@ -69,10 +69,6 @@ def test_metrics_that_should_rise_are_turned_round_and_what_gets_worse_again_doe
         assert isinstance(curve, Points)
         assert [curve.at(x) for x in (0.0, 1 / 3, 2 / 3, 1.0)] == pytest.approx([1.0, 1.0, 0.0, at_the_end])
         assert jobs[name].noise == 0.02
-
-
-def test_step_times_between_two_measured_shares_lie_between_theirs(folder: Path) -> None:
-    assert Kind(folder / "small").step_seconds(12) == pytest.approx(0.4)
 
 
 def test_the_scenario_runs_with_the_queue_as_a_baseline(folder: Path, tmp_path: Path) -> None:

@@ -24,14 +24,12 @@ from replication.real_runs import (
     by_cpu_seconds,
     counting,
     ended,
-    estimate_errors,
     keep,
     newest,
     ratios,
     read,
     run_rounds,
     table,
-    with_table,
 )
 from slopewise.errors import UsageError
 
@@ -155,24 +153,6 @@ def test_rounds_of_other_decisions_do_not_count_and_stay_in_the_table_until_ther
         each["decisions"] = "others"
     assert newest([*before, *after[1:]]) == before
     assert newest([*before, *after]) == after
-
-
-def test_estimates_of_fair_sharing_are_compared_in_their_sum_and_job_by_job() -> None:
-    took = {"a": 10.0, "b": 30.0, "c": 99.0}
-    said = estimate_errors([({"a": 12.0, "b": 30.0}, took), ({"a": 8.0, "b": 30.0}, took), ({}, took)])
-    assert "by +0 % in the sum of jobs (-5 % to +5 %), and by 10 % in the mean job; rounds: 2." in said
-    assert estimate_errors([({}, took)]) == ""
-    known = rounds_of(printed(fair_seconds={"a": 33.0, "b": 33.0}))
-    assert "by +10 % in the sum of jobs (+10 % to +10 %)" in table(known)
-    assert "is off what it took" not in table(rounds_of(printed()))
-
-
-def test_the_page_has_one_place_for_the_table() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    written = with_table(page, rounds_of(printed()))
-    assert block(written) == table(rounds_of(printed()))
-    assert written.replace(block(written), "") == page.replace(block(page), "")
-    assert written.count(BEGIN) == written.count(END) == 1
 
 
 def test_the_table_is_that_of_the_rounds_that_were_kept() -> None:

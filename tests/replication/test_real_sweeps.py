@@ -54,10 +54,6 @@ def test_a_trial_that_failed_and_a_folder_without_a_pair_are_refused(tmp_path: P
         read_rounds(tmp_path)
 
 
-def test_the_page_has_one_place_for_the_table() -> None:
-    assert block(PAGE.read_text(encoding="utf-8"), BEGIN, END).startswith("\n## Real trials\n")
-
-
 def test_the_table_of_the_page_is_what_the_command_writes(tmp_path: Path) -> None:
     for number, name in ((1, "fair"), (2, "best"), (3, "fair"), (4, "best")):
         a_run(tmp_path, number, name, 80.0)

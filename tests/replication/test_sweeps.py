@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from replication import sweeps
-from replication.sweeps import Network, app, found, is_late, page, together
+from replication.sweeps import Network, app, is_late, page
 from slopewise.simulator.trials import StudyResult
 
 
@@ -25,13 +25,6 @@ def a_draw(**found_at: float | None) -> Mapping[str, StudyResult]:
 
 def a_network(*draws: Mapping[str, StudyResult], late: bool = True, threads: int = 4) -> Network:
     return Network("net", threads, late, draws, draws)
-
-
-def test_a_ratio_is_of_the_draws_that_have_the_figure() -> None:
-    network = a_network(a_draw(best=40.0, ASHA=None), a_draw(best=80.0, ASHA=20.0))
-    assert network.ratios("best first", found) == [0.4, 0.8]
-    assert together([network], "best first") == pytest.approx(0.6)
-    assert together([network], "ASHA") == pytest.approx(0.2)
 
 
 def test_the_page_marks_what_misses_its_bar_and_says_where_stopping_wins() -> None:

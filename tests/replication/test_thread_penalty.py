@@ -15,7 +15,6 @@ from replication.thread_penalty import (
     Window,
     app,
     load,
-    margin,
     save,
     section,
     simulated_cpu_seconds,
@@ -83,13 +82,6 @@ def test_what_is_kept_is_read_again_and_makes_the_table(tmp_path: Path, monkeypa
     )
 
 
-def test_how_far_two_sides_are_apart_is_known_as_well_as_windows_of_one_side_are_alike() -> None:
-    one, other = ([Window(0, 1, steps, 1.0, 1.0, 1.0) for steps in sides] for sides in ((98, 102), (49, 51)))
-    assert margin(one, other) == pytest.approx(4.3027 * 0.02 * 2**0.5, rel=1e-4)
-    assert margin(one * 4, other * 4) < margin(one, other) / 2
-    assert margin(one[:1], other[:1]) == margin(one, []) == float("inf")
-
-
 @pytest.mark.parametrize(
     ("others", "verdict"),
     [
@@ -113,12 +105,6 @@ def test_a_library_that_is_not_installed_is_left_out_with_a_sentence(
     assert result.exit_code == 0
     assert "lightgbm: left out, there is no" in result.stderr
     assert load() == {}
-
-
-def test_a_library_that_there_is_not_is_refused() -> None:
-    result = CliRunner().invoke(app, ["--only", "lightgmb"])
-    assert result.exit_code == 2
-    assert "--only lightgmb: there is no such library" in result.stderr
 
 
 def test_the_page_has_every_policy_under_every_behaviour() -> None:

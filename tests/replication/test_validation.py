@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from replication.validation import POLICIES, RecordedCurve, predicted, section
+from replication.validation import POLICIES, predicted, section
 
 FALLING = [[1.0 + second, math.exp(-second / 10)] for second in range(29)]
 
@@ -37,13 +37,6 @@ def test_a_job_that_waits_for_its_data_leaves_its_core_to_others() -> None:
     reported = predicted(measured(1.0, alone("busy", 30.0, 29.0), alone("waits", 30.0, 14.5)))
     assert reported["fair"]["waits"] == pytest.approx(29.0 / 0.99 + 1.0, abs=0.01)
     assert reported["fair"]["busy"] < 2 * 29.0 / 0.99
-
-
-def test_a_recorded_curve_may_rise_and_is_straight_between_its_points() -> None:
-    curve = RecordedCurve([(0.0, 2.0), (0.5, 1.0), (1.0, 1.5)])
-    assert [curve.at(x) for x in (-1.0, 0.0, 0.25, 0.5, 0.75, 1.0, 2.0)] == [2.0, 2.0, 1.5, 1.0, 1.25, 1.5, 1.5]
-    assert curve.reached(1.0) == 0.5
-    assert curve.reached(0.5) == 0.5  # the first recorded point with half of the improvement
 
 
 def test_the_section_sets_each_simulated_time_beside_the_real_one(tmp_path: Path) -> None:

@@ -28,7 +28,6 @@ from slopewise.ports import Ports
 from slopewise.reconcile import reconcile
 
 INTERVAL = 20.0
-TICK = 0.5
 
 
 @dataclass
@@ -45,7 +44,6 @@ class Training:
     accelerators: float = 1.0
     reports_waits: bool = True
     """Else there is the use of its GPU, over two minutes, as it is read of DCGM's exporter."""
-    guaranteed: bool = False
     steps: float = 0.0
     waited: float = 0.0
     cpu: float = 0.0
@@ -82,13 +80,12 @@ class Training:
             cpu_seconds=self.cpu,
             started_at=START - 600,
         ).altered(
-            allocation=CpuAllocation(self.limit, self.limit if self.guaranteed else 1000),
+            allocation=CpuAllocation(self.limit, 1000),
             steps_total=float(int(self.steps)),
             process_started_at_seconds=START - 600,
             container_health=ContainerHealth(0, None, self.periods, self.throttled),
             accelerators=self.accelerators,
             waited_seconds_total=self.waited,
-            request_follows_limit=self.guaranteed,
         )
         if self.accelerators and self.reports_waits:
             return job

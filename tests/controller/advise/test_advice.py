@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from dataclasses import replace
@@ -17,7 +16,7 @@ from slopewise.advise.advice import TOTALS, Advice
 from slopewise.advise.findings import finding
 from slopewise.advise.proposal import proposal
 from slopewise.advise.replay import PolicyReplay, Replays
-from slopewise.advise.sections import PAGE_JOBS, report_of
+from slopewise.advise.sections import report_of
 from slopewise.reports.estimates import Estimate
 from slopewise.reports.page import page_of
 from slopewise.reports.report import terminal
@@ -151,18 +150,3 @@ def test_a_hostile_name_is_text_everywhere(name: str) -> None:
     assert "\x1b[31m" not in shown
     assert "\u202e" not in shown
     assert plain(pod)[:12] in shown.replace("\n", "")
-
-
-@pytest.mark.parametrize("name", ["=1+1", "@SUM(A1)", "\t=1"])
-def test_no_cell_of_a_spreadsheet_is_a_formula(name: str) -> None:
-    row = next(csv.DictReader(io.StringIO(advice(past(name, namespace=name, node=name)).csv_text())))
-    assert not row["pod"].startswith(("=", "+", "-", "@", "\t"))
-    assert row["pod"] == row["namespace"] == row["node"]
-
-
-def test_a_page_of_many_jobs_has_as_many_rows_as_a_browser_takes() -> None:
-    one = finding(past("job-0", hours=1))
-    given = replace(advice(), findings=[replace(one, pod=f"job-{number}") for number in range(PAGE_JOBS + 7)])
-    page = Page(render(given))
-    assert page.tags["tr"] < PAGE_JOBS + 60
-    assert "7 more jobs are not shown" in page.text

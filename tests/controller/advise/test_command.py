@@ -117,9 +117,6 @@ class TestAHistory:
         policy = load_training_policy(tmp_path / "policy.yaml")
         assert (policy.spec.mode, policy.spec.resources.memory) == ("Recommend", "Requests")
 
-    def test_it_says_what_the_figures_do_not(self, printed: dict[str, Any]) -> None:
-        assert any("says nothing about other jobs" in caveat for caveat in printed["caveats"])
-
     def test_csv_has_a_row_for_each_job_and_no_formula(self, url: str) -> None:
         rows = list(csv.DictReader(io.StringIO(advise(url, "-o", "csv", "--groups", "0").stdout)))
         assert len(rows) == 6

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from support.past_jobs import Curve, constant, fast, past, straight
+from support.past_jobs import Curve, constant, fast, straight
 
-from slopewise.advise.flatness import MIN_POINTS, flatness, of_job
+from slopewise.advise.flatness import MIN_POINTS, flatness
 
 
 def state_of(curve: Curve, points: int = 200, noise: float = 0.0, plan: float | None = None) -> str | None:
@@ -57,23 +57,9 @@ def test_a_late_fall_is_none_of_a_flat_loss(at: float) -> None:
     assert state_of(lambda part: fast(part) - 0.1 * (part > at)) == "falls"
 
 
-def test_it_is_flat_only_since_its_last_fall() -> None:
-    found = of_job(past(loss=lambda part: fast(part) - 0.1 * (part > 0.6)))
-    assert found is not None
-    assert found.since == pytest.approx(past().from_seconds + 6 * 3600, abs=360)
-
-
 @pytest.mark.parametrize(("plan", "state"), [(None, "flat"), (0.6, "planned"), (0.95, "converged"), (2.0, "converged")])
 def test_only_a_plan_that_is_done_makes_it_converged(plan: float | None, state: str) -> None:
     assert state_of(fast, plan=plan) == state
-
-
-def test_since_when_and_what_it_gained_since() -> None:
-    found = of_job(past(loss=half))
-    assert found is not None
-    assert found.since == pytest.approx(past().from_seconds + 5 * 3600, abs=360)
-    assert found.level == 0.3
-    assert found.gain.low <= found.gain.mean <= found.gain.high <= 0.03 * 1.6
 
 
 def test_too_few_points_say_nothing() -> None:

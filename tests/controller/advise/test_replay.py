@@ -9,11 +9,10 @@ from support.past_jobs import START, past
 from slopewise.adapters.prometheus.history import Resources
 from slopewise.advise.findings import finding
 from slopewise.advise.proposal import proposal, proposed_policy
-from slopewise.advise.replay import PolicyReplay, Replayer, Replays, chosen, default_policies
+from slopewise.advise.replay import PolicyReplay, Replayer, Replays, chosen
 from slopewise.advise.scenarios.groups import Group, groups_of
 from slopewise.advise.scenarios.recorded_jobs import RecordedJob, recorded_job
 from slopewise.crds.schema.definitions import training_policies
-from slopewise.own_policies import catalogue
 from slopewise.reports.estimates import Estimate
 
 
@@ -113,12 +112,6 @@ def test_a_loader_that_its_cpu_does_not_hold_back_can_use_no_more() -> None:
     assert not devices.waits_for_cpu
     assert devices.settings() == {"count": 1, "stepSeconds": 0.4, "inputCpuSeconds": 1.0, "maxLoaderCores": 1.0}
     assert "maxLoaderCores" not in (with_gpu("waits", 5 / 9, 3.0, 3.0, 1).devices or devices).settings()
-
-
-def test_the_policies_are_those_of_the_registry_that_give_cpu_to_running_jobs() -> None:
-    found = [catalogue.find(name) for name in default_policies()]
-    assert {"flowcon", "marginal"} <= {policy.name.replace("_", "-") for policy in found}
-    assert all("resize" in policy.actions and not policy.simulator_only for policy in found)
 
 
 # --- the proposal -------------------------------------------------------------------------------------------

@@ -34,12 +34,8 @@ def completed(line: str) -> list[str]:
     ("arguments", "message"),
     [
         ((*IN_A_CLUSTER, "--jobs", "j.yaml"), "--jobs is for this machine; add --local, or leave it out."),
-        ((*IN_A_CLUSTER, "--actuator", "auto"), "--actuator is for this machine; add --local, or leave it out."),
         ((*LOCAL, "--once"), "--once is for a cluster; leave it or --local out."),
-        ((*LOCAL, "--host", "0.0.0.0"), "--host is for a cluster; leave it or --local out."),
-        ((*LOCAL, "--context", "c"), "--context is for a cluster; leave it or --local out."),
         ((*LOCAL, "--lease-seconds", "15"), "--lease-seconds is for a cluster; leave it or --local out."),
-        ((*LOCAL, "--lease-namespace", "n"), "--lease-namespace is for a cluster; leave it or --local out."),
         (
             (*LOCAL, "--scrape-interval", "15"),
             "--scrape-interval is for a Prometheus of your own; add --prometheus-url, or leave it out.",

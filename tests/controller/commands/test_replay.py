@@ -56,20 +56,11 @@ def _with_reasons(line: Pass, reasons: dict[str, str]) -> Pass:
     return msgspec.structs.replace(line, result=result)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["{empty}"], "the record holds no pass yet"),
-    ],
-)
-def test_a_mistake_is_one_sentence_and_exit_code_2(
-    arguments: list[str], message: str, record: Path, tmp_path: Path
-) -> None:
-    empty = tmp_path / "empty.jsonl"
-    empty.touch()
-    ended = slopewise("replay", *(each.format(record=record, empty=empty) for each in arguments))
+def test_a_mistake_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+    (empty := tmp_path / "empty.jsonl").touch()
+    ended = slopewise("replay", str(empty))
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
-    assert message in ended.stderr
+    assert "the record holds no pass yet" in ended.stderr
 
 
 def test_a_record_that_cannot_be_written_is_refused_before_anything_starts(tmp_path: Path) -> None:

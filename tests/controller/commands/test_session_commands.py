@@ -315,13 +315,6 @@ class TestTheOthers:
         assert "decision waits: 2 in order, its end is 20 core-s away" in text
         assert "next waits for xgb; ends about 14:02" in text
 
-    def test_status_says_of_ten_jobs_what_they_do_and_counts_the_others(self) -> None:
-        jobs = [JobAnswer(f"job-{number}", "waiting", reason="waits for a place") for number in range(12)]
-        with answering(with_jobs(*jobs)):
-            lines = slopewise("status", "--local").stdout.splitlines()
-        assert lines.count("job-9: waits for a place") == 1
-        assert (sum("waits for" in line for line in lines), "2 more: slopewise jobs" in lines) == (10, True)
-
     def test_the_unit_of_systemd_has_the_options_and_leaves_the_jobs_when_it_is_stopped(self, tmp_path: Path) -> None:
         unit = slopewise("up", "--systemd", "--max-running", "3", "--policy-file", "p.yaml", cwd=tmp_path).stdout
         assert f"-m slopewise up --policy-file {os.path.realpath(tmp_path)}/p.yaml --max-running 3" in unit

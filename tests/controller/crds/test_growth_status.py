@@ -405,17 +405,6 @@ def test_a_job_that_could_not_be_moved_says_why_and_until_when_whatever_the_poli
     assert found == f"not moved until 12:05:00 UTC: {no}"
 
 
-def test_under_two_policies_the_reason_may_be_as_long_as_two() -> None:
-    job = a_job(UID).altered(ineligible_reason="x" * 1000)
-    placed = {UID: known(job_class="NL", placement=PolicyMemory(job_class="CC"))}
-    assert len(status_of(job, memory=placed, decided_by="flowcon+specon").reason or "") == 320
-    assert status_of(job, memory=placed, decided_by="flowcon+specon").job_class == "NL"
-    remembers_nothing = status_of(job, decided_by="flowcon+kube-default")
-    assert len(remembers_nothing.reason or "") == 320
-    placement_removed = status_of(job, memory=placed)
-    assert len(placement_removed.reason or "") == 160
-
-
 WHY = "stopped at its target: loss 0.19 ≤ 0.2"
 A_STOP = Stop(UID, "n1", WHY)
 

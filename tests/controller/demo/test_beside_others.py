@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from slopewise.adapters.local.machine_cpu import MachineCpu
-from slopewise.config.jobs_file import JobSpec
 from slopewise.demo import command
 from slopewise.demo.workloads import FEWEST_JOBS, WorkloadName, build_workload, fewer_jobs, longest_seconds
 
@@ -86,11 +85,3 @@ def test_what_is_left_takes_no_longer_than_a_hundred_seconds_or_than_all_on_an_i
     assert len(chosen) == FEWEST_JOBS or longest_seconds("trainings", scale, chosen, left) <= most
     if len(chosen) < len(jobs):
         assert longest_seconds("trainings", scale, jobs[: len(chosen) + 1], left) > most
-
-
-def test_the_length_of_the_built_in_jobs_follows_the_scale() -> None:
-    named = [JobSpec(name, ["true"], 6.0 * place) for place, name in enumerate(("digits-mlp", "stdlib-chars"))]
-    assert longest_seconds("trainings", 1.0, named, 2) == pytest.approx(25.0)
-    assert longest_seconds("trainings", 0.1, named, 2) == pytest.approx(1.5 + 2.35)
-    assert longest_seconds("trainings", 1.0, named, 1) == pytest.approx(14.7 + 25.0), "until both are done"
-    assert longest_seconds("served", 0.5, [], 2) == 45.0

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from slopewise.config.pass_settings import runnable_name
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.config.validation import validate
 from slopewise.demo.command import DemoOptions, document, run_demo, run_names, run_rounds
@@ -61,11 +60,6 @@ def test_a_policy_that_must_know_the_future_is_refused_with_where_it_can_run() -
     assert "slopewise simulate" in text
 
 
-def test_a_policy_of_the_simulator_is_refused_however_it_was_written() -> None:
-    with pytest.raises(UsageError, match="policy kube-default: it is a baseline of the simulator"):
-        runnable_name("kube_default")
-
-
 def test_jobs_of_ones_own_and_a_built_in_list_contradict_each_other() -> None:
     text = refusal(replace(OPTIONS, jobs_file=Path("mine.yaml"), workload="served"))
     assert text == "--workload and --jobs contradict each other; leave one of them out."
@@ -109,11 +103,6 @@ def test_a_placement_is_composed_with_the_first_policy_and_with_no_other() -> No
     assert specs[1].placement.parameters == {"requireAllConverged": False}
 
 
-def test_a_placement_that_chooses_no_nodes_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"spec\.placement\.name: policy tradl chooses no nodes; use one"):
-        run_names(replace(OPTIONS, placement="tradl"), None)
-
-
 def test_a_documents_two_policies_run_beside_the_baseline_alone() -> None:
     base = TrainingPolicy.model_validate({"spec": {"mode": "Auto", "placement": {"name": "specon"}}})
     assert run_names(OPTIONS, base) == ["fair", "marginal+specon"]
@@ -154,12 +143,6 @@ def test_rounds_go_through_the_policies_forwards_and_backwards_in_turn() -> None
     assert [[run.policy for run in of_round] for of_round in rounds] == [["fair", "flowcon", "las"]] * 3
     assert stopped is None
     assert text[:4] == ["Round 1 of 3: fair", "Round 1 of 3: flowcon", "Round 1 of 3: las", "Round 2 of 3: las"]
-
-
-def test_one_round_alone_is_not_announced() -> None:
-    text: list[str] = []
-    run_rounds(["fair", "flowcon"], 1, Maker(), text.append)
-    assert text == []
 
 
 def test_what_was_interrupted_keeps_the_rounds_that_are_whole() -> None:

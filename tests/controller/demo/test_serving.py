@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from support.odd_server import OddServer, RequestFailedError, Worker
-from support.scene import FIXED_RATE, ODD_SERVER
 from support.waiting import eventually
 
 from slopewise.demo.serving.catalogue import SERVED_MODELS, ServedModel, serving_jobs
@@ -33,27 +31,14 @@ def fetch(url: str) -> str:
     return text
 
 
-def status(url: str) -> int:
-    try:
-        fetch(url)
-    except urllib.error.HTTPError as error:
-        return error.code
-    return 200
-
-
-def responses(url: str, outcome: str = "ok") -> tuple[float, float]:
+def responses(url: str) -> tuple[float, float]:
     """Count and sum of the histogram."""
     page = fetch(f"{url}/metrics")
     found = [
-        re.search(rf'^inference_response_duration_seconds_{end}{{outcome="{outcome}"}} (\S+)$', page, re.MULTILINE)
+        re.search(rf'^inference_response_duration_seconds_{end}{{outcome="ok"}} (\S+)$', page, re.MULTILINE)
         for end in ("count", "sum")
     ]
     return tuple(float(match[1]) for match in found if match)  # type: ignore[return-value]
-
-
-def in_flight(url: str) -> float:
-    (count,) = re.findall(r"^inference_requests_in_flight (\S+)$", fetch(f"{url}/metrics"), re.MULTILINE)
-    return float(count)
 
 
 @contextmanager
@@ -88,12 +73,6 @@ def test_a_served_model_reads_real_digits(name: str) -> None:
     assert predictor.answer(0) == answer
 
 
-def test_requests_go_through_the_images_and_begin_again() -> None:
-    predictor = ServedModel("digits-kernel", 300, 0.5).load()
-    assert predictor.rows_of(0).tolist() == list(range(300))
-    assert predictor.rows_of(1).tolist() == [*range(300, 449), *range(151)]
-
-
 # --- the server -------------------------------------------------------------------------------------------
 
 
@@ -104,38 +83,6 @@ def test_an_answer_is_counted_with_the_time_it_took() -> None:
         assert eventually(lambda: responses(server.url)[0] == 1)
         assert responses(server.url)[1] > 0
         assert "process_start_time_seconds" in fetch(f"{server.url}/metrics")
-
-
-@pytest.mark.parametrize("path", ["/", "/predict/", "/predict/seven", "/predict/-1"])
-def test_a_path_that_is_none_is_not_found_and_not_counted(path: str) -> None:
-    with ModelServer("127.0.0.1", 0, lambda request: [request]) as server:
-        with pytest.raises(urllib.error.HTTPError, match="404"):
-            fetch(server.url + path)
-        assert responses(server.url) == (0, 0)
-
-
-def test_metrics_are_served_while_an_answer_is_under_way() -> None:
-    asked, may_answer = threading.Event(), threading.Event()
-
-    def slow(request: int) -> list[int]:
-        asked.set()
-        may_answer.wait(180)
-        return [request]
-
-    with ModelServer("127.0.0.1", 0, slow) as server:
-        client = threading.Thread(target=fetch, args=(f"{server.url}/predict/1",))
-        client.start()
-        assert asked.wait(180)
-        assert responses(server.url) == (0, 0)
-        may_answer.set()
-        client.join()
-
-
-def test_a_port_that_is_taken_is_reported_in_one_sentence() -> None:
-    with ModelServer("127.0.0.1", 0, lambda request: [request]) as server:
-        port = server.server_address[1]
-        with pytest.raises(SlopewiseError, match=rf"127.0.0.1:{port} cannot be served \(.*\); choose another port\."):
-            ModelServer("127.0.0.1", port, lambda request: [request])
 
 
 def test_the_load_sends_one_request_after_another_and_fails_with_one_since_the_server_would_only_idle(
@@ -167,39 +114,6 @@ def test_the_load_ends_in_the_midst_of_a_request_when_its_time_is_over() -> None
         may_answer.set()
 
 
-def test_a_response_that_fails_is_counted_apart() -> None:
-    with OddServer("127.0.0.1", 0, Worker(lambda request: [request], fail_ratio=0.5).answer) as server:
-        codes = [status(f"{server.url}/predict/{number}") for number in range(4)]
-        assert codes == [200, 500, 200, 500]
-        assert eventually(lambda: (responses(server.url)[0], responses(server.url, "failed")[0]) == (2, 2))
-
-
-def test_requests_beyond_the_bound_are_refused_and_those_that_wait_are_shown() -> None:
-    with OddServer("127.0.0.1", 0, (worker := Worker(lambda request: [request], hang_after=1)).answer, 2) as server:
-        assert status(f"{server.url}/predict/0") == 200
-        waiting = [threading.Thread(target=status, args=(f"{server.url}/predict/{number}",)) for number in (1, 2)]
-        for one in waiting:
-            one.start()
-        assert eventually(lambda: "inference_requests_in_flight 2.0" in fetch(f"{server.url}/metrics"))
-        assert status(f"{server.url}/predict/3") == 503
-        assert eventually(lambda: (responses(server.url)[0], responses(server.url, "failed")[0]) == (1, 1))
-        worker.close()
-        for one in waiting:
-            one.join(180)
-        assert eventually(lambda: responses(server.url, "failed")[0] == 3)
-
-
-@pytest.mark.parametrize(("ratio", "failed"), [(0.0, []), (0.25, [4, 8]), (0.4, [3, 5, 8]), (1.0, [*range(1, 9)])])
-def test_the_requests_that_fail_are_evenly_spread(ratio: float, failed: list[int]) -> None:
-    worker, found = Worker(lambda request: [request], fail_ratio=ratio), []
-    for number in range(1, 9):
-        try:
-            worker.answer(number)
-        except RequestFailedError:
-            found.append(number)
-    assert found == failed
-
-
 # --- the process ------------------------------------------------------------------------------------------
 
 
@@ -221,42 +135,6 @@ def test_a_served_model_ends_when_its_time_is_over() -> None:
     assert (process.returncode, complaints) == (0, "")
 
 
-@pytest.mark.processes
-def test_a_model_that_there_is_not_exits_2() -> None:
-    with served("resnet") as (process, _):
-        printed, complaint = process.communicate(timeout=180)
-    assert (process.returncode, printed) == (2, "")
-    assert "invalid choice: 'resnet' (choose from " in complaint
-
-
-# --- the programs of the tests on a cluster -----------------------------------------------------------------
-
-
-@pytest.mark.processes
-def test_a_server_with_clients_elsewhere_errs_and_ends_as_a_pod_that_is_moved() -> None:
-    command = [sys.executable, "-P", "-c", ODD_SERVER, "digits-kernel", "--rows", "1", "--fail-ratio", "0.5"]
-    environment = {**os.environ, "SLOPEWISE_EXPORTER_PORT": "0", "SLOPEWISE_EXPORTER_LINGER_SECONDS": "0"}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().strip().replace("0.0.0.0", "127.0.0.1")
-        assert [status(f"{url}/predict/{number}") for number in range(4)] == [200, 500, 200, 500]
-        process.terminate()
-        assert process.wait(180) == 143
-
-
-@pytest.mark.processes
-def test_a_client_sends_on_while_nothing_is_answered() -> None:
-    worker = Worker(lambda request: [request], hang_after=1)
-    with OddServer("127.0.0.1", 0, worker.answer) as server:
-        process = subprocess.Popen([sys.executable, "-c", FIXED_RATE, server.url, "50"])
-        try:
-            assert eventually(lambda: in_flight(server.url) > 8)
-        finally:
-            process.kill()
-            process.wait()
-            worker.close()
-
-
 # --- the job list -----------------------------------------------------------------------------------------
 
 
@@ -264,13 +142,6 @@ REQUEST_CPU_SECONDS = {
     "digits-forest": 0.20, "digits-kernel": 0.12, "digits-neighbours": 0.18, "digits-perceptron": 0.07
 }  # fmt: skip
 """Measured on a 2.6 GHz server."""
-
-
-def test_objectives_are_those_of_the_table_on_two_cores() -> None:
-    jobs = {job.name: job for job in serving_jobs(cores=2)}
-    assert list(jobs) == NAMES
-    for name, job in jobs.items():
-        assert job.objectives.qoe_seconds == SERVED_MODELS[name].objective_seconds
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 4, 5, 7, 64])
@@ -282,9 +153,3 @@ def test_on_any_machine_all_objectives_can_be_kept_and_an_even_split_keeps_half_
     assert max(needed) <= 1
     assert sum(one > 1.1 * even for one in needed) == len(jobs) / 2
     assert len({job.name for job in jobs}) == len(jobs)
-
-
-def test_all_models_arrive_early_and_end_together() -> None:
-    jobs = serving_jobs(2, seconds=100, scale=0.5)
-    assert [job.arrive_seconds for job in jobs] == [0, 1.25, 2.5, 3.75]
-    assert [job.arrive_seconds + float(job.command[-1]) for job in jobs] == [50, 50, 50, 50]

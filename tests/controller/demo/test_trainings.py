@@ -342,15 +342,6 @@ def test_a_scaled_demo_shrinks_the_work_and_the_arrivals_alike() -> None:
 
 
 @pytest.mark.processes
-def test_a_wrong_argument_exits_2() -> None:
-    process = _process("resnet")
-    printed, complaint = process.communicate(timeout=300)
-
-    assert (process.returncode, printed) == (2, "")
-    assert "invalid choice: 'resnet' (choose from " in complaint
-
-
-@pytest.mark.processes
 def test_numpy_is_not_imported_before_its_threads_are_set() -> None:
     script = "import sys, slopewise.demo.trainings.__main__; print('numpy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True, timeout=180)

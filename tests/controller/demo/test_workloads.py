@@ -80,29 +80,6 @@ def test_every_training_was_measured_alone() -> None:
     assert set(SOLO_RUNS) == set(TRAININGS)
 
 
-@pytest.mark.parametrize("workload", ["trainings", "deadlines", "targets"])
-def test_every_list_of_usual_trainings_is_the_same_work_and_scales(workload: WorkloadName) -> None:
-    for scale in (1.0, 0.2):
-        jobs = build_workload(workload, scale, CORES)
-        assert [(job.name, job.command, job.arrive_seconds) for job in jobs] == [
-            (job.name, job.command, job.arrive_seconds) for job in demo_jobs(scale)
-        ]
-
-
-def test_deadlines_are_between_one_and_a_half_and_four_times_what_a_job_needs_alone() -> None:
-    jobs = build_workload("deadlines", 1.0, CORES)
-    factors = [
-        ((job.deadline_seconds or 0.0) - workloads.GRACE_SECONDS)
-        / (SOLO_RUNS[job.name].seconds - workloads.START_SECONDS)
-        for job in jobs
-    ]
-    assert all(1.49 < factor < 4.01 for factor in factors)
-    assert max(factors) - min(factors) > 1
-    assert [job.deadline_seconds for job in build_workload("deadlines", 1.0, CORES)] == [
-        job.deadline_seconds for job in jobs
-    ]
-
-
 @pytest.mark.parametrize(("by_deadline", "least", "most"), [(True, 8, 8), (False, 2, 6)])
 def test_all_deadlines_can_be_met_on_two_cores_and_even_sharing_misses_some(
     by_deadline: bool, least: int, most: int

@@ -55,10 +55,6 @@ def test_the_worked_example() -> None:
     assert need.seconds_at(20.0) == pytest.approx(0.4)
 
 
-def test_two_intervals_that_agree_are_enough() -> None:
-    assert gpu_need(a_gpu_job(), after(*INPUT_BOUND[:2])).useful_cores == pytest.approx(6.75)
-
-
 def test_intervals_before_and_after_a_raise_say_the_same() -> None:
     """The device takes 0.4 s and the batch 2.7 CPU-seconds, whatever CPU the job has."""
     before = INPUT_BOUND[0]
@@ -153,10 +149,6 @@ def test_without_a_limit_only_pressure_says_whether_it_would_use_more(short: flo
 def test_nothing_is_known_of_too_few_intervals(intervals: Sequence[Pace]) -> None:
     """One; two that differ; a second one without waits, that only waited, or without CPU."""
     assert gpu_need(a_gpu_job(), after(*intervals)) == UNKNOWN
-
-
-def test_a_job_without_accelerators_has_no_such_need() -> None:
-    assert gpu_need(a_job("a"), after(*INPUT_BOUND)) == UNKNOWN
 
 
 def measured(job: Job, waited: Sequence[float | None], health: Sequence[ContainerHealth]) -> JobMemory:

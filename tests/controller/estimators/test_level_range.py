@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.worlds import START, a_job, a_node, a_snapshot
 
-from slopewise.estimators import level_range
 from slopewise.estimators.growth import Measuring, confirm_at_seconds, measure
 from slopewise.model import Doubts, JobMemory, Levels, MemoryState, Objective, Outlier
 
@@ -179,9 +178,3 @@ def test_a_level_that_is_held_back_is_looked_at_again_after_a_window() -> None:
         }
     )
     assert confirm_at_seconds(snapshot, late) == START + 5.0
-
-
-def test_what_was_remembered_before_there_were_doubts_is_settled() -> None:
-    old = Levels(series="s", first=2.0, best=1.0)
-    assert not level_range.is_held_back(old)
-    assert level_range.check_outlier(old, 1.5, "min", START, ITVAL) is old

@@ -12,7 +12,6 @@ from support.worlds import START, a_job, a_node, a_snapshot, known
 from slopewise.estimators import objectives, pace
 from slopewise.model import (
     Answering,
-    ClusterSnapshot,
     Confirmed,
     DeadlineStatus,
     Job,
@@ -146,13 +145,6 @@ def test_an_ended_job_has_only_its_targets() -> None:
     asked = Objectives(qoe_seconds=1.0, deadline_at_seconds=START + 5, target_level=0.1)
     ended = job(asked, state=JobState.FINISHED)
     assert status(ended, timed(2.0)) == ObjectiveStatus(target=TargetStatus(None, False))
-
-
-def test_without_nodes_and_without_memory_a_standing_is_still_there() -> None:
-    empty = ClusterSnapshot(START, (), (job(Objectives(qoe_seconds=1.0, deadline_at_seconds=START + 5)),))
-    assert objectives.statuses(empty, MemoryState())["a"] == ObjectiveStatus(
-        QoeStatus(1.0), DeadlineStatus(START + 5, 5.0)
-    )
 
 
 class TestConfirmed:

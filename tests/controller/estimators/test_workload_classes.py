@@ -85,15 +85,6 @@ def test_the_newest_jobs_of_the_classes_seen_last_are_kept_in_little_space() -> 
     assert msgspec.json.decode(stored, type=dict[str, tuple[ClassFigures, ...]]) == state.classes
 
 
-def test_of_more_classes_in_one_pass_the_last_ones_are_kept() -> None:
-    jobs = [of_class(f"class-{number:04}", f"job-{number}") for number in range(CLASSES_KEPT + 4)]
-    known = {job.uid: timed((1.0 + number, 1.0)) for number, job in enumerate(jobs)}
-    state = measured(jobs, known, measured(jobs[:1], known))
-    assert list(state.classes) == [job.workload_class for job in jobs[4:]]
-    assert [each.cpu_seconds for (each,) in state.classes.values()] == [1.0 + number for number in range(4, len(jobs))]
-    assert measured(jobs, known, state).classes == state.classes
-
-
 def ended(uid: str, work: float, at: float = START, name: str = "vae", **more: object) -> JobMemory:
     points = Points("cpu", "loss", b"", at, work, cpu_seconds=work, counted_at_seconds=at, workload_class=name)
     return JobMemory(points=points, **more)  # type: ignore[arg-type]

@@ -201,12 +201,3 @@ def test_every_policy_stops_a_job_once_and_the_record_is_stored_before_it_is_car
 
     assert a_pass(actuator, memory, at_target(at=START + 20)).results.of(Stop) == ()
     assert len(actuator.stopped) == 1
-
-
-def test_a_stop_that_fails_is_reported_and_tried_again() -> None:
-    memory = FakeMemory(MemoryState({"a": REACHED}))
-    (failed,) = a_pass(FakeActuator(refuses=frozenset({"a"})), memory, at_target()).results.of(Stop)
-    assert (failed.result, failed.detail) == ("failed", "a is gone")
-    actuator = FakeActuator()
-    a_pass(actuator, memory, at_target(at=START + 5))
-    assert [stop.job_uid for stop in actuator.stopped] == ["a"]

@@ -106,13 +106,6 @@ def test_a_job_of_little_weight_has_the_weight_that_it_came_with_where_it_goes()
     assert gain(snapshot, memory) == pytest.approx((0.45 + 0.05 - 1.0) * 600.0)
 
 
-def test_moves_that_are_counted_are_there_for_those_after_them() -> None:
-    snapshot = crowded("a", "b", "c")
-    speeds = Speeds(snapshot, remembered("a", "b", "c"))
-    speeds.count([to("n2")])
-    assert speeds.balance([to("n2", "b")], 600.0).gain_seconds == pytest.approx(0.0)
-
-
 def test_the_horizon_ends_with_the_job() -> None:
     pace = Pace(START, 2.0, 0.5)
     nearly_done = crowded("a", "b", steps_total=9_900.0)

@@ -91,15 +91,6 @@ def test_a_move_takes_memory_from_those_after_it_and_leaves_its_own_behind() -> 
     assert review([Place("light", "n1", "it requests none")], overfull)[0] != ()
 
 
-def test_a_job_that_leaves_is_not_resized_where_it_was() -> None:
-    resizes = [Resize(uid, "n1", "limits", 1000, 500, "why") for uid in ("runs", "stays")]
-    both = replace(world(), jobs=(*world().jobs, a_job("stays")))
-    decided: list[Decision] = [*resizes, TO_N2]
-    allowed, withheld = reviewed(decided, both, MemoryState(), AUTO)
-    assert [(type(each), each.job_uid) for each in allowed] == [(Resize, "stays"), (Migrate, "runs")]
-    assert withheld[0].reason == "moving: goes to n2"
-
-
 def test_a_job_whose_move_is_under_way_is_not_resized_meanwhile() -> None:
     resizes = [Resize("runs", "n1", "limits", 1000, 500, "why", is_rollback=True)]
     for to, where in (("n2", "n2"), ("", "where it fits")):

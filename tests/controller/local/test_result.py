@@ -75,11 +75,6 @@ def test_a_job_that_failed_says_why_below_and_a_mode_that_changes_nothing_is_nam
     assert [job.name for job in replace(RESULT, jobs=(bad, JOB)).failed] == ["bad"]
 
 
-def test_the_same_as_one_json_object() -> None:
-    read = json.loads(json.dumps(RESULT.as_json(), allow_nan=False))
-    assert (read["policy"], read["jobs"][0]["name"], read["jobs"][0]["loss_last"]) == ("flowcon", JOB.name, 0.1234)
-
-
 def test_a_job_that_was_stopped_at_its_target_is_a_success_whatever_its_status() -> None:
     done = replace(JOB, state="stopped at target", exit_status=143, note="stopped at its target: loss 0.19 ≤ 0.2")
     result = replace(RESULT, jobs=(done,))

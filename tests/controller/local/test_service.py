@@ -137,10 +137,6 @@ class TestSubmit:
         assert [(job.number, job.started) for job in world.file.load().values()] == [(1, False), (2, False)]
         assert world.session.records["b"].spec.queueing.submission == 2
 
-    def test_a_matrix_is_stored_as_its_jobs(self, world: World) -> None:
-        assert world.submit(entry("s", matrix={"x": [1, 2]})).names == ["s-1", "s-2"]
-        assert list(world.again().session.records) == ["s-1", "s-2"]
-
     def test_a_sweep_is_stored_as_its_trials_with_their_arguments_and_places(self, world: World) -> None:
         names = ["s-1-lr1", "s-2-lr2"]
         assert world.submit(entry("s", sweep={"grid": {"lr": [1, 2]}, "maxRunning": 1}, favour="best")).names == names
@@ -276,12 +272,6 @@ class TestAttach:
         world.session.refuses = "its cgroup cannot be left."
         assert world.ask(Attach(os.getppid(), entry(), renames=True)).error == world.session.refuses
         assert list(world.file.load()) == ["a"]
-
-    def test_a_run_of_a_jobs_file_takes_none(self) -> None:
-        session = FakeSession()
-        service = Service(cast(Session, session), FollowedPasses(TrainingPolicySpec), "slopewise run --local")
-        answer = World(session, service, cast(Disk, None)).ask(Attach(os.getpid(), entry()))
-        assert ("takes no others" in answer.error, session.records) == (True, {})
 
 
 class TestStored:

@@ -1,4 +1,4 @@
-"""What a session does when its policy cannot be stored, and when its Prometheus has to scrape others or has died."""
+"""What a session does when its policy or its targets cannot be stored, and when its Prometheus has died."""
 
 from __future__ import annotations
 
@@ -69,12 +69,6 @@ class TestPrometheus:
     @staticmethod
     def tend(session: Any) -> None:
         Session._tend_prometheus(cast(Session, session))
-
-    def test_it_scrapes_the_jobs_that_there_are(self, session: Any) -> None:
-        for jobs in (["a"], ["a", "b"], []):
-            session.jobs = jobs
-            self.tend(session)
-            assert session.prometheus.targets == jobs
 
     def test_what_cannot_be_written_is_said_and_tried_again_after_a_while(self, session: Any) -> None:
         session.prometheus.full = True

@@ -80,15 +80,6 @@ def test_a_pod_whose_label_is_removed_counts_as_gone_and_keeps_what_it_has(town:
     assert town.limit() == SHARE
 
 
-def test_a_pod_that_was_never_changed_and_is_managed_no_more_is_not_shown(town: Town, replica: RunningReplica) -> None:
-    town.policy(mode="Recommend")
-    wait_for(lambda: managed(town) == ("False", "ModeRecommend", f"0.3 → {SHARE}"), "it is shown", town)
-
-    town.label("false")
-
-    wait_for(lambda: not town.is_there(f"{GROWTHS}/a"), "nothing is shown of it", town)
-
-
 def test_a_deleted_policy_goes_once_its_pods_have_what_they_came_with(town: Town, leader: RunningReplica) -> None:
     town.delete_policy()
 

@@ -8,7 +8,7 @@ import pytest
 from support.api_server import Hang, Reply, refusal
 from support.replicas import LEASE, LEASES, ORIGINAL, POLICIES, SHARE, Town, wait_for
 
-from slopewise.signals import StopSignal, received_signals
+from slopewise.signals import received_signals
 
 SOMEBODY = {"metadata": {"name": "slopewise-controller"}, "spec": {"holderIdentity": "b", "leaseDurationSeconds": 3600}}
 
@@ -146,16 +146,3 @@ def test_the_first_of_two_signals_is_the_one_that_counts() -> None:
         signal.raise_signal(signal.SIGINT)
         assert stop.wait(0.0)
     assert (stop.name, stop.exit_code) == ("SIGTERM", 143)
-
-
-def test_signals_are_as_before_afterwards() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with received_signals():
-        assert signal.getsignal(signal.SIGTERM) != before
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_waiting_for_a_signal_ends_with_its_time() -> None:
-    stop = StopSignal()
-    assert stop.wait(0.01) is False
-    stop.close()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from slopewise.feedback.restore import RestoreReport
 from slopewise.manager.finalization import NewOutcomes
 from slopewise.manager.policy_runner import CONFIRM_SECONDS, Retry
@@ -52,8 +50,3 @@ def test_whether_what_was_accepted_is_in_effect_is_looked_at_sooner_and_then_les
     accepted = RestoreReport(accepted={"a": "accepted"})
     first = Retry.after(None, accepted)
     assert [first.pause_seconds, Retry.after(first, accepted).pause_seconds] == [CONFIRM_SECONDS, 2 * CONFIRM_SECONDS]
-
-
-def test_a_retry_is_due_at_its_time_and_not_before() -> None:
-    assert Retry(5.0, time.monotonic() - 1).is_due()
-    assert not Retry(5.0, time.monotonic() + 60).is_due()

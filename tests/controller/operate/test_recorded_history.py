@@ -78,14 +78,6 @@ def test_a_job_that_the_record_never_saw_is_a_mistake(path: Path) -> None:
         history_recorded(path, "lung", silent)
 
 
-def test_a_line_that_was_cut_off_is_left_out(path: Path) -> None:
-    whole = len(history_recorded(path, None, silent))
-    path.write_bytes(path.read_bytes()[:-40])
-    said: list[str] = []
-    assert 0 < len(history_recorded(path, None, said.append)) <= whole
-    assert "cut off when its controller ended" in said[0]
-
-
 def test_a_notebook_reads_the_csv(path: Path, reports: list[PassReport]) -> None:
     lines = history_recorded(path, None, silent)
     frame = pd.read_csv(io.StringIO(csv_text(lines)), parse_dates=["time"])

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from rich.console import Console
 from support.api_objects import Address
 from support.api_server import ApiServer, refusal
 from support.command_line import slopewise
@@ -20,7 +19,7 @@ from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.adapters.kube.moves.scheduling_gate import Aim
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, Step
 from slopewise.adapters.kube.moves.suspend.begin import CONTROLLER_UID
-from slopewise.operate.sweep import Sweeper, Swept, listing
+from slopewise.operate.sweep import Sweeper, Swept
 
 CREATED_SECONDS = 1_767_225_600.0
 """Of a pod of the stage: 2026-01-01."""
@@ -185,13 +184,6 @@ class TestSuspendedJobs:
         swept = Run(stage).sweep()
         assert (swept.failed, list(swept.freed)) == ({}, ["Job team-a/train"])
 
-    def test_a_job_on_which_somebody_writes_all_the_time_waits_and_has_not_failed(self, stage: Stage) -> None:
-        put_moved_job(stage, "leaving")
-        conflict = refusal(409, "Conflict", "the object has been modified")
-        stage.server.fault(conflict, method="PATCH", path="/jobs/train$", times=9)
-        swept = Run(stage).sweep()
-        assert (swept.failed, list(swept.young)) == ({}, ["Job team-a/train"])
-
     @pytest.mark.parametrize("method", ["GET", "PATCH"])
     def test_a_job_that_is_deleted_meanwhile_is_nothing_any_more(self, stage: Stage, method: str) -> None:
         put_moved_job(stage, "leaving")
@@ -238,14 +230,6 @@ class TestPinnedJobs:
         assert (list(swept.freed), swept.young) == (["Job team-a/train"], {})
         assert job(stage)["spec"]["suspend"] is False
         assert job(stage)["spec"]["template"]["spec"]["affinity"]["nodeAffinity"] == OWNERS_AFFINITY
-
-    def test_what_a_run_could_not_end_the_next_one_does(self, stage: Stage) -> None:
-        put_moved_job(stage, "pinned", to_node="node-lost")
-        swept = Run(stage).sweep()
-        assert (swept.freed, list(swept.young), job(stage)["spec"]["suspend"]) == ({}, ["Job team-a/train"], True)
-        stage.server.put(JOBS, {**job(stage), "status": {"conditions": [STOPPED]}})
-        Run(stage, age_seconds=200.0).sweep()
-        assert job(stage)["spec"]["suspend"] is False
 
     def test_a_pinned_pod_without_room_lets_its_job_go(self, stage: Stage) -> None:
         put_moved_job(stage, "pinning")
@@ -313,14 +297,3 @@ class TestTheCommand:
         result = slopewise("sweep", *reach)
         assert result.returncode == 1
         assert "NOT freed" in result.stdout
-
-    def test_the_listing_names_each_kind(self) -> None:
-        console = Console(width=200, record=True, quiet=True)
-        with console.capture() as shown:
-            console.quiet = False
-            console.print(listing(Swept({"pod a/b": "its gate is off"}, {"pod a/c": "no right"}, {"Job a/d": "young"})))
-        assert [line.split()[2:4] for line in shown.get().splitlines()[1:]] == [
-            ["freed", "its"],
-            ["NOT", "freed"],
-            ["waits", "young"],
-        ]

@@ -12,7 +12,7 @@ from support.printing import printed, words
 from slopewise.crds.conditions import Condition
 from slopewise.crds.job_growth import JobGrowthStatus
 from slopewise.operate.top import LOSSES_KEPT, Losses, View, as_json, ordered, row_of, screen
-from slopewise.reports.live_table import LiveRow, sparkline
+from slopewise.reports.live_table import LiveRow
 
 
 def a_row(name: str, growth: float | None = 0.1, cpu: int | None = 500, state: str = "Training") -> LiveRow:
@@ -32,21 +32,6 @@ def shown(*rows: LiveRow, width: int = 120, height: int | None = None, trouble: 
     return printed(
         screen(View(rows, ("12:00:00Z  2 workloads", "leader: x"), trouble), "growth", height), width
     ).splitlines()
-
-
-def test_a_workload_is_one_line_with_state_loss_growth_cpu_and_reason() -> None:
-    status = JobGrowthStatus(
-        state="NoLoss", growth=0.0123, cpu_millicores=500, cpu_wanted_millicores=1000, loss=0.25, job_class="CL",
-        reason="cooldown",
-    )  # fmt: skip
-    lines = shown(row_of("team/train", status, [2.0, 1.0, 0.25]))
-    assert lines[:2] == ["12:00:00Z  2 workloads".ljust(120), "leader: x".ljust(120)] or lines[0].startswith(
-        "12:00:00Z"
-    )
-    assert words(lines[2]) == "JOB STATE CLASS LOSS GROWTH NOW → WANTED REASON"
-    curve = sparkline([2.0, 1.0, 0.25])
-    assert words(lines[3]) == f"team/train no loss CL 0.25 {curve} 0.0123 0.50 → 1.00 cooldown"
-    assert "CL hardly growing" in lines[4]
 
 
 @pytest.mark.parametrize(

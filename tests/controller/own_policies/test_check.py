@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis.strategies import just
-from support.own_policy import HEAD, PARAMETERS, a_file, deciding, failing
+from support.own_policy import PARAMETERS, a_file, deciding, failing
 
 from slopewise.errors import UsageError
 from slopewise.model import ClusterSnapshot, JobState, MemoryState, Node
@@ -36,8 +36,8 @@ resizes = tuple(
         return replace(fair, resizes=resizes) if self.setting.control == "{control}" else fair"""
 
 
-def check(folder: Path, *lines: str, head: str = "") -> CheckResult:
-    return check_file(a_file(folder, deciding(*lines).replace(HEAD, HEAD + head)), FEW)
+def check(folder: Path, *lines: str) -> CheckResult:
+    return check_file(a_file(folder, deciding(*lines)), FEW)
 
 
 def test_a_policy_that_was_just_written_keeps_to_the_contract_and_nothing_is_left_beside_it(
@@ -65,18 +65,12 @@ def test_a_policy_that_was_just_written_keeps_to_the_contract_and_nothing_is_lef
     [
         (["import time", "return fair"], "what it imports and calls", "imports time; decide is pure: no clock, no"),
         (["from slopewise import model", "return fair"], "what it imports and calls", "imports slopewise, which may"),
-        (["import slopewise.model as m", "return fair"], "what it imports and calls", "imports slopewise.model"),
         (["print(memory)", "return fair"], "what it imports and calls", "calls print; decide is pure: what it has"),
         (["return snapshot.jobs[0] and fair"], "ordinary worlds", "failed: IndexError: tuple index out of range"),
         (
             ["self.asked = getattr(self, 'asked', 0) + 1", "return replace(fair, policy=str(self.asked))"],
             "ordinary worlds",
             "asked twice, the same policy gives two answers for one world; keep nothing in `self`",
-        ),
-        (
-            ["COUNT.append(1)", "return replace(fair, policy=str(len(COUNT)))"],
-            "ordinary worlds",
-            "gives two answers for one world",
         ),
         (
             ["return replace(fair, reasons={u: str(i) for i, u in enumerate(fair.reasons, 1)})"],
@@ -101,7 +95,7 @@ def test_a_policy_that_was_just_written_keeps_to_the_contract_and_nothing_is_lef
     ],
 )
 def test_what_a_policy_breaks_is_one_sentence(tmp_path: Path, lines: list[str], place: str, sentence: str) -> None:
-    result = check(tmp_path, *lines, head="COUNT = []\n")
+    result = check(tmp_path, *lines)
     last = result.findings[-1]
     assert (result.kept, last.check) == (False, place)
     assert sentence in (last.mistake or "")

@@ -160,12 +160,6 @@ class TestAdmission:
         got = limits(decisions)
         assert got == pytest.approx({"first": 0.8, "sooner": 0.2 - FLOOR / 3, "later": FLOOR / 3})
 
-    def test_all_cpu_is_handed_out_as_far_as_jobs_can_use_it(self) -> None:
-        jobs = [training("a", steps=100), training("b", steps=200)]
-        known = {"a": timed(), "b": timed()}
-        assert sum(limits(decide(jobs, known)).values()) == pytest.approx(1.0)
-        assert limits(decide(jobs, known, [a_node(cpu_cores=8.0)])) == pytest.approx({"a": 1.0, "b": 1.0})
-
     def test_a_job_that_leaves_cpu_unused_is_the_last_to_be_given_more(self) -> None:
         """Neither says what it can use; one never used more than half a core, the other used 3."""
         jobs = [training("idle", steps=100, within=900, useful=None), training("busy", steps=100, useful=None)]
@@ -215,12 +209,6 @@ class TestPlacement:
         waiting = (arrival("none", within=None), arrival("late", within=900), arrival("soon", within=100))
         decisions = decide([], {}, [a_node("n1"), a_node("n2")], waiting)
         assert placed(decisions) == [("soon", "n1"), ("late", "n2"), ("none", "n1")]
-
-    def test_jobs_without_a_deadline_spread_over_what_others_do_not_need(self) -> None:
-        jobs = [self.on("n1", "a", 900)]
-        waiting = tuple(arrival(uid, within=None) for uid in ("x", "y", "z"))
-        decisions = decide(jobs, {"a": timed()}, [a_node("n1", 2.0), a_node("n2", 2.0)], waiting)
-        assert placed(decisions) == [("x", "n2"), ("y", "n1"), ("z", "n2")]
 
     def test_hopeless_jobs_take_no_room(self) -> None:
         jobs = [self.on("n1", "a", 5000), self.on("n2", "b", 500)]

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 from support.worlds import START, a_job, a_node, a_snapshot, classes, known, remembering
 
-from slopewise.model import ClusterSnapshot, Decisions, Growth, Job, JobMemory, JobState, MemoryState, PolicyMemory
+from slopewise.model import ClusterSnapshot, Decisions, Growth, Job, JobMemory, MemoryState, PolicyMemory
 from slopewise.policies import Setting
 from slopewise.policies.flowcon import COMPLETING, NEW, WATCHING, Parameters, Policy
 
@@ -134,19 +134,6 @@ def test_an_event_recomputes_limits_but_reclassifies_only_what_was_measured_sinc
     assert decisions.memory.nodes["n1"].evaluated_at_seconds == START
 
 
-def test_one_job_in_and_one_out_is_an_event_although_the_count_is_the_same() -> None:
-    memory = remembering({"new": known()}, evaluated_at=START - 1, on_node=["gone"])
-    decisions = decide(a_snapshot([a_job("new")]), memory)
-    assert limits(decisions) == {"new": 1.0}
-
-
-def test_between_looks_nothing_is_decided_and_the_reason_says_when_the_next_look_comes() -> None:
-    memory = remembering({"a": known(efficiency=FAST, job_class=NEW, wanted=0.5)}, evaluated_at=START - 5)
-    decisions = decide(a_snapshot([a_job("a", limit=500)]), memory)
-    assert decisions.resizes == ()
-    assert decisions.reasons["a"] == "still learning: its CPU is decided again in 15s, limit 0.5 of 1 cores"
-
-
 @pytest.mark.parametrize(
     "broken", [{"finite": False}, {"restarted": True}, {"age": 60.0}, {"level": None}, {"samples": 1}]
 )
@@ -227,19 +214,6 @@ def test_a_job_that_has_diverged_has_an_even_share_at_most(had: float, expected:
     assert "not known (its loss is not finite)" in decisions.reasons["lost"]
 
 
-def test_a_job_that_has_ended_is_a_departure() -> None:
-    memory = remembering({uid: known(efficiency=FAST, job_class=NEW) for uid in ("a", "b")}, evaluated_at=START - 1)
-    decisions = decide(a_snapshot([a_job("a"), a_job("b", state=JobState.FINISHED)]), memory)
-    assert decisions.memory.nodes["n1"].job_uids == frozenset({"a"})
-    assert "b" in decisions.memory.jobs  # it may say something else in a moment
-
-
-def test_between_looks_what_guards_cut_short_is_asked_for_again() -> None:
-    memory = remembering({"a": known(efficiency=SLOW, job_class=COMPLETING, wanted=1.0)}, evaluated_at=START - 5)
-    (resize,) = decide(a_snapshot([a_job("a", limit=500)]), memory).resizes
-    assert (resize.from_millicores, resize.to_millicores) == (500, 1000)
-
-
 def test_alpha_per_second_makes_the_same_growth_a_slow_one() -> None:
     memory = remembering({"a": known(efficiency=FAST, job_class=NEW)}, evaluated_at=START - ITVAL)
     snapshot = a_snapshot([a_job("a")])
@@ -292,17 +266,14 @@ def class_of(job: Job, growth: Growth, *, cores: float, interval: float) -> str 
 
 
 @pytest.mark.parametrize("interval", [20.0, 60.0])
-@pytest.mark.parametrize("cores", [2.0, 16.0, 64.0])
+@pytest.mark.parametrize("cores", [2.0, 64.0])
 @pytest.mark.parametrize(
     ("useful", "used", "progress_a_minute", "expected"),
     [
         (1.0, 1.0, 0.005, WATCHING),  # half a per cent a minute, whatever 64 cores would make of it
-        (1.0, 1.0, 0.06, NEW),
         (1.0, 0.5, 0.03, NEW),  # a core would give it twice that
-        (None, 1.0, 0.005, WATCHING),
         (None, 1.0, 0.06, NEW),
         (None, 2.0, 0.04, WATCHING),  # two cores were used for it
-        (2.0, 1.0, 0.03, NEW),
         (0.2, 0.2, 0.02, NEW),  # it waits for most of the time; a whole core of such progress is 0.1
     ],
 )

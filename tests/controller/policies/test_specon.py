@@ -157,14 +157,6 @@ def test_what_another_policy_expected_of_a_job_is_not_kept() -> None:
     assert (decided.job_class, decided.wanted_cores, decided.ends, decided.chance) == ("PC", 1.0, None, None)
 
 
-def test_a_job_that_was_not_measured_since_the_last_look_is_not_categorised_again() -> None:
-    memory = MemoryState({"a": grown(0.004, 0.006, "WC")}, evaluated_at([a_node()], at=START))
-    later = a_snapshot([a_job("a", at=START + INTERVAL)], at=START + INTERVAL)
-    decisions = decide(later, memory)
-    assert decisions.memory.jobs["a"].decided.job_class == "WC"
-    assert decisions.reasons["a"] == "slowing down: not measured since that was last decided"
-
-
 @pytest.mark.parametrize("broken", [{"finite": False}, {"restarted": True}, {"age": 60.0}, {"level": None}])
 def test_a_job_whose_growth_is_unknown_stays_in_its_category(broken: dict[str, Any]) -> None:
     decisions = decide(a_snapshot([a_job("a", **broken)]), MemoryState({"a": grown(0.004, 0.006, "WC")}))
@@ -189,15 +181,6 @@ def test_an_event_between_looks_categorises_no_job_and_lets_newcomers_into_progr
     }
     assert {node.requeue_at_seconds for node in decisions.memory.nodes.values()} == {START + 20}
     assert decisions.moves == ()
-
-
-def test_a_job_enters_converged_at_the_time_of_the_look_and_keeps_that_time() -> None:
-    entered = decide(a_snapshot([a_job("a")]), MemoryState({"a": grown(0.004, 0.006, "WC")})).memory.jobs["a"]
-    assert (entered.decided.job_class, entered.decided.class_since_seconds) == ("CC", START)
-    later = START + INTERVAL
-    still = structs.replace(entered, growth=growth(0.003, later), previous_growth=entered.growth)
-    after = decide(a_snapshot([a_job("a", at=later)], at=later), MemoryState({"a": still})).memory.jobs["a"]
-    assert after.decided.class_since_seconds == START
 
 
 def test_a_job_without_a_loss_is_no_growing_job_and_keeps_none_from_being_rebalanced() -> None:
@@ -445,25 +428,6 @@ def test_a_job_is_rebalanced_at_most_once_whether_it_was_reallocated_or_not() ->
         "n1-0": settled(START - 3),
     }
     assert moves(decide(snapshot, MemoryState(odd, memory.nodes))) == {"n1-2": ("n1", "n2")}
-
-
-def test_a_job_that_converged_at_this_very_look_is_the_latest() -> None:
-    snapshot, memory = a_converged_cluster(3, 0)
-    fresh = {"n1-0": grown(0.004, 0.006, "WC", class_since_seconds=START - INTERVAL)}
-    decisions = decide(snapshot, MemoryState({**memory.jobs, **fresh}, memory.nodes))
-    assert moves(decisions) == {"n1-0": ("n1", "n2")}
-    assert decisions.reasons["n1-0"].endswith("converged 0 s ago, the latest there")
-
-
-def test_a_rebalanced_job_may_still_be_reallocated_and_a_failed_reallocation_does_not_rebalance_it_again() -> None:
-    snapshot, memory = a_request({"n1": ["PC"], "n2": ["PC"] * 2, "n3": ["PC"] * 2, "n4": ["PC"] * 5})
-    slow = structs.replace(
-        memory.jobs["slow"], decided=memory.jobs["slow"].decided.altered(marks=frozenset({"rebalanced"})), moves_total=1
-    )
-    first = decide(snapshot, MemoryState({**memory.jobs, "slow": slow}, memory.nodes))
-    failed = after_the_answer(first, snapshot, "n4")
-    assert moves(first) == moves(failed) == {"slow": ("n4", "n1")}
-    assert failed.memory.jobs["slow"].decided.marks >= {"rebalanced", "migrated"}
 
 
 def test_a_rebalancing_that_failed_is_asked_for_again_and_one_that_was_made_is_not() -> None:

@@ -33,12 +33,6 @@ def test_an_interval_needs_no_further_error() -> None:
     assert verdict("more", ratio, single_ratio=0.05) == "worse"
 
 
-@pytest.mark.parametrize(("before", "after", "text"), [(3.1, 4.1, "worse"), (4.1, 3.1, "better"), (5.0, 5.9, "same")])
-def test_what_is_the_same_is_decided_to_the_rounding_of_floats(before: float, after: float, text: str) -> None:
-    """A second apart is no longer the same where a second is the tolerance."""
-    assert verdict("less", once(after / before), same_ratio=1.0 / before) == text
-
-
 def test_what_is_not_known_says_nothing() -> None:
     assert verdict("less", estimate([])) is None
     assert (estimate([]).half, estimate([1.0]).half) == (None, None)

@@ -149,10 +149,3 @@ def test_a_sparkline_goes_from_low_to_high_and_leaves_gaps(history: list[float],
 )
 def test_the_line_for_a_log_has_counts_and_trouble(states: list[str], header: LiveHeader, line: str) -> None:
     assert plain_progress_line([replace(ROW, state=each) for each in states], header) == line
-
-
-def test_moves_are_counted_and_a_job_on_its_way_between_nodes_is_shown() -> None:
-    moving = replace(ROW, state="moving", job_class=None, growth=None)
-    text = words(printed(LiveTable([moving], replace(HEADER, moves_applied=2)), width=160))
-    assert "4 resizes applied 2 placed or moved 0 withheld" in text
-    assert "digits moving – " in text

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from slopewise.reports.plots import MAX_POINTS, Area, Axis, Line, Plot, stacked, thinned, ticks
+from slopewise.reports.plots import MAX_POINTS, Area, Axis, Line, Plot, thinned, ticks
 
 TIME = Axis(0.0, 100.0)
 UP = Axis(0.0, 2.0)
@@ -38,23 +38,10 @@ def test_along_x_places_are_percentages_and_along_y_pixels_from_the_top() -> Non
     assert Plot(TIME, Axis(2.5, -0.5), 300).pixel(0.0) == "50"
 
 
-def test_a_moment_is_wide_enough_to_be_seen() -> None:
-    assert Plot(TIME, UP, 200).span(25.0, 25.0) == "0.05%"
-
-
 def test_a_curve_is_stretched_to_the_width_of_the_chart() -> None:
     line = Line("a", [(0.0, 0.0), (50.0, 1.0), (100.0, 2.0)], "#000")
     assert Plot(TIME, UP, 200, lines=(line,)).curve(line) == "M0 200L500 100L1000 0"
     assert Plot(TIME, UP, 200).curve(Line("none", [], "#000")) == ""
-
-
-def test_an_area_goes_along_its_upper_edge_and_back_along_the_lower() -> None:
-    at = [0.0, 100.0]
-    (first, second) = (Area("a", at, low, high, "#000") for low, high in stacked(at, [[1.0, 0.5], [1.0, 1.0]]))
-    plot = Plot(TIME, UP, 200, areas=(first, second))
-    assert plot.outline(first) == "M0 100L1000 100L1000 150L1000 150L1000 200L0 200Z"
-    assert plot.outline(second) == "M0 0L1000 0L1000 50L1000 50L1000 150L1000 150L1000 100L0 100Z"
-    assert (first.values, second.values) == ([1.0, 0.5], [1.0, 1.0])
 
 
 def test_an_area_holds_each_value_until_the_next() -> None:

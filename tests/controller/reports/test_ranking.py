@@ -102,18 +102,18 @@ class TestRows:
         two = Ranking("s", [replace(a_trial(name, 0.1), reason="shared fairly") for name in "ab"])
         assert not any("shared fairly" in line for line in two.sentences())
 
+    def test_cpu_that_is_not_known_is_no_zero_and_no_trial_without_a_loss_is_the_best(self) -> None:
+        unknown = Ranking("s", [a_trial("a", 0.1, None), a_trial("b", 0.2, None)])
+        assert list(unknown.sentences()) == ["study s: the best so far of 2 trials is a, loss 0.1, finished"]
+        assert list(Ranking("s", [a_trial("a", 0.1, 5.0)]).sentences())[1] == "CPU: 5 core-s on it"
+        lossless = Ranking("s", [a_trial("a", None, 5.0), a_trial("b", None, 7.0)]).as_json()
+        assert (lossless["cpu_seconds_of_best"], lossless["cpu_seconds_of_rest"]) == (None, 12.0)
+
     def test_the_chance_of_those_that_run_is_a_column(self) -> None:
         ranking = Ranking("s", [replace(a_trial("a", 0.1), chance=0.123), a_trial("b", 0.2)])
         table = printed(table_of(fitting(ranking.columns(), ranking.order(), 80), ranking.shown_rows()), 80)
         assert ("CHANCE" in table, "12 %" in table) == (True, True)
         assert [row["chance"] for row in ranking.rows()] == [0.123, None]
-
-    def test_cpu_that_is_not_known_is_no_zero_and_no_trial_without_a_loss_is_the_best(self) -> None:
-        unknown = Ranking("s", [a_trial("a", 0.1, None), a_trial("b", 0.2, None)])
-        assert list(unknown.sentences()) == ["study s: the best so far of 2 trials is a, loss 0.1, finished"]
-        assert list(Ranking("s", [a_trial("a", 0.1, 5.0)]).sentences())[1] == "CPU: 5 core-s on it"
-        (none, of_two), lossless = unknown._spent(), Ranking("s", [a_trial("a", None, 5.0), a_trial("b", None, 7.0)])
-        assert (none, of_two, *lossless._spent()) == (None, None, None, 12.0)
 
 
 class TestAsha:

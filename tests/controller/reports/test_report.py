@@ -37,6 +37,11 @@ def test_a_terminal_has_the_sections_without_headings_and_an_empty_line_between(
     ]  # fmt: skip
 
 
+def test_a_note_stands_below_its_figure_on_a_terminal() -> None:
+    noted = Comparison("Measure", ["fair"], [("", [Row("Makespan", (Cell("1 s", note="over 1 common job"),))])])
+    assert words(printed(noted)) == "Measure fair Makespan 1 s (over 1 common job)"
+
+
 def test_a_page_has_the_headings_and_what_is_for_a_page_only() -> None:
     page = Page(page_of(a_report()))
     assert "First what 1 of 2 Second Measure fair job Makespan 1 s 2 s ×2.00 job Third LENGTH JOB 3 job" in page.text

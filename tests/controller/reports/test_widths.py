@@ -75,11 +75,6 @@ def test_without_room_a_figure_is_a_line() -> None:
     assert "policy-3: mean completion time 65.2 s, ×0.94 of fair, better" in lines
 
 
-def test_with_room_it_is_a_row() -> None:
-    lines = [words(line) for line in printed(of_measures(2), width=80).splitlines()]
-    assert "Mean completion time 69.3 s 65.2 s ×0.94 better" in lines
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
     "table",

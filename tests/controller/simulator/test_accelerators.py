@@ -7,17 +7,15 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.instances import IDEAL, a_policy_run, a_sim_job, a_sim_node, an_instance
+from support.instances import a_policy_run, a_sim_job, a_sim_node, an_instance
 from support.searching import examples
 
-from slopewise.errors import SlopewiseError
 from slopewise.model import AcceleratorControl, CpuAllocation
 from slopewise.simulator.engine import run
 from slopewise.simulator.scenario.scenario import load_scenario, policy_runs
 from slopewise.simulator.workload import draw
 from slopewise.simulator.world.accelerators import Accelerator
 from slopewise.simulator.world.model import Instance, JobOutcome, RunOutcome, SimJob
-from slopewise.simulator.world.world import World
 
 ROUNDING = 1e-6
 STEP_CPU_SECONDS = 2.0
@@ -95,12 +93,6 @@ def test_no_step_beats_its_device_or_is_slower(accelerators: AcceleratorControl,
         assert own_ratio(job, drawn) <= 1.02
         if accelerators == "Ignore":
             assert own_ratio(job, drawn) == pytest.approx(1.0)
-
-
-def test_what_fits_on_no_node_is_refused() -> None:
-    job = a_gpu_job("a", Accelerator(count=3, step_seconds=0.4, input_cpu_seconds=STEP_CPU_SECONDS))
-    with pytest.raises(SlopewiseError, match="asks for 3 accelerators"):
-        World(an_instance([job], [a_sim_node(accelerators=2)], physics=IDEAL), "limits")
 
 
 @pytest.mark.parametrize("label", ["fair share", "marginal"])

@@ -9,21 +9,18 @@ import pytest
 from support.instances import (
     AT_ONCE,
     Exponential,
-    Straight,
     a_policy_run,
-    a_served_model,
     a_sim_job,
     a_sim_node,
     an_instance,
 )
 
-from slopewise.config.training_policy import Behaviour, EvaluationSettings
-from slopewise.errors import SlopewiseError, UsageError
-from slopewise.estimators.growth import Measuring
+from slopewise.config.training_policy import EvaluationSettings
+from slopewise.errors import SlopewiseError
 from slopewise.model import ClusterSnapshot, Decisions, MemoryState, Migrate
 from slopewise.simulator.engine import Controller, controller_of, drive, pass_settings, run, run_unmanaged
 from slopewise.simulator.world.default_scheduler import DefaultScheduler
-from slopewise.simulator.world.model import Instance, Physics, PolicyRun, RunOutcome
+from slopewise.simulator.world.model import Instance, Physics, RunOutcome
 from slopewise.simulator.world.world import World
 
 
@@ -86,14 +83,6 @@ class TestFlowCon:
         assert flowcon["mnist-tf"] is not None
         assert 0.2 < 1 - flowcon["mnist-tf"] / fair["mnist-tf"] < 0.35
 
-    def test_gives_a_quarter_to_the_old_job_beside_a_newcomer(self) -> None:
-        """Printed: CPU 25/75 % from 40 s on; as shares of two jobs that could use all of it, 1 beside 0.25."""
-        jobs = [a_sim_job("old", 300, 0, Exponential(30)), a_sim_job("new", 300, 200, Straight())]
-        events = run(an_instance(jobs), a_policy_run("flowcon"), trace=True).events
-        reports = 200 + 2 * Physics().scrape_seconds  # its first loss is its arrival
-        cores = {e.job: e.detail["cores"] for e in events if e.kind == "cpu" and e.at_seconds < reports + 1}
-        assert cores == {"old": pytest.approx(0.25), "new": pytest.approx(0.75)}
-
     def test_hard_limits_leave_cpu_unused_that_shares_give_away(self) -> None:
         shares, limits = (run(the_fixed_run(), a_policy_run("flowcon", control=c)) for c in ("requests", "limits"))
         assert shares.cpu_utilisation_ratio == pytest.approx(1.0)
@@ -114,16 +103,6 @@ class TestPasses:
     def test_come_at_the_interval_otherwise(self) -> None:
         once = run(an_instance([a_sim_job("a", 100.0)]), a_policy_run("fair", interval_seconds=30.0))
         assert once.passes_total == 2 + 3  # at 0 before and after the placement, then at 30, 60 and 90 s
-
-    def test_measure_growth_as_the_run_says_at_its_own_interval_and_not_the_behaviours(self) -> None:
-        evaluation, behaviour = (
-            EvaluationSettings(normaliser="first", progress="absolute"),
-            Behaviour(interval_seconds=60),
-        )
-        asked = a_policy_run("fair", evaluation=evaluation, interval_seconds=45.0, behaviour=behaviour)
-        settings = pass_settings(asked)
-        assert settings.measuring == Measuring(45.0, "first", "absolute")
-        assert settings.bounds.mode == "Auto"
 
     def test_guards_withhold_and_are_counted(self) -> None:
         slow = AT_ONCE.model_copy(update={"cooldown_seconds": 1000.0})
@@ -157,13 +136,6 @@ def test_the_same_seed_gives_the_same_trace_in_the_order_of_time_and_another_see
     assert jct(other) != jct(first)
 
 
-def test_a_run_of_served_models_of_a_fixed_duration_shows_response_times() -> None:
-    instance = an_instance([a_served_model("s1", 0.5), a_served_model("s2", 0.25)], duration=300.0)
-    outcome = run(instance, a_policy_run("fair"))
-    assert [job.response_seconds for job in outcome.jobs] == pytest.approx([1.0, 0.5])
-    assert outcome.ended_seconds == 300.0
-
-
 class Restless:
     """Moves every job to the other node in every pass."""
 
@@ -176,17 +148,6 @@ class Restless:
 
 
 class TestMistakes:
-    @pytest.mark.parametrize(
-        ("asked", "message"),
-        [
-            (a_policy_run("flowcon", parameters={"alpha": 7}), r"flowcon\.policy\.parameters\.alpha"),
-            (a_policy_run("flocon"), r"there is no policy 'flocon'.*flowcon"),
-        ],
-    )
-    def test_of_a_run_names_it_or_the_policies_there_are(self, asked: PolicyRun, message: str) -> None:
-        with pytest.raises(UsageError, match=message):
-            run(the_fixed_run(), asked)
-
     @pytest.mark.parametrize(
         ("work", "pause", "message"),
         [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
@@ -22,11 +22,9 @@ from slopewise.model import (
     PassReport,
     Place,
 )
-from slopewise.policies import PolicyProtocol
 from slopewise.reconcile import reconcile
-from slopewise.simulator.engine import Controller, drive, pass_settings, run
-from slopewise.simulator.world.default_scheduler import DefaultScheduler
-from slopewise.simulator.world.model import Instance, PolicyRun, TraceEvent
+from slopewise.simulator.engine import Controller, pass_settings, run
+from slopewise.simulator.world.model import Instance, TraceEvent
 from slopewise.simulator.world.observer import EPOCH_SECONDS, SimObserver
 from slopewise.simulator.world.world import World
 
@@ -83,24 +81,6 @@ def check_bounds(events: Sequence[TraceEvent], bounds: Migration) -> None:
         assert any(earlier < back <= later for back in resumed)
 
 
-class Restless:
-    """Wants every job on the next node, in every pass."""
-
-    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
-        names = sorted(node.name for node in snapshot.nodes)
-        running = [job for job in snapshot.jobs if not job.state.ended]
-        targets = {job.uid: names[(names.index(job.node) + 1) % len(names)] for job in running}
-        moves = tuple(Migrate(job.uid, job.node, targets[job.uid], "flips", "memory") for job in running)
-        return Decisions("restless", (), {job.uid: "flips" for job in running}, memory, moves)
-
-
-def driven(instance: Instance, policy: PolicyProtocol, run_: PolicyRun) -> tuple[World, Controller]:
-    world = World(instance, run_.control, trace=True)
-    controller = Controller(world, policy, pass_settings(run_))
-    drive(world, DefaultScheduler(world, instance.seed), controller)
-    return world, controller
-
-
 @pytest.mark.parametrize(("policy", "jobs"), [("specon", 7), ("draps", 7)])
 def test_growth_that_flips_every_interval_moves_no_job_more_often_than_the_bounds_allow(policy: str, jobs: int) -> None:
     # A fall of a thousandth of the first value an interval, against a range that is at least half of it.
@@ -120,33 +100,6 @@ def test_growth_that_flips_every_interval_moves_no_job_more_often_than_the_bound
             assert max(Counter(event.job for event in migrations(events)).values()) <= 2
     else:
         assert len(migrations(bounded)) < len(migrations(unbounded))
-
-
-@pytest.mark.parametrize(
-    "bounds",
-    [
-        Migration(enabled=True, max_per_node_per_hour=20, min_stay_seconds=100.0),
-        Migration(enabled=True, max_per_node_per_hour=1000, max_concurrent=1, min_stay_seconds=0.0),
-    ],
-)
-def test_a_policy_that_wants_every_job_elsewhere_in_every_pass_is_held_to_the_bounds(bounds: Migration) -> None:
-    world, controller = driven(flipping_jobs(5, hours=0.75), Restless(), a_policy_run("specon", migration=bounds))
-    assert migrations(world.events)
-    assert controller.withheld_total > len(migrations(world.events))
-    check_bounds(world.events, bounds)
-
-
-def test_a_policy_whose_moves_cost_more_than_they_gain_moves_no_job() -> None:
-    class OnlyForCpu(Restless):
-        def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
-            decisions = super().decide(snapshot, memory)
-            moves = [replace(move, relieves=None) for move in decisions.moves if isinstance(move, Migrate)]
-            return replace(decisions, moves=tuple(moves))
-
-    even = an_instance([a_sim_job(f"j{n}", 4000.0) for n in range(3)], [a_sim_node(f"n{n}") for n in range(3)])
-    world, controller = driven(even, OnlyForCpu(), a_policy_run("specon", migration=BOUNDED))
-    assert migrations(world.events) == []
-    assert controller.withheld_total > 0
 
 
 def one_pass(world: World, desired: Migrate) -> PassReport:

@@ -78,12 +78,6 @@ class TestOverSeeds:
         assert least_gained(everything, without) > 0.1
         assert least_gained(everything, fair) > 0.2
 
-    def test_moves_alone_mend_what_the_default_scheduler_has_placed(self) -> None:
-        base = a_policy_run("dqoes", behaviour=EVERY_20_S, parameters={"placement": False})
-        moved = kept_ratios("qoe", satisfied, base)
-        without = kept_ratios("qoe", satisfied, replace(base, parameters=WITHOUT))
-        assert least_gained(moved, without) > 0.1
-
     def test_more_deadlines_are_met_than_under_fair_and_moves_meet_more_than_none(self) -> None:
         base = a_policy_run("deadline", behaviour=EVERY_20_S)
         moved, without, fair = (

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.instances import a_sim_node, an_instance
 from support.scenarios import a_scenario
 
 from slopewise.errors import UsageError
@@ -19,10 +18,7 @@ from slopewise.simulator.scenario.builtin_models import BUILT_IN, RECORDED
 from slopewise.simulator.scenario.curve_settings import recorded_loss, shipped
 from slopewise.simulator.scenario.scenario import Scenario, load_scenario
 from slopewise.simulator.workload import draw
-from slopewise.simulator.world.default_scheduler import DefaultScheduler
-from slopewise.simulator.world.model import Physics, SimJob
-from slopewise.simulator.world.observer import SimObserver
-from slopewise.simulator.world.world import World
+from slopewise.simulator.world.model import SimJob
 
 NOISY = [(0.0, 5.0), (0.25, 2.0), (0.5, 3.0), (0.75, 1.0), (1.0, 1.0)]
 LOSSES = st.lists(st.floats(0.1, 10), min_size=2, max_size=60)
@@ -75,7 +71,6 @@ class TestTheCurve:
     @pytest.mark.parametrize(
         ("pairs", "message"),
         [
-            ([(0.0, 1.0)], "the fractions of the work must increase"),
             ([(0.5, 2.0), (0.5, 1.0)], "the fractions of the work must increase"),
             ([(0.0, 2.0), (1.5, 1.0)], "the fractions of the work must increase, between 0 and 1"),
             ([(0.0, 2.0), (1.0, math.nan)], "a loss is not finite"),
@@ -94,19 +89,6 @@ class TestInAScenario:
         assert job.losses == (curve.first, curve.best)
         assert job.loss_at(curve.at(0.5)) == pytest.approx(reported(curve, 0.5))
 
-    def test_what_a_pass_observes_is_the_recorded_loss(self) -> None:
-        job = a_job({"recorded": {"name": "vae-pytorch", "stage": "train"}}, targetLoss=0.25)
-        instance = an_instance([job], [a_sim_node()], physics=Physics(contention_ratio=0.0), seed=1, duration=1e6)
-        world = World(instance, "requests")
-        world.pass_time(0.0)
-        DefaultScheduler(world, 1).place_waiting()
-        world.pass_time(4.99)  # one scrape every 5 s
-        (seen,) = SimObserver(world, oracle=False).observe().snapshot.jobs
-        assert seen.evaluation is not None
-        curve, done = recorded_loss("vae-pytorch", "train"), (seen.evaluation.sampled_at_seconds - 1.7e9) / 100
-        assert seen.evaluation.level == pytest.approx(reported(curve, done))
-        assert seen.objectives.target_level == pytest.approx(curve.best + 0.25 * (curve.first - curve.best))
-
     def test_an_unknown_name_is_answered_with_all_there_are(self) -> None:
         with pytest.raises(UsageError) as refused:
             a_job({"recorded": "resnet"})
@@ -114,12 +96,6 @@ class TestInAScenario:
             "scenario.yaml: spec.models.mine.curve.recorded: there is no recorded loss 'resnet'; use one of "
             f"{', '.join(shipped())}, or a path such as ./my-loss.csv."
         )
-
-    def test_an_unknown_stage_is_answered_with_those_that_were_recorded(self) -> None:
-        with pytest.raises(
-            UsageError, match="needs the columns done_ratio and eval, and has done_ratio, train, train_ema"
-        ):
-            a_job({"recorded": {"name": "vae-pytorch", "stage": "eval"}})
 
     def test_built_in_models_report_their_recorded_losses_where_the_scenario_says_so(self) -> None:
         smooth: dict[str, Any] = {

@@ -378,20 +378,6 @@ def test_what_became_of_earlier_migrations_is_in_a_line_of_its_own_pass_however_
     assert second["moves"] == [f"team/a {each.message}" for each in STAGES[1:]]
 
 
-def test_a_migration_that_stays_withheld_is_reported_once_though_its_figures_change() -> None:
-    migrate = Migrate("a", "n1", "n2", "slow move")
-    held = [
-        also(a_quiet_report(after), withheld=(Withheld(migrate, guard, f"{guard}: {after:g} s"),))
-        for after, guard in ((0.0, "minimum_stay"), (2.0, "minimum_stay"), (4.0, "gain"), (24.0, "gain"))
-    ]
-    lines = lines_of(*held)
-    assert [line["moves"] for line in lines] == [
-        ["migrate team/a on n2 withheld: minimum_stay: 0 s"],
-        ["migrate team/a on n2 withheld: gain: 4 s"],
-        [],
-    ]
-
-
 def test_passes_in_quick_succession_have_one_line_an_interval_and_a_change_one_of_its_own() -> None:
     lines = lines_of(*(a_quiet_report(seconds) for seconds in range(0, 42, 2)))
     assert [line["withheld"] for line in lines] == [{"cooldown": 1}] * 3

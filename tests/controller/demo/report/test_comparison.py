@@ -12,7 +12,6 @@ from support.demo_runs import demo, job, run
 from slopewise.demo.report.comparison import (
     as_json,
     caveats,
-    fact_rows,
     job_rows,
     measure_rows,
     report_blocks,
@@ -38,29 +37,17 @@ def test_a_mean_is_compared_with_that_of_the_first_run() -> None:
     assert (ratio_cell(mean, 1).seconds, ratio_cell(mean, 1).ratio, ratio_cell(mean, 1).verdict) == (40, 0.8, "better")
 
 
-def test_a_longer_makespan_is_called_worse() -> None:
-    rows = measure_rows(demo(run("fair", job("a", 40)), run("flowcon", job("a", 50))))
-
-    assert (ratio_cell(rows[2], 1).ratio, ratio_cell(rows[2], 1).verdict) == (1.25, "worse")
-
-
 @pytest.mark.parametrize(
     ("measure", "before", "after", "verdict"),
     [
         (JCT, 100, 100.9, "same"),
-        (JCT, 100, 99.1, "same"),
         (JCT, 100, 101, "unclear"),
-        (JCT, 100, 99, "unclear"),
-        (JCT, 100, 95.1, "unclear"),
         (JCT, 100, 95, "better"),
-        (JCT, 100, 105, "worse"),
         (JCT, 10, 10.9, "worse"),
         (TIME_TO_90, 5, 5.9, "same"),
-        (TIME_TO_90, 5, 4.1, "same"),
         (TIME_TO_90, 3.1, 4.1, "worse"),
         (TIME_TO_90, 4.1, 3.1, "better"),
         (TIME_TO_90, 400, 398.9, "unclear"),
-        (TIME_TO_90, 400, 360, "better"),
     ],
 )
 def test_what_is_closer_than_its_measure_can_resolve_is_the_same(
@@ -223,22 +210,6 @@ def test_what_counts_is_what_was_left_to_the_jobs(others: tuple[float, float], c
     assert summaries(demo(*runs))[0].compared is comparable
 
 
-def test_runs_that_were_disturbed_alike_are_compared_and_the_disturbance_is_shown() -> None:
-    runs = [
-        run(policy, job("a", jct), other_cpu_cores=other, stolen_cpu_cores=0.02)
-        for policy, jct, other in (("fair", 40, 0.70), ("flowcon", 20, 0.66))
-    ]
-    changes, other = fact_rows(demo(*runs))
-
-    assert verdicts(demo(*runs)) == {"better"}
-    assert (other.label, [cell.text for cell in other.cells]) == (
-        "CPU of everything else",
-        ["0.72 cores", "0.68 cores"],
-    )
-    assert other.cells[1].note == "0.02 of it taken by the hypervisor"
-    assert (changes.label, [cell.text for cell in changes.cells]) == ("Changes made", ["1 resize", "1 resize"])
-
-
 def test_a_machine_that_does_not_count_its_cpu_is_said_to() -> None:
     result = demo(run("fair", job("a", 40)), run("flowcon", job("a", 20), other_cpu_cores=None))
 
@@ -292,13 +263,6 @@ def test_a_round_that_was_disturbed_is_left_out_of_the_ratios_and_said() -> None
     assert caveats(result)[0].startswith("Round 2 of 3: everything else on this machine used 0.00 cores under fair and")
 
 
-def test_a_job_that_fails_in_every_round_is_reported_once() -> None:
-    of_round = demo(run("fair", job("a", None, state="failed"), job("b", 3))).runs
-    result = replace(demo(*of_round), repeats=[of_round, of_round], rounds_asked=3)
-    assert caveats(result)[0] == "Under fair, 1 of 2 jobs failed: a."
-    assert len(caveats(result)) == 2, "the other one: only fair ran"
-
-
 def test_rounds_that_were_not_run_are_said() -> None:
     assert "Stopped early: 2 of 3 rounds were run." in caveats(replace(rounds((4, 3), (4, 3)), rounds_asked=3))
 
@@ -323,24 +287,11 @@ def test_json_has_every_round_and_what_is_said_of_them() -> None:
     json.dumps(result, allow_nan=False)
 
 
-def test_json_says_why_there_is_no_verdict() -> None:
-    result = as_json(demo(run("fair", job("a", 40)), run("specon", job("a", 20), resizes_applied=0)))
-
-    output = result["comparison"]["specon"]
-    assert output["rounds_compared"] == 0
-    assert output["not_compared_because"] == result["notes"]
-    assert output["measures"] == {"jct_mean_seconds": None, "time_to_90_mean_seconds": None, "makespan_seconds": None}
-
-
 def test_one_run_alone_is_compared_with_nothing_and_says_so() -> None:
     result = demo(run("fair", job("a", 5)))
 
     assert summaries(result) == []
     assert caveats(result) == ["Only fair ran: there is nothing to compare it with."]
-
-
-def test_a_demo_without_runs_says_so() -> None:
-    assert caveats(demo()) == ["No run was completed: there is nothing to show."]
 
 
 def test_a_job_that_reported_no_loss_is_named_with_the_cause_once_and_in_its_row() -> None:

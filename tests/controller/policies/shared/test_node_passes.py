@@ -206,6 +206,7 @@ def test_a_job_that_has_ended_competes_with_none_and_is_not_forgotten() -> None:
     jobs = [a_job("a"), a_job("done", state=JobState.FINISHED)]
     decisions = decide(looks, jobs, MemoryState({"a": known(), "done": known(job_class="old")}))
     assert set(decisions.reasons) == {"a"}
+    assert decisions.memory.nodes["n1"].job_uids == {"a"}
     assert decisions.memory.jobs["done"].decided.job_class == "old"
 
 

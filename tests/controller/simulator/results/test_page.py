@@ -6,19 +6,18 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.console import Console
 from support.instances import a_policy_run, a_sim_job, a_sim_node, an_instance
 from support.pages import HOSTILE, Page
 
-from slopewise.reports.page import page_of, write_report
+from slopewise.reports.page import page_of
 from slopewise.reports.report import terminal
 from slopewise.simulator.engine import run
 from slopewise.simulator.results import charts
 from slopewise.simulator.results.measures import SHOWN, figures
-from slopewise.simulator.results.sections import MAX_JOBS, caveats, legend, report_of, rows, shown_measures
+from slopewise.simulator.results.sections import caveats, legend, report_of, rows, shown_measures
 from slopewise.simulator.results.sweep_result import SweepResult
 from slopewise.simulator.world.model import JobOutcome, MoveKind, RunOutcome, Stay
 
@@ -45,13 +44,6 @@ def result_of(
         for policy in policies
     }
     return SweepResult("two-nodes", tuple(policies), tuple(asked or seeds), tuple(seeds), reported, runs)
-
-
-def with_moves(outcome: RunOutcome, moves: Sequence[MoveKind]) -> RunOutcome:
-    """The first job's stay cut in as many pieces as there are moves, each on the other node in turn."""
-    job = outcome.jobs[0]
-    stays = tuple(Stay(f"n{1 + n % 2}", 10.0 * n, 10.0 * n + 10, came) for n, came in enumerate(("placed", *moves)))
-    return replace(outcome, jobs=(replace(job, stays=stays), *outcome.jobs[1:]))
 
 
 def hostile(result: SweepResult) -> SweepResult:
@@ -194,20 +186,6 @@ def test_a_box_holds_the_middle_half_of_the_seeds_and_its_rules_the_rest(result:
     assert (min(rule.left for rule in ends), max(rule.right for rule in ends)) == (min(values), max(values))
 
 
-def test_each_job_of_the_shown_seed_has_its_completion_time_under_each_policy(page: Page, result: SweepResult) -> None:
-    job, managed = (result.runs[policy, 1].jobs[2] for policy in ("fair", "flowcon"))
-    assert f"c test {job.arrived_seconds:.1f} s {job.jct_seconds:.1f} s {managed.jct_seconds:.1f} s ×" in page.text
-
-
-def test_more_jobs_than_anybody_reads_are_counted_and_not_shown(result: SweepResult) -> None:
-    one = result.runs["fair", 1]
-    many = replace(one, jobs=tuple(replace(one.jobs[0], name=f"j{n}") for n in range(MAX_JOBS + 7)))
-    crowded = Page(render(result_of({("fair", 1): many}, ("fair",), [1])))
-    assert "7 more jobs are not shown" in crowded.text
-    assert ("title", f"j{MAX_JOBS - 1}") in crowded.attributes
-    assert ("title", f"j{MAX_JOBS}") not in crowded.attributes
-
-
 # --- the Gantt chart --------------------------------------------------------------------------------------
 
 
@@ -221,20 +199,24 @@ def test_every_stay_is_a_bar_from_when_until_when_on_its_node(result: SweepResul
         assert (start, end) == pytest.approx((began, ended), abs=0.02)
 
 
-def test_stays_of_one_row_never_overlap(result: SweepResult) -> None:
-    for lane in charts.lanes(result.runs["flowcon", 3]):
-        ends = [stay.to_seconds for _, stay in lane.stays]
-        begins = [stay.from_seconds for _, stay in lane.stays]
-        assert all(end <= begin for end, begin in zip(ends, begins[1:], strict=False))
-
-
 def test_slow_moves_and_rebalancing_moves_have_marks_of_their_own(result: SweepResult) -> None:
-    moved = with_moves(result.runs["fair", 1], ["migrated", "rebalanced", "migrated"])
+    """The first job's stay cut in as many pieces as there are moves, each on the other node in turn."""
+    outcome = result.runs["fair", 1]
+    kinds: tuple[MoveKind, ...] = ("placed", "migrated", "rebalanced", "migrated")
+    stays = tuple(Stay(f"n{1 + n % 2}", 10.0 * n, 10.0 * n + 10, came) for n, came in enumerate(kinds))
+    moved = replace(outcome, jobs=(replace(outcome.jobs[0], stays=stays), *outcome.jobs[1:]))
     marks = charts.gantt_figure(charts.lanes(moved), ["test"], 100.0).marks
     at = {
         symbol: sorted(mark.x for mark in marks if mark.symbol == symbol) for symbol in {each.symbol for each in marks}
     }
     assert at == {"triangle-right": [10.0, 30.0], "diamond": [20.0]}
+
+
+def test_stays_of_one_row_never_overlap(result: SweepResult) -> None:
+    for lane in charts.lanes(result.runs["flowcon", 3]):
+        ends = [stay.to_seconds for _, stay in lane.stays]
+        begins = [stay.from_seconds for _, stay in lane.stays]
+        assert all(end <= begin for end, begin in zip(ends, begins[1:], strict=False))
 
 
 def test_a_cluster_that_no_page_can_show_is_cut_at_whole_nodes_and_reported(result: SweepResult) -> None:
@@ -262,9 +244,3 @@ def test_hostile_names_are_text_and_add_no_element_and_no_attribute(page: Page, 
     assert len(hostile_page.scripts) == 2
     assert hostile_page.figures == {}
     assert [line for line in hostile_page.source.splitlines() if "<script>alert" in line or "<img src=x" in line] == []
-
-
-def test_the_report_is_one_file_and_leaves_nothing_beside_it(result: SweepResult, tmp_path: Path) -> None:
-    write_report(report_of(hostile(result)), tmp_path / "report.html")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
-    assert (tmp_path / "report.html").read_text(encoding="utf-8").rstrip().endswith("</html>")

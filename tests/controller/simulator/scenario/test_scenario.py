@@ -62,13 +62,11 @@ def curve(**kind: Any) -> dict[str, Any]:
 
 MISTAKES = [
     ({"migration": {"maxConcurrent": 0}}, "migration.maxConcurrent: must be greater than or equal to 1, not 0."),
-    ({"nodess": []}, "nodess: unknown key; did you mean 'nodes'?"),
     ({"nodes_0_cpus": 1}, "nodes.0.cpus: unknown key; did you mean 'cpu'?"),
     ({"nodes": []}, "nodes is empty; add at least one, for example {name: n1, cpu: 2}."),
     ({"nodes": None}, "nodes: is required; add it."),
     ({"jobs": [], "generate": None}, "there are no jobs; list them under jobs, or have them drawn "),
     ({"jobs_0_workCpuSeconds": -5}, "jobs.0.workCpuSeconds: must be above 0 and at most 1e+09, not -5."),
-    ({"models_mine_workCpuSeconds": [-1, 5]}, "models.mine.workCpuSeconds: must be above 0 and at most 1e+09, not -1."),
     ({"models_mine_workCpuSeconds": [9, 5]}, "models.mine.workCpuSeconds: lowest 9 is above highest 5; swap them."),
     ({"jobs_0_workCpuSeconds": "long"}, "jobs.0.workCpuSeconds: must be a number or [lowest, highest], not 'long'."),
     ({"jobs_0_arriveSeconds": -1}, "jobs.0.arriveSeconds: must be at least 0 and at most 1e+09, not -1."),
@@ -82,7 +80,6 @@ MISTAKES = [
         {"models_mine": curve(steps={"at": [0.5], "to": [0.5, 0.2]})},
         "models.mine.curve.steps: at has 1 values and to has 2; ",
     ),
-    ({"models_mine": curve(steps={"at": [], "to": []})}, "models.mine.curve.steps: at has 0 values and to has 0; "),
     (
         {"models_mine": curve(steps={"at": ["x"], "to": [0.5]})},
         "models.mine.curve.steps.at.0: must be a valid number, unable to parse string as a number, not 'x'.",
@@ -90,10 +87,6 @@ MISTAKES = [
     (
         {"models_mine": curve(steps={"at": [0.3, 0.6], "to": [0.2, 0.5]})},
         "models.mine.curve.steps: at must increase and to must decrease from drop to drop; sort them.",
-    ),
-    (
-        {"models_mine": curve(exponential={"k": 99})},
-        "models.mine.curve.exponential.k: must be less than or equal to 30, not 99.",
     ),
     ({"models_mine": {"workCpuSeconds": 5}}, "models.mine: give workCpuSeconds and curve (a model "),
     ({"jobs_0_memoryGiB": 9}, "job 'a' needs 9 GiB and the largest node has 8; ask for less or add a larger node."),
@@ -105,9 +98,7 @@ MISTAKES = [
         {"models_mine_memoryGiB": 9, "generate_models": {"mine": 1}},
         "model 'mine' needs 9 GiB and the largest node has 8; ",
     ),
-    ({"seeds": 0}, "seeds: must be greater than or equal to 1, not 0."),
     ({"jobs_0_model": "gruu"}, "there is no model 'gruu'; did you mean 'gru'?"),
-    ({"generate_models": {"xyz": 1}}, "there is no model 'xyz'; use one of birnn, "),
     ({"generate_models": {"xyz": 1}}, ", or describe it under models."),
     ({"jobs_0_model": None}, "jobs.0: model is missing; name one, or give requestCpuSeconds for a job that is served."),
     ({"jobs": [{"name": "a", "model": "gru"}] * 2}, "more than one job is named 'a'; give each a name of its own."),
@@ -131,7 +122,6 @@ MISTAKES = [
         {"generate_qoe": {"totalCores": 2}},
         "generate: qoe draws served models alone; remove deadlines, models and sizes.",
     ),
-    ({"generate_deadlines": {"load": 1, "factor": 0}}, "factor: must be above 0 and at most 1e+09, not 0."),
     (
         {"generate_arriveSeconds": {"every": 5, "poisson": 1}},
         "arriveSeconds: give exactly one of uniform, every, poisson, bursts, not every and poisson.",
@@ -151,10 +141,6 @@ MISTAKES = [
         {"models_mine_curve": {"power": {"b": 1e-20}}},
         "models.mine.curve.power.b: must be greater than or equal to 0.000001, not 1e-20.",
     ),
-    (
-        {"policies": [{"name": "flowcon", "placement": "las"}]},
-        "policies.0.placement.name: policy las chooses no nodes; use one that does",
-    ),
     ({"policies": ["flowcn"]}, "policies.0.name: there is no policy 'flowcn'; did you mean 'flowcon'?"),
     (
         {"policies": [{"name": "flowcon", "parameters": {"alfa": 2}}]},
@@ -167,10 +153,6 @@ MISTAKES = [
     (
         {"evaluation": {"metric": "accuracy"}},
         "evaluation: metric chooses among the series of real jobs, and a simulated job has one loss; drop it.",
-    ),
-    (
-        {"policies": [{"name": "flowcon", "evaluation": {"objective": "max"}}]},
-        "policies.0.evaluation: objective chooses among the series of real jobs",
     ),
     (
         {"jobs": [{"name": "a", "model": "mnist", "atTarget": "stop"}]},
@@ -238,18 +220,6 @@ def test_moves_are_bounded_only_where_a_scenario_says_so(read: Any) -> None:
     bounded = policy_runs(read(with_changes(migration={"enabled": True, "minStaySeconds": 60})))[1].migration
     assert bounded is not None
     assert (bounded.enabled, bounded.min_stay_seconds, bounded.max_concurrent) == (True, 60.0, 1)
-
-
-def test_hostile_text_may_stand_in_labels_and_in_the_names_of_scenarios_nodes_and_models(read: Any) -> None:
-    hostile = '<script>alert("x")</script>'
-    document = with_changes(
-        nodes=[{"name": hostile, "cpu": 1}],
-        models={hostile: curve(inverse={"a": 3})},
-        jobs=[{"name": "a", "model": hostile}],
-        policies=[{"name": "flowcon", "label": hostile}],
-    )
-    scenario = read({**document, "metadata": {"name": hostile}})
-    assert policy_runs(scenario)[1].label == scenario.metadata.name == scenario.spec.nodes[0].name == hostile
 
 
 class TestPolicyRuns:

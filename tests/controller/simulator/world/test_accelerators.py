@@ -62,16 +62,6 @@ class TestSteps:
 
 
 class TestRates:
-    def test_work_is_counted_in_the_cpu_seconds_of_the_input(self) -> None:
-        assert given(EXAMPLE, limit=3000) == Rate(3.0, pytest.approx(3.0))  # type: ignore[arg-type]
-        assert given(EXAMPLE, limit=3000).starved_ratio == pytest.approx(5 / 9)
-
-    def test_what_the_device_does_not_wait_for_lies_idle(self) -> None:
-        rate = given(EXAMPLE, limit=20_000)
-        assert (rate.cores, rate.speed) == pytest.approx((6.75, 6.75))
-        assert rate.starved_ratio == pytest.approx(0.0)
-        assert not rate.short
-
     def test_of_slower_cores_the_loader_uses_more_and_the_device_is_as_fast(self) -> None:
         rate = given(EXAMPLE, speed=0.5)
         assert (rate.cores, rate.speed) == pytest.approx((13.5, 6.75))
@@ -119,18 +109,19 @@ def on(world: World, name: str) -> str:
 
 
 class TestPlacement:
-    def test_a_job_waits_for_as_many_free_accelerators_as_it_wants(self) -> None:
-        world = after(
-            two_nodes(a_gpu_job("a"), a_gpu_job("b", count=2, arrive=1), a_gpu_job("c", count=2, arrive=2)), 9
-        )
+    def test_a_job_waits_for_as_many_free_accelerators_as_it_wants_and_holds_up_none_behind_it(self) -> None:
+        jobs = [a_gpu_job("a"), a_gpu_job("b", count=2, arrive=1), a_gpu_job("c", count=2, arrive=2)]
+        world = after(two_nodes(*jobs), 9)
         assert {on(world, "a"), on(world, "b")} == {"n1", "n2"}
         assert list(world.waiting) == ["c"]
-
-    def test_and_holds_up_none_behind_it(self) -> None:
-        jobs = [a_gpu_job("a"), a_gpu_job("b", arrive=1), a_gpu_job("c", count=2, arrive=2), a_gpu_job("d", arrive=3)]
-        world = after(two_nodes(*jobs), 9)
-        assert list(world.waiting) == ["c"]
-        assert on(world, "d")
+        (arrival,) = SimObserver(world, oracle=False).observe().snapshot.waiting
+        assert arrival.accelerators == 2
+        assert sorted(arrival.refused_nodes.values()) == [
+            "0 accelerators free, 2 wanted",
+            "1 accelerators free, 2 wanted",
+        ]
+        behind = after(two_nodes(*jobs, a_gpu_job("d", arrive=3)), 9)
+        assert (list(behind.waiting), bool(on(behind, "d"))) == (["c"], True)
 
     def test_and_starts_when_they_are_free(self) -> None:
         jobs = [a_gpu_job("a", count=2), a_gpu_job("b", count=2), a_gpu_job("c", count=2, arrive=2)]
@@ -140,17 +131,6 @@ class TestPlacement:
     def test_a_job_without_any_needs_none(self) -> None:
         world = after(two_nodes(*(a_gpu_job(name, count=2) for name in "ab"), a_sim_job("c", 1e6)), 9)
         assert not world.waiting
-
-    def test_nodes_without_room_refuse_an_arrival(self) -> None:
-        world = after(
-            two_nodes(a_gpu_job("a"), a_gpu_job("b", count=2, arrive=1), a_gpu_job("c", count=2, arrive=2)), 9
-        )
-        (arrival,) = SimObserver(world, oracle=False).observe().snapshot.waiting
-        assert arrival.accelerators == 2
-        assert sorted(arrival.refused_nodes.values()) == [
-            "0 accelerators free, 2 wanted",
-            "1 accelerators free, 2 wanted",
-        ]
 
 
 def seen(job: SimJob) -> Job:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +12,14 @@ from slopewise.errors import ActuationError, SlopewiseError
 from slopewise.model import CpuAllocation, CpuControl, JobState, Migrate, Place, Resize
 from slopewise.simulator.engine import run_unmanaged
 from slopewise.simulator.results.outcomes import run_outcome
+from slopewise.simulator.world.accelerators import Accelerator
 from slopewise.simulator.world.actuator import SimActuator
 from slopewise.simulator.world.default_scheduler import DefaultScheduler
-from slopewise.simulator.world.model import Instance, Physics, RunOutcome, SchedulerRule
+from slopewise.simulator.world.model import Instance, RunOutcome, SchedulerRule
 from slopewise.simulator.world.observer import EPOCH_SECONDS, SimObserver
 from slopewise.simulator.world.world import World
+
+THREE_DEVICES = Accelerator(count=3, step_seconds=0.4, input_cpu_seconds=2.0)
 
 
 def a_world(instance: Instance, control: CpuControl = "requests") -> World:
@@ -110,49 +112,6 @@ class TestNodes:
         ran = [placed(instance, "least-used", seed) for seed in range(6)]
         assert all(set(nodes[:3]) == {"n0", "n1", "n2"} for nodes in ran)
         assert len({nodes.index(nodes[3]) for nodes in ran}) > 1
-
-    @pytest.mark.parametrize(("busy", "chosen"), [(0, {"quiet"}), (1, {"crowded", "quiet"})])
-    def test_three_busy_jobs_use_what_one_does_and_three_quiet_ones_less(self, busy: int, chosen: set[str]) -> None:
-        """Thirds of a core add up to a little less than a core, which is no difference; three tenths are one."""
-        crowd = [a_sim_job(f"crowd-{i}") for i in range(3)]
-        quiet = [a_sim_job(f"quiet-{i}", parallelism_cores=0.1) for i in range(3)] + [a_sim_job("busy")] * busy
-        instance = an_instance(
-            [*crowd, *quiet, a_sim_job("last", 100, 1.0)], [a_sim_node("crowded"), a_sim_node("quiet")]
-        )
-        assert {self.where_the_last_starts(instance, seed) for seed in range(6)} == chosen
-
-    def where_the_last_starts(self, instance: Instance, seed: int) -> str:
-        world = World(instance, "requests")
-        world.pass_time(0.0)
-        for running in list(world.waiting.values()):
-            world.place(running, 0 if running.job.name.startswith("crowd") else 1)
-        world.settle()
-        world.pass_time(1.0)
-        DefaultScheduler(world, seed, "least-used").place_waiting()
-        return world.by_uid["last"].node_name
-
-    def test_a_node_whose_only_job_is_between_two_processes_is_unused(self) -> None:
-        world = a_world(
-            an_instance([a_sim_job("a", 100), a_sim_job("b", 100, 5.0)], [a_sim_node("n1"), a_sim_node("n2")])
-        )
-        a = world.by_uid["a"]
-        there, other = a.node, 1 - (a.node or 0)
-        assert there is not None
-        assert (world.cpu_used_ratio(there), world.cpu_used_ratio(other)) == (1.0, 0.0)
-        world.migrate(a, other, "migrated")
-        world.settle()
-        assert (world.cpu_used_ratio(there), world.cpu_used_ratio(other)) == (0.0, 0.0)
-
-    def test_ties_fall_by_the_seed_and_not_always_alike(self) -> None:
-        instance = an_instance([a_sim_job("a")], [a_sim_node(f"n{i}") for i in range(4)])
-
-        def where(seed: int) -> str:
-            world = World(instance, "requests")
-            pass_to(world, 0.0, tie_break_seed=seed)
-            return world.by_uid["a"].node_name
-
-        assert [where(seed) for seed in range(6)] == [where(seed) for seed in range(6)]
-        assert len({where(seed) for seed in range(6)}) > 1
 
     def test_a_job_that_fits_nowhere_waits_until_it_does_and_holds_up_no_other(self) -> None:
         gib = 2.0**30
@@ -290,14 +249,6 @@ class TestCrashes:
         assert seen[26.0].state is JobState.STARTING
         assert seen[46.0].process_started_at_seconds == EPOCH_SECONDS + 25.0
 
-    def test_a_resize_under_way_is_in_effect_with_the_new_process(self) -> None:
-        job = a_sim_job("a", 100, crashes_at_done_ratio=(0.101,), restart_seconds=6.0)
-        world = a_world(an_instance([job]), "limits")
-        pass_to(world, 10.0)
-        SimActuator(world).carry_out(a_resize("a", 500))
-        pass_to(world, 20.0)
-        assert world.by_uid["a"].rate.cores == 0.5
-
 
 class TestServedModels:
     def test_response_time_is_of_the_second_half_of_the_run(self) -> None:
@@ -317,6 +268,10 @@ class TestRefusals:
                 an_instance([a_sim_job("big", memory_bytes=25 * 2.0**30)]),
                 "job big asks for 25 GiB and the largest node has 24 GiB",
             ),
+            (
+                an_instance([a_sim_job("a", accelerator=THREE_DEVICES)], [a_sim_node(accelerators=2)]),
+                "asks for 3 accelerators",
+            ),
             (an_instance([a_served_model("served", 1.0)]), "job served serves for ever"),
             (Instance("empty", 1, (), ()), "no nodes"),
         ],
@@ -324,10 +279,3 @@ class TestRefusals:
     def test_what_can_never_end_or_begin_is_named(self, instance: Instance, message: str) -> None:
         with pytest.raises(SlopewiseError, match=message):
             a_world(instance)
-
-    def test_a_run_in_which_nothing_can_end_names_a_job_that_is_left(self) -> None:
-        physics = Physics(quota_speeds=((0.0, 0.0), (0.5, 0.0), (1.0, 1.0)))
-        world = a_world(an_instance([a_sim_job("stuck", 10)], physics=physics), "limits")
-        SimActuator(world).carry_out(a_resize("stuck", 500))
-        with pytest.raises(SlopewiseError, match=r"after 13600 s job stuck still has done 2\.0% of its work"):
-            pass_to(world, math.inf)
