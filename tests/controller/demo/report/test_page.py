@@ -125,14 +125,6 @@ def test_the_report_is_a_small_file(page: Page) -> None:
     assert len(page.source.encode()) < 400_000
 
 
-def test_stop_and_continue_is_explained_where_it_replaced_cgroups() -> None:
-    description = DutyCycleLimiter("no cgroups: cgroup v2: not mounted").description
-    text = Page(render(replace(sample_result(), actuator=description))).text
-
-    assert "(no cgroups: cgroup v2: not mounted). Each job's processes were stopped and continued in turn" in text
-    assert actuator_note(CgroupV1Limiter.description) == ""
-
-
 def test_the_cores_of_a_share_and_of_a_limit_are_reported_for_what_they_are() -> None:
     fair, flowcon = sample_result().runs
     limited = replace(sample_result(), runs=[fair, replace(flowcon, control="limits")])
