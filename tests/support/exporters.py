@@ -9,14 +9,19 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from support.loopback import Loopback, send
 from support.queriers import Asked, prometheus_and_asked
 
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries, PrometheusServer, TargetGroup
 from slopewise.adapters.prometheus.client import PrometheusHttp, Row
+from slopewise.adapters.prometheus.queries import AnyOf
+from slopewise.adapters.prometheus.reader import PrometheusReader
+from slopewise.config.metric_mappings import EvaluationMapping
 
 SCRAPE_SECONDS = 0.5
+WINDOW_SECONDS = 2.0
 
 
 class Exporters(Loopback):
@@ -66,6 +71,14 @@ class Scraped:
         else:
             labels = {"namespace": namespace, "pod": pod, "instance": instance}
             self._of_pods[pod, instance] = self.add(labels, content)
+
+    def reader(
+        self, matchers: Mapping[str, str | AnyOf], *mappings: EvaluationMapping, **more: Any
+    ) -> PrometheusReader:
+        """One of these mappings, else of the contract; `more` is handed on."""
+        return PrometheusReader(
+            self.asked.url, matchers, SCRAPE_SECONDS, mappings or [EvaluationMapping()], WINDOW_SECONDS, **more
+        )
 
     def rows(self, query: str) -> list[Row]:
         """What a query is answered now."""
