@@ -1,4 +1,7 @@
-"""Jobs that time no waits: what DCGM's exporter and kubelets say of them in a real Prometheus, down to their need."""
+"""Jobs that time no waits: what DCGM's exporter and kubelets say of them in a real Prometheus, down to their need.
+
+Their own exporter says that they waited 0 s.
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,8 @@ def past(start: float) -> list[Series]:
         labels = {"namespace": "team", "pod": pod, "container": "trainer", **KUBELET}
         name = "container_pressure_cpu_waiting_seconds_total"
         found += [*job.series(), Series(name, labels, start, seconds, lambda at, part=pressed: part * at, 5.0)]  # type: ignore[misc]
+        own = {"namespace": "team", "pod": pod, "job": "trainers", "instance": f"{pod}:9464"}
+        found.append(Series("training_wait_seconds_total", own, start, seconds, lambda _: 0.0, 5.0))
     forged = {"exported_namespace": "team", "exported_pod": "throttled", "namespace": "rival", "pod": "liar"}
     return [*found, Series("DCGM_FI_DEV_GPU_UTIL", {**DCGM, **forged}, start, seconds, lambda _: 100.0, 5.0)]
 
