@@ -166,6 +166,7 @@ def _prepare(settings: Settings, programs: Programs) -> Processes:
     monitoring.write_configuration(settings)
     for node in NODES:
         nodes.write_files(settings, node, programs)
+    machine.KNOWN_NODE.mkdir(parents=True, exist_ok=True)
     network.add_addresses()
     cgroups.make()
     return processes
