@@ -222,7 +222,7 @@ def test_cpu_that_brings_nothing_is_taken_back_and_use_of_a_gpu_alone_raises_by_
     stage: Stage, gpus: GpuJobs
 ) -> None:
     """One says that it waits, and burns CPU; one reads for most of its time; one times no waits; a neighbour lends."""
-    made = {
+    made: dict[str, tuple[float, list[str]]] = {
         "lies": (0.005, ["--lies=0.9", "--gpu-seconds=1"]),
         "reads": (0.1, ["--read-seconds=0.6", "--workers=1"]),
         "silent": (0.15, ["--silent"]),
