@@ -34,7 +34,7 @@ NODE = NODES[0].name
 PINNING = NODES[1]
 """The static CPU manager insists on a reserved CPU, and one core of the machine is not this node's."""
 LABEL = "slopewise.dev/static-cpu-manager"
-LIMIT, FLOOR = 250, 20
+LIMIT, FLOOR = 250, 100
 SHARES = {"name": "fair"}
 MEASURED_SECONDS = 60
 
