@@ -166,7 +166,6 @@ def _prepare(settings: Settings, programs: Programs) -> Processes:
     monitoring.write_configuration(settings)
     for node in NODES:
         nodes.write_files(settings, node, programs)
-    machine.KNOWN_NODE.mkdir(parents=True, exist_ok=True)
     network.add_addresses()
     cgroups.make()
     return processes

@@ -42,11 +42,6 @@ SYSCTLS = (
 )
 _PROC_SYS = Path("/proc/sys")
 
-KNOWN_NODE = Path("/var/lib/kubelet/device-plugins/known-node")
-"""A kubelet that starts takes its node for a new one where its folder of device plugins is empty: it sets the capacity
-of extended resources to 0, and may reject pods that hold them. A folder in there it leaves alone, so that a patched
-capacity stays (1.36: ShouldResetExtendedResourceCapacity and CleanupPluginDirectory of its device manager)."""
-
 # Paths that are written into the programs, so that they appear outside our folder.
 FOREIGN_PATHS = (
     Path("/run/containerd"),
@@ -54,7 +49,6 @@ FOREIGN_PATHS = (
     Path("/run/xtables.lock"),
     Path("/var/lib/cni"),
     Path("/var/lib/kubelet"),
-    KNOWN_NODE,
     Path("/var/log/containers"),
 )
 
