@@ -109,9 +109,12 @@ def promtool(prometheus_binaries: PrometheusBinaries) -> Path:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Where CI says that this machine can run everything, a skip is a failure; no processor has all kernels."""
+    """Where CI says that this machine can run everything, a skip is a failure; no processor has all kernels.
+
+    Nor has a checkout the frameworks, unless `make test-frameworks` has brought them.
+    """
     report = yield
-    missing = any(f"this {what} has no " in report.longreprtext for what in ("processor", "network"))
+    missing = any(f"this {what} has no " in report.longreprtext for what in ("processor", "network", "checkout"))
     skipped = report.skipped and not hasattr(report, "wasxfail") and not missing
     if skipped and os.environ.get("SLOPEWISE_NO_SKIPS"):
         report.outcome = "failed"

@@ -6,6 +6,7 @@ run on this machine has none, and its tests that need trainers are skipped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,25 +42,6 @@ FALLING = "0.1 + 10 * math.exp(-seconds / 600)"
 CONVERGED = "0.1"
 DIVERGED = "math.nan if seconds > 15 else 1.0"
 
-_WITH_DEVICE = """
-import math, multiprocessing, time
-from slopewise_exporter import Reporter
-
-def load(batches):
-    while True:
-        end = time.process_time() + {cpu_seconds}
-        while time.process_time() < end:
-            math.sqrt(2.0)
-        batches.put(1)
-
-batches = multiprocessing.get_context("fork").Queue(2)
-multiprocessing.get_context("fork").Process(target=load, args=(batches,), daemon=True).start()
-reporter = Reporter(port={port}, planned_steps=100000)
-for number, _ in enumerate(reporter.waits(iter(batches.get, 0))):
-    time.sleep({gpu_seconds})
-    reporter.step(loss=1 / (1 + number))
-"""
-
 _PAGE = """
 import http.server
 page = {page!r}.encode()
@@ -85,16 +67,11 @@ class Trainers:
     ) -> dict[str, Any]:
         """A pod whose loss is this expression of `seconds` since its start; its endpoint may close while it runs."""
         script = _SCRIPT.format(port=METRICS_PORT, loss=loss, silent_after=falls_silent_after_seconds)
-        return self._reporting(name, script, more)
+        return self.reporting(name, script, **more)
 
-    def with_device(self, name: str, gpu_seconds: float, cpu_seconds: float, **more: Any) -> dict[str, Any]:
-        """A pod whose steps take a device this time, and whose batches take another process this CPU time."""
-        return self._reporting(
-            name, _WITH_DEVICE.format(port=METRICS_PORT, gpu_seconds=gpu_seconds, cpu_seconds=cpu_seconds), more
-        )
-
-    def _reporting(self, name: str, script: str, more: dict[str, Any]) -> dict[str, Any]:
-        made = self._with_script(script, more).pod(name)
+    def reporting(self, name: str, script: str, *arguments: str, **more: Any) -> dict[str, Any]:
+        """A pod that runs this program, which reports through the exporter."""
+        made = self._with_script(script, more, arguments).pod(name)
         spec = made["spec"]
         spec["volumes"] = [{"name": "exporters", "hostPath": {"path": str(_EXPORTERS), "type": "Directory"}}]
         container = spec["containers"][0]
@@ -110,6 +87,6 @@ class Trainers:
         """The shape of that pod."""
         return self._with_script(_PAGE.format(port=METRICS_PORT, page=page), more)
 
-    def _with_script(self, script: str, more: dict[str, Any]) -> PodShape:
-        command = ("python3", "-c", script)
+    def _with_script(self, script: str, more: dict[str, Any], arguments: Sequence[str] = ()) -> PodShape:
+        command = ("python3", "-c", script, *arguments)
         return replace(self.shape, command=command, metrics_port=METRICS_PORT, **more)

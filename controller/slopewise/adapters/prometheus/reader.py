@@ -393,7 +393,7 @@ class PrometheusReader:
             steps_total=process.numbers.get(queries.STEPS_TOTAL),
             steps_planned=process.numbers.get(queries.STEPS_PLANNED),
             wait_ratio=process.wait_ratio,
-            waited_seconds_total=process.numbers.get(queries.WAIT_AND_STEPS[0]),
+            waited_seconds_total=process.numbers.get(queries.WAIT_AND_STEPS[0]) or None,  # 0: no waits are timed
             threads=process.numbers.get(queries.THREADS),
             useful_threads=process.numbers.get(queries.USEFUL_THREADS),
             state=process.state,
