@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable
-from typing import Callable
+from typing import Any, Callable
 
 from slopewise_exporter.threads.at_start import (
     FOLLOW,
@@ -83,11 +83,12 @@ class Following:
         finally:
             lock.release()
 
-    def begin_fit(self) -> None:
-        """A fit begins: libraries get the number also where it would not be raised within one."""
+    def begin_fit(self) -> list[Any]:
+        """A fit begins: libraries get the number also where it would not be raised within one. Those are returned."""
         if self.wanted != 0:
             self.applied = 0
             self.apply(anew=True)
+        return [] if self._libraries is None else self._libraries.pools
 
     def look(self) -> None:
         """One interval has ended. Never raises."""
