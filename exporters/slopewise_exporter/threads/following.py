@@ -193,9 +193,13 @@ class Following:
         if self._read is None:
             return
         reading = self.work.read(self._read(), self.threads)
-        self.cores = in_effect_cores(reading, self._ranks)
-        if self._number is not None:
-            self.wanted = self._number.next(reading)
+        if self._number is None:
+            self.cores = in_effect_cores(reading, self._ranks)
+        else:
+            before, self.wanted = self.wanted, self._number.next(reading)
+            self.cores = self._number.cores
+            if self.wanted != before:
+                self.work.begin_anew()
         modules, self._modules = self._modules, len(sys.modules)
         if modules not in (0, self._modules):  # a library may be loaded since, with a number of its own
             self.applied = 0
