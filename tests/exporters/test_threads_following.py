@@ -172,6 +172,20 @@ def test_a_library_that_is_loaded_later_gets_the_number_too(followed: Following)
         del sys.modules["loaded_later"]
 
 
+def test_what_setting_the_number_has_loaded_itself_is_no_reason_to_set_it_again(
+    followed: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loads(_: object) -> list[object]:
+        monkeypatch.setitem(sys.modules, "loaded_by_it", ModuleType("loaded_by_it"))
+        return []
+
+    monkeypatch.setattr(libraries, "_pools", loads)
+    followed.apply()
+    assert "loaded_by_it" in sys.modules
+    followed.look()
+    assert followed.wanted == followed.applied
+
+
 def test_a_library_that_cannot_change_says_so_once(
     followed: Following, cores: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

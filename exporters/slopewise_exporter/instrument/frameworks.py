@@ -199,8 +199,8 @@ def _boosting(training: Training, module: ModuleType) -> None:
     given, add = _argument("callbacks", _maker(name))
 
     def begin(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
-        pools = following.begin_fit()
         add(bound, reporter, stack)
+        pools = following.begin_fit()
         if name == "lightgbm":
             bound.arguments["params"] = bound.arguments["callbacks"][-1].widen(bound.arguments["params"], pools)
 

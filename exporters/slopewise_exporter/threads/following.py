@@ -162,6 +162,7 @@ class Following:
         if self._libraries is not None and number != self.applied:
             set_ours(number)
             self.threads = self._libraries.set(number, anew=anew)
+            self._modules = len(sys.modules)
         self.applied = number
 
     def _begin(self) -> None:
@@ -200,8 +201,7 @@ class Following:
             self.cores = self._number.cores
             if self.wanted != before:
                 self.work.begin_anew()
-        modules, self._modules = self._modules, len(sys.modules)
-        if modules not in (0, self._modules):  # a library may be loaded since, with a number of its own
+        if len(sys.modules) != self._modules:  # a library may be loaded since, with a number of its own
             self.applied = 0
 
     def _stop(self, message: str) -> None:
