@@ -1,10 +1,11 @@
 """What threads that follow the CPU bring to unmodified scripts with default threads, eight of them at once.
 
 Each script runs three ways in turn, for as many rounds: by itself, with one thread by hand (`OMP_NUM_THREADS=1`), and
-started by `slopewise-exporter run`. What is printed is the seconds until all have ended, from the first print of the
-slowest, and the CPU-seconds of one; and the throughput under `run` over that of the other two ways. The bounds: 0.9 of
-one thread by hand, and 5 times the default of LightGBM and HistGradientBoosting, where there are fewer cores than jobs.
-Beside other programs the seconds say little, and the ratios are those of that load.
+started by `slopewise-exporter run`. All trainings of a round begin when the last one has imported its libraries: one
+that begins earlier would share the cores with imports. What is printed is the seconds until then, those from then until
+all have ended, and the CPU-seconds of one training; and the throughput under `run` over that of the other two ways. The
+bounds: 0.9 of one thread by hand, and 5 times the default of LightGBM and HistGradientBoosting, where there are fewer
+cores than jobs. Beside other programs the seconds say little, and the ratios are those of that load.
 
 LightGBM, XGBoost and PyTorch come from the Python of `make test-frameworks` (SLOPEWISE_FRAMEWORKS=.../python).
 
@@ -19,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +37,8 @@ random = np.random.default_rng(0)
 x = random.normal(size=(3000, 20))
 y = x.sum(1)
 {imports}
+print("READY", flush=True)
+sys.stdin.readline()
 began, used = time.monotonic(), time.process_time()
 {training}
 print("TOOK", began, time.monotonic(), time.process_time() - used)
@@ -80,9 +84,12 @@ WAYS = ("default", "one thread", "run")
 
 
 class Took(NamedTuple):
-    """Of all jobs of a round: seconds until the last one has ended; CPU-seconds, the median of them."""
+    """Of all jobs of a round; of CPU-seconds the median."""
 
+    start_seconds: float
+    """Until the last one can begin to train."""
     seconds: float
+    """From then until the last one has ended."""
     cpu_seconds: float
 
 
@@ -96,13 +103,23 @@ def train(python: str, script: Path, way: str, jobs: int, work: float) -> Took:
         environment["OMP_NUM_THREADS"] = "1"
     before = [sys.executable, "-m", "slopewise_exporter", "run", "--"] if way == "run" else []
     command = [*before, python, str(script), str(work)]
-    started = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(jobs)]
-    lines = [training.communicate()[0].splitlines()[-1].split() for training in started]
+    pipe, launched = subprocess.PIPE, time.monotonic()
+    started = [subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True) for _ in range(jobs)]
+    for training in started:
+        assert training.stdout is not None
+        if training.stdout.readline() != "READY\n":
+            sys.exit(f"{' '.join(command)} has failed")
+    ready = time.monotonic()
+    for training in started:
+        assert training.stdin is not None
+        training.stdin.write("\n")
+        training.stdin.flush()
+    lines = [(training.communicate()[0].splitlines() or [""])[-1].split() for training in started]
     if any(line[:1] != ["TOOK"] for line in lines):
         sys.exit(f"{' '.join(command)} has failed")
     times = [tuple(map(float, line[1:])) for line in lines]
     spent = max(end for _, end, _ in times) - min(began for began, _, _ in times)
-    return Took(spent, statistics.median(used for *_, used in times))
+    return Took(ready - launched, spent, statistics.median(used for *_, used in times))
 
 
 def main() -> int:
@@ -133,7 +150,7 @@ def main() -> int:
             )
             of_pinned, of_default = pinned.seconds / followed.seconds, default.seconds / followed.seconds
             shown = "; ".join(
-                f"{way} {took.seconds:.1f} s, {took.cpu_seconds:.2f} CPU-s"
+                f"{way} {took.start_seconds:.1f} + {took.seconds:.1f} s, {took.cpu_seconds:.2f} CPU-s"
                 for way, took in zip(WAYS, (default, pinned, followed), strict=True)
             )
             print(

@@ -65,16 +65,17 @@ TEXT = """\
 
 `python -m replication.thread_penalty` ran real trainings on {cores} cores that others used as well: 1, 2 and 4 at once,
 each with as many threads as there are cores. *A core*: threads for each core that a training had, as the exporter reads
-it. CPU-seconds a step are against one thread, the speed is against one thread with as much CPU. The last columns are of
+it. CPU-seconds a step are against one thread, the speed is against one thread with as much CPU. The next columns are of
 windows that are not in the table, beside what the simulator gives for their steps, with half of the 95 % interval:
-windows of one row differ, most where threads spin. The cost of threads depends on the machine, and on who else uses it.
+windows of one row differ, most where threads spin. *More* windows would most likely tell whether a row is within 15 %;
+`--minutes 10` takes them where they are few. The cost of threads depends on the machine, and on who else uses it.
 
 """
 HEADING = """
 ## What the policies bring
 
 Mean completion, as a ratio to fair sharing of the same jobs with one thread each: the geometric mean over {libraries}
-libraries, and the lowest and highest of them, over {seeds} seeds. Each job has as many threads as a node has
+libraries, and the lowest and highest of them, over {seeds} seeds of each. Each job has as many threads as a node has
 cores, {cores}, at the cost of its library. [The table of each library](thread_figures) has seconds, CPU-seconds for a
 core-second of work, and 95 % intervals. `specon-20-mixed` is on two nodes of two cores here. Left out: `dqoes` and
 `deadline`, since no job states an objective or a deadline, and policies of nodes alone where there is one.
@@ -89,7 +90,7 @@ NOTHING = """
 Not simulated: no library has rows near one thread a core both spinning and waiting, which is where a job that follows
 the CPU runs alone. Others used the machine; on a quieter one `python -m replication.thread_penalty` adds such windows.
 """
-COLUMNS = ("scenario", "threads", "policy", "mean completion, s", "ratio", "CPU-seconds a core-second")
+COLUMNS = ("scenario", "threads", "policy", "mean completion, s", "ratio", "CPU-seconds a core-second", "seeds")
 
 
 class Row(NamedTuple):
@@ -146,14 +147,25 @@ def table(found: Iterable[Row]) -> str:
     writer.writerow(COLUMNS)
     for row in found:
         figures = zip((row.seconds, row.ratios, row.costs), (0, 2, 2), strict=True)
-        writer.writerow((*row[:3], *(plus_minus(estimate(each), digits) for each, digits in figures)))
+        shown = (plus_minus(estimate(each), digits) for each, digits in figures)
+        writer.writerow((*row[:3], *shown, len(row.seconds)))
     return text.getvalue()
+
+
+def seeds_of(tables: Iterable[str]) -> str:
+    """How many seeds the files have: of another run than this one it may be another number."""
+    numbers = {int(row["seeds"]) for row in _lines(tables)}
+    return " to ".join(map(str, sorted({min(numbers), max(numbers)})))
+
+
+def _lines(tables: Iterable[str]) -> Iterator[dict[str, str]]:
+    return (row for text in tables for row in csv.DictReader(io.StringIO(text)))
 
 
 def summary(tables: Iterable[str]) -> Iterator[str]:
     """The page's lines, of the files of all libraries together."""
     ratios: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for row in (row for text in tables for row in csv.DictReader(io.StringIO(text))):
+    for row in _lines(tables):
         of_policy = ratios.setdefault((row["scenario"], row["policy"]), {})
         of_policy.setdefault(row["threads"], []).append(float(row["ratio"].split()[0]))
     for (scenario, policy), of_policy in ratios.items():
@@ -161,9 +173,20 @@ def summary(tables: Iterable[str]) -> Iterator[str]:
         yield f"| {scenario} | `{policy}` | {' | '.join(cells)} |"
 
 
+def policies(tables: Sequence[str]) -> str:
+    """The page's section on what the policies bring, of the files of all libraries."""
+    if not tables:
+        return NOTHING
+    ways, lines = " | ".join(WAYS), "|".join("---" for _ in WAYS)
+    head = HEADING.format(libraries=len(tables), seeds=seeds_of(tables), cores=CORES, ways=ways, lines=lines)
+    return head + "\n".join(summary(tables)) + "\n"
+
+
 def main(
+    *,
     seeds: Annotated[int, typer.Option(min=2, help="Seeds of each scenario.")] = 4,
     only: Annotated[list[str] | None, typer.Option(help="Only this library; the others keep their figures.")] = None,
+    render: Annotated[bool, typer.Option("--render", help="Simulate nothing.")] = False,
 ) -> None:
     """Simulate the scenarios, and write replication/threads.md."""
     err = Console(stderr=True)
@@ -173,19 +196,11 @@ def main(
     numbers = range(1, seeds + 1)
     usable = {library: FIGURES / f"{library}.csv" for library in libraries() if reaches_one_thread_a_core(library)}
     FIGURES.mkdir(exist_ok=True)
-    for library in set(only or usable) & set(usable):
+    for library in () if render else set(only or usable) & set(usable):
         found = [row for study in STUDIES for row in rows(study, library, numbers)]
         usable[library].write_text(table(found), encoding="utf-8")
     tables = {library: file.read_text(encoding="utf-8") for library, file in usable.items() if file.exists()}
-    head = HEADING.format(
-        libraries=len(tables),
-        seeds=seeds,
-        cores=CORES,
-        ways=" | ".join(WAYS),
-        lines="|".join("---" for _ in WAYS),
-    )
-    found_lines = head + "\n".join(summary(tables.values())) + "\n" if tables else NOTHING
-    PAGE.write_text(TEXT.format(cores=CORES) + section(load()) + found_lines, encoding="utf-8")
+    PAGE.write_text(TEXT.format(cores=CORES) + section(load()) + policies(list(tables.values())), encoding="utf-8")
     err.print(f"wrote {PAGE.name} with {len(tables)} libraries")
 
 

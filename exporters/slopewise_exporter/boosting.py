@@ -42,9 +42,10 @@ class RoundsReport(FitReport):
     def round(self, train: Mapping[str, Any], evaluation: Mapping[str, Any]) -> None:
         """A round is done, with these metrics by their names."""
         loss, evaluated = self._loss(train), self._loss(evaluation)
-        if loss is None and evaluated is None:
+        subject = f"{self._framework} no loss"
+        if loss is None and evaluated is None and not check.warned(subject):
             check.warn(
-                f"{self._framework} no loss",
+                subject,
                 f"{self._framework}: rounds are counted, but there is no loss among {sorted({*train, *evaluation})}: "
                 "evaluate the training set too, with a metric that is a loss, or name one: ReportCallback(metric=...)",
             )

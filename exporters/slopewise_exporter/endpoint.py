@@ -1,9 +1,9 @@
 """The HTTP endpoint that Prometheus scrapes, and how it ends.
 
-Before it: `exposition`, which fills the registry, and `environment`, which says where to listen. After it:
-Prometheus. prometheus_client's own handler answers; its ready-made server is not used, because that one asks
-DNS for the machine's name before it listens, prints a traceback into the training's output when a scraper
-hangs up, waits for a silent client forever, and cannot say whether the last values were fetched.
+`environment` says where to listen, and `exposition`, which the first scrape loads, answers. prometheus_client's
+ready-made server is not used, because that one asks DNS for the machine's name before it listens, prints a traceback
+into the training's output when a scraper hangs up, waits for a silent client forever, and cannot say whether the last
+values were fetched.
 """
 
 from __future__ import annotations
@@ -14,13 +14,18 @@ import selectors
 import socket
 import threading
 from contextlib import ExitStack
-from socketserver import ThreadingTCPServer
-from time import monotonic, sleep
-from typing import Any
+from importlib.util import find_spec
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from time import monotonic, sleep, time
+from typing import TYPE_CHECKING, Any, Callable
 
-from prometheus_client import CollectorRegistry, MetricsHandler
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
 
 _log = logging.getLogger("slopewise_exporter")
+
+LOADED_AT_SECONDS = time()
+"""When the first endpoint of this process opened."""
 
 CLIENT_TIMEOUT_SECONDS = 5.0
 """A client that neither sends nor reads for this long is dropped."""
@@ -32,8 +37,15 @@ and threads in a training's process cost memory."""
 PAUSE_AFTER_FAILED_ACCEPT_SECONDS = 0.1
 """Out of file descriptors, a connection stays pending and readable: tried again at once, it cost 65 % of a core."""
 
+_loading = threading.Lock()
+"""Held while the first scrape loads what answers it. A fork waits for that: in its child the lock of a module that
+another thread was importing would never be free."""
 
-class _ScrapeServer(ThreadingTCPServer):
+if hasattr(os, "register_at_fork"):  # there is no fork on Windows
+    os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
+
+
+class ScrapeServer(ThreadingTCPServer):
     """Answers scrapes on daemon threads, and knows which scrapes have seen the end of the training."""
 
     daemon_threads = True
@@ -44,9 +56,12 @@ class _ScrapeServer(ThreadingTCPServer):
     # On POSIX this lets a restarted training have the port of its predecessor's dying connections back; on
     # Windows it would let two processes share one port.
     allow_reuse_address = os.name == "posix"
+    registry: CollectorRegistry
 
-    def __init__(self, address: str, port: int, registry: CollectorRegistry) -> None:
-        self.registry = registry
+    def __init__(self, address: str, port: int, make_registry: Callable[[], CollectorRegistry]) -> None:
+        if find_spec("prometheus_client") is None:
+            raise ModuleNotFoundError("No module named 'prometheus_client'")
+        self._make_registry: Callable[[], CollectorRegistry] | None = make_registry
         self.training_ended = False
         self.scraped = False
         self.scraped_after_end = threading.Event()
@@ -64,7 +79,7 @@ class _ScrapeServer(ThreadingTCPServer):
         self._selector = self._files.enter_context(selectors.DefaultSelector())
         self._stop_receiver, self._stop_sender = map(self._files.enter_context, socket.socketpair())
         self.address_family, where = _resolved(address, port)
-        super().__init__(where, _ScrapeHandler)
+        super().__init__(where, BaseRequestHandler)
         self._files.enter_context(self.socket)
         for waited_for in (self, self._stop_receiver):
             self._selector.register(waited_for, selectors.EVENT_READ)
@@ -112,6 +127,15 @@ class _ScrapeServer(ThreadingTCPServer):
             # last scrape is waited for: answer on this one.
             self.process_request_thread(request, client_address)
 
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Answer. A training that nobody scrapes does not pay for prometheus_client, which takes some 60 ms to load."""
+        with _loading:
+            from slopewise_exporter.exposition import ScrapeHandler
+
+            if self._make_registry is not None:
+                self.registry, self._make_registry = self._make_registry(), None
+        ScrapeHandler(request, client_address, self)
+
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer, and free the slot whatever becomes of it."""
         try:
@@ -136,25 +160,12 @@ def _resolved(address: str, port: int) -> tuple[socket.AddressFamily, Any]:
     return family, where
 
 
-class _ScrapeHandler(MetricsHandler):
-    """prometheus_client's handler, with a time limit and a report of success."""
-
-    timeout = CLIENT_TIMEOUT_SECONDS
-    server: _ScrapeServer
-
-    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
-        """Send all metrics, then say so; looked at first, since the end may come while they are collected."""
-        after_end = self.server.training_ended
-        self.registry = self.server.registry
-        super().do_GET()
-        self.server.note_scrape(after_end=after_end)
-
-
 class MetricsEndpoint:
     """A listening endpoint; `port` is the one it really has. OSError when it cannot listen."""
 
-    def __init__(self, address: str, port: int, registry: CollectorRegistry) -> None:
-        self._server = _ScrapeServer(address, port, registry)
+    def __init__(self, address: str, port: int, make_registry: Callable[[], CollectorRegistry]) -> None:
+        """`make_registry` is called by the first scrape. ModuleNotFoundError without prometheus_client."""
+        self._server = ScrapeServer(address, port, make_registry)
         self.port: int = self._server.server_address[1]
         host = str(self._server.server_address[0])
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/metrics"

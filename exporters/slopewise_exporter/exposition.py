@@ -1,20 +1,19 @@
 """From a snapshot to Prometheus metric families, when somebody scrapes and only then.
 
-Before it: `record`. After it: `endpoint`, which sends them. The names, kinds and labels are the contract of
-docs/metrics.md in the Slopewise repository: dashboards, alerts and the controller's queries rely on them.
-Imported only when an endpoint opens, since `import prometheus_client` takes some 60 ms.
+The names, kinds and labels are the contract of docs/metrics.md in the Slopewise repository: dashboards, alerts and the
+controller's queries rely on them. Imported by the first scrape, since `import prometheus_client` takes some 60 ms.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
-from time import time
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry, MetricsHandler, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from slopewise_exporter.endpoint import CLIENT_TIMEOUT_SECONDS, LOADED_AT_SECONDS, ScrapeServer
 from slopewise_exporter.record import STATES, STEP_DURATION_BUCKETS_SECONDS, Facts, Snapshot, TrainingRecord
 from slopewise_exporter.threads.following import following
 
@@ -49,13 +48,26 @@ class ProcessFacts(Collector):
     def __init__(self, pid: int | None = None) -> None:
         """`pid`: of another process, whose facts these are."""
         self._from_proc = ProcessCollector(registry=None, pid=lambda: "self" if pid is None else pid)
-        self._opened_at_seconds = time()
 
     def collect(self) -> Iterable[Metric]:
         """Start, CPU time, memory and open files of the process, as far as the system has them."""
         help_text = "Start time of the process since unix epoch in seconds."
-        fallback = _gauge("process_start_time_seconds", help_text, self._opened_at_seconds)
+        fallback = _gauge("process_start_time_seconds", help_text, LOADED_AT_SECONDS)
         return list(self._from_proc.collect()) or [fallback]
+
+
+class ScrapeHandler(MetricsHandler):
+    """prometheus_client's handler, with a time limit and a report of success."""
+
+    timeout = CLIENT_TIMEOUT_SECONDS
+    server: ScrapeServer
+
+    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+        """Send all metrics, then say so; looked at first, since the end may come while they are collected."""
+        after_end = self.server.training_ended
+        self.registry = self.server.registry
+        super().do_GET()
+        self.server.note_scrape(after_end=after_end)
 
 
 def build_registry(record: TrainingRecord, facts: Facts, process: Collector | None = None) -> CollectorRegistry:

@@ -7,7 +7,7 @@ The number of rounds, and whether they may stop early, is read from the training
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from slopewise_exporter.boosting import RoundsReport
@@ -40,16 +40,20 @@ class ReportCallback:
         self._report = RoundsReport(reporter, "lightgbm", metric)
         self._metric = metric
         self._widened = False
+        self._counted: int | None = None
 
-    def widen(self, params: dict[str, Any]) -> dict[str, Any]:
+    def widen(self, params: dict[str, Any], pools: Iterable[Any] = ()) -> dict[str, Any]:
         """The parameters of a fit that begins, with a thread for each core: it crashes with more than it began with.
+
+        `pools`: of OpenMP, where they were just found.
 
         Unchanged where its number never rises: it is fixed, or the training has given OpenMP fewer threads itself. And
         where others take the CPU: one thread of a fit for two takes 1.6 times the CPU of a fit for one, 3,000 rows.
         """
         given = any(name in params for name in _THREADS)
         may_rise = following.may_rise and not following.crowded
-        rises = following.sets and may_rise and openmp_threads() >= following.wanted
+        self._counted = openmp_threads(pools) if following.follows else None
+        rises = following.sets and may_rise and (self._counted or 0) >= following.wanted
         if given or _draws(params) or not rises:
             return params
         self._widened = True
@@ -64,7 +68,8 @@ class ReportCallback:
             self._report.begin(env.end_iteration, done=env.begin_iteration, upper_bound=stops)
             given = _given(env)
             if following.wanted != 0:
-                self._report.count_threads(given if isinstance(given, int) and given > 0 else openmp_threads())
+                counted = self._counted or openmp_threads()
+                self._report.count_threads(given if isinstance(given, int) and given > 0 else counted)
         train: dict[str, Any] = {}
         evaluation: dict[str, Any] = {}
         for data_set, metric, value, higher_is_better, *_ in env.evaluation_result_list or ():

@@ -41,7 +41,7 @@ from slopewise_exporter.values import (
 )
 
 if TYPE_CHECKING:
-    from prometheus_client.registry import Collector
+    from prometheus_client.registry import Collector, CollectorRegistry
 
     from slopewise_exporter.endpoint import MetricsEndpoint
 
@@ -343,22 +343,22 @@ class Reporter:
         except Exception as error:
             self._check.warn("pushes", f"nothing can be pushed ({error})")
         try:
-            # Imported here, since prometheus_client takes some 60 ms: only the process that reports pays.
             from slopewise_exporter.endpoint import MetricsEndpoint
-            from slopewise_exporter.exposition import build_registry
 
-            registry = build_registry(self._record, facts, self._process_metrics())
+            def registry() -> CollectorRegistry:
+                from slopewise_exporter.exposition import build_registry
+
+                return build_registry(self._record, facts, self._process_metrics())
+
             self._endpoint = lifecycle.taking_over(MetricsEndpoint, settings, registry, self._check)
         except Exception as error:
             result = "Metrics are pushed and not scraped" if self._pushes else "Training goes on without metrics"
             self._check.warn("endpoint", f"{listening_advice(settings, error)}. {result}")
         if self._endpoint is not None or self._pushes:
             lifecycle.opened(self)
-        if self._endpoint is None:
-            return
-        self._check.inform(f"metrics on {self._endpoint.url}")
-        port = self._endpoint.port
-        write_file(settings.port_file, str(port), f"the port {port}", self._check)
+        if self._endpoint is not None:
+            self._check.inform(f"metrics on {self._endpoint.url}")
+            write_file(settings.port_file, str(self.port), f"the port {self.port}", self._check)
 
     def _number(self, loss: SupportsFloat) -> float | None:
         """The loss; None where it is of no use, or is still on its device."""

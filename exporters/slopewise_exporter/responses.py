@@ -25,6 +25,8 @@ from slopewise_exporter.environment import (
 from slopewise_exporter.values import Checker
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from slopewise_exporter.endpoint import MetricsEndpoint
 
 BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -177,16 +179,9 @@ class ResponseReporter:
         port, address = self._arguments
         settings = endpoint_settings(os.environ, self.check, port=port, address=address, linger_seconds=0.0)
         try:
-            # Imported here, since prometheus_client takes some 60 ms: only the process that reports pays.
-            from prometheus_client import CollectorRegistry
-
             from slopewise_exporter.endpoint import MetricsEndpoint
-            from slopewise_exporter.exposition import ProcessFacts
 
-            registry = CollectorRegistry(auto_describe=True)
-            registry.register(self.record)
-            registry.register(ProcessFacts())
-            self._endpoint = MetricsEndpoint(settings.address, settings.port, registry)
+            self._endpoint = MetricsEndpoint(settings.address, settings.port, self._registry)
         except Exception as error:
             advice = listening_advice(settings, error, process="server", by="ResponseTimes")
             self.check.warn("endpoint", f"{advice}. Requests are answered without metrics")
@@ -195,6 +190,16 @@ class ResponseReporter:
         lifecycle.opened(self)
         port = self._endpoint.port
         write_file(settings.port_file, str(port), f"the port {port}", self.check)
+
+    def _registry(self) -> CollectorRegistry:
+        from prometheus_client import CollectorRegistry
+
+        from slopewise_exporter.exposition import ProcessFacts
+
+        registry = CollectorRegistry(auto_describe=True)
+        registry.register(self.record)
+        registry.register(ProcessFacts())
+        return registry
 
 
 class Middleware:

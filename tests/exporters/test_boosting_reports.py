@@ -103,7 +103,7 @@ def test_a_fit_of_lightgbm_begins_with_a_thread_for_each_core_only_where_its_num
     number.next(Reading(8.0))
     monkeypatch.setattr(following, "_number", number if rises else None)
     monkeypatch.setattr(following, "cores", 4.0 if crowded else 8.0)
-    monkeypatch.setattr(lightgbm, "openmp_threads", lambda: counted)
+    monkeypatch.setattr(lightgbm, "openmp_threads", lambda _: counted)
     monkeypatch.setattr(lightgbm, "affinity_cores", lambda: 8)
     given = {"objective": "l2"}
     assert ReportCallback().widen(given) == given | begins_with

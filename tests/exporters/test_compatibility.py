@@ -27,18 +27,39 @@ def test_every_module_is_written_in_python_3_9_and_evaluates_no_annotation_that_
     assert "from __future__ import annotations" in text or not annotated
 
 
-def test_the_client_library_is_loaded_by_the_process_that_reports_and_by_no_other(
+def test_the_client_library_is_loaded_by_a_process_that_is_scraped_and_by_no_other(
     start_training: StartTraining,
 ) -> None:
     script = """
 import json, sys
+from urllib.request import urlopen
 from slopewise_exporter import Reporter
-Reporter().close()
-print(json.dumps("prometheus_client" in sys.modules))
+loaded = []
+with Reporter() as reporter:
+    reporter.step(loss=1.0)
+    loaded.append("prometheus_client" in sys.modules)
+    if reporter.port is not None:
+        assert b"training_steps_total 1" in urlopen(f"http://127.0.0.1:{reporter.port}/metrics").read()
+loaded.append("prometheus_client" in sys.modules)
+print(json.dumps(loaded))
 """
-    reporting, _ = start_training(script).communicate(timeout=60)
+    reporting, _ = start_training(script, SLOPEWISE_EXPORTER_LINGER_SECONDS="0").communicate(timeout=60)
     other_rank, _ = start_training(script, RANK="1").communicate(timeout=60)
-    assert (json.loads(reporting), json.loads(other_rank)) == (True, False)
+    assert (json.loads(reporting), json.loads(other_rank)) == ([False, True], [False, False])
+
+
+def test_a_missing_client_library_is_told_when_the_endpoint_would_open(start_training: StartTraining) -> None:
+    training = start_training("""
+import sys
+sys.modules["prometheus_client"] = None  # as an import finds it that fails
+from slopewise_exporter import Reporter
+with Reporter() as reporter:
+    reporter.step(loss=1.0)
+    print(reporter.port)
+""")
+    output, errors = training.communicate(timeout=60)
+    assert (output, training.returncode) == ("None\n", 0)
+    assert "(No module named 'prometheus_client'). Training goes on without metrics" in errors
 
 
 def test_the_example_of_the_readme_runs(start_training: StartTraining) -> None:

@@ -103,3 +103,39 @@ os.wait()
     assert scrape(int(piped(training.stdout).readline()))["training_samples_total"] == 3
     training.communicate("\n", timeout=30)
     assert training.returncode == 0
+
+
+def test_a_fork_waits_until_the_first_scrape_has_loaded_what_answers_it(start_training: StartTraining) -> None:
+    training = start_training(
+        """
+import os, sys, threading
+from urllib.request import urlopen
+from slopewise_exporter import Reporter
+
+loads, goes_on = threading.Event(), threading.Event()
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == "prometheus_client" and threading.current_thread() is not threading.main_thread():
+            loads.set()
+            goes_on.wait()
+
+reporter = Reporter()
+sys.meta_path.insert(0, Slow())
+url = f"http://127.0.0.1:{reporter.port}/metrics"
+scraper = threading.Thread(target=lambda: urlopen(url).read())
+scraper.start()
+loads.wait()
+threading.Timer(0.2, goes_on.set).start()
+child = os.fork()
+if child == 0:
+    import prometheus_client  # a module that is half imported would never be there
+    os._exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), goes_on.is_set())
+scraper.join()
+reporter.close()
+""",
+        SLOPEWISE_EXPORTER_LINGER_SECONDS="0",
+    )
+    output, _ = training.communicate(timeout=60)
+    assert output == "7 True\n"

@@ -11,12 +11,13 @@ from functools import partial
 from pathlib import Path
 from textwrap import dedent
 from threading import Semaphore, current_thread
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from support.training_fixtures import InBackground, MakeReporter
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from slopewise_exporter import lifecycle
 from slopewise_exporter import reporter as reporter_module
 from slopewise_exporter.threads import following as following_module
 from slopewise_exporter.threads import libraries
@@ -171,6 +172,20 @@ def test_a_library_that_is_loaded_later_gets_the_number_too(followed: Following)
         del sys.modules["loaded_later"]
 
 
+def test_what_setting_the_number_has_loaded_itself_is_no_reason_to_set_it_again(
+    followed: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def loads(_: object) -> list[object]:
+        monkeypatch.setitem(sys.modules, "loaded_by_it", ModuleType("loaded_by_it"))
+        return []
+
+    monkeypatch.setattr(libraries, "_pools", loads)
+    followed.apply()
+    assert "loaded_by_it" in sys.modules
+    followed.look()
+    assert followed.wanted == followed.applied
+
+
 def test_a_library_that_cannot_change_says_so_once(
     followed: Following, cores: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -305,6 +320,28 @@ def test_steps_are_counted_by_the_reporter(make_reporter: MakeReporter) -> None:
     assert work.read(reading, 1).steps_per_second is None  # too few
     reporter.close()
     assert work.read(reading, 1).steps_per_second is None  # no training reports
+
+
+@pytest.mark.parametrize(
+    ("changes_at", "timed", "speeds"),
+    [
+        (9, [(0, 0.0), (3, 6.0), (6, 12.0), (7, 14.0), (30, 15.0)], [None, None, 0.5, None, 8.0]),
+        (1, [(0, 0.0), (5, 10.0), (6, 18.0), (8, 30.0)], [None, 0.5, None, 2 / 12]),  # without that of 8 s
+        (1, [(0, 0.0), (5, 10.0), (5, 10.0), (6, 30.0), (8, 35.0)], [None, 0.5, None, None, None]),  # not yet
+        (1, [(0, 0.0), (5, 10.0), (35, 12.0)], [None, 0.5, 15.0]),  # of so many it may be one
+    ],
+)
+def test_slow_steps_are_counted_on_and_only_those_with_the_same_threads(
+    monkeypatch: pytest.MonkeyPatch, changes_at: int, timed: list[tuple[int, float]], speeds: list[float | None]
+) -> None:
+    reporter, work = SimpleNamespace(timed_steps=(0, 0.0)), Work()
+    monkeypatch.setattr(lifecycle, "newest", lambda: reporter)
+    seen = []
+    for at, reporter.timed_steps in enumerate(timed):
+        seen.append(work.read(Reading(1.0), 1).steps_per_second)
+        if at == changes_at:
+            work.begin_anew()
+    assert seen == speeds
 
 
 def test_its_own_thread_reads(cores: list[float]) -> None:

@@ -297,6 +297,18 @@ def test_nothing_is_decided_while_it_waits_for_cpu() -> None:
     assert number.useful == 2
 
 
+def test_a_number_is_tried_until_enough_steps_have_ended_or_half_a_minute_has_passed() -> None:
+    slow = Reading(2.0, 0.8, ENOUGH)
+    for told, left in ((slow._replace(steps_per_second=0.06), 1), (slow._replace(steps_per_second=0.9), 2), (slow, 2)):
+        number = ThreadNumber(2)
+        assert [number.next(reading) for reading in (Reading(1.0), Reading(2.0, 1.0, ENOUGH, 0.5))] == [1, 2]
+        for _ in range(29):
+            assert number.next(slow) == 2
+            assert number.tries
+        assert number.next(told) == left
+        assert not number.tries
+
+
 def test_two_neighbours_whose_second_thread_does_not_pay_do_not_swing() -> None:
     neighbours = Neighbours(2, 2, WAKES)
     late = [neighbours.interval() for _ in range(400)][200:]

@@ -9,17 +9,18 @@ from typer.testing import CliRunner
 
 from replication import thread_penalty, threads
 from replication.thread_penalty import (
-    AROUND,
-    HELD_OUT,
-    Measured,
-    Window,
     app,
+    compared,
     load,
+    margin,
+    missing_windows,
+    plan,
     save,
     section,
     simulated_cpu_seconds,
     table,
 )
+from replication.thread_windows import AROUND, HELD_OUT, ONE_IN, Due, Measured, Window
 from slopewise.simulator.scenario import csv_tables
 from slopewise.simulator.scenario.parts import libraries
 
@@ -76,10 +77,18 @@ def test_what_is_kept_is_read_again_and_makes_the_table(tmp_path: Path, monkeypa
     spin, wait = csv_tables.entries("table", ("library", "behaviour"), table(load()))
     assert spin == {"library": "lib", "behaviour": "spin", "threads_per_core": 2, "cpu_ratio": 5, "speed_ratio": 0.2}
     assert wait == {**spin, "behaviour": "wait"}
-    assert "| lib | spin | 2.0 | ×5.00 | ×0.200 | 1 | 2.0 | 2.5 (+25% ± inf%) |" in section(load())
+    assert "| lib | spin | 2.0 | ×5.00 | ×0.200 | 1 | 2.0 | 2.5 (+25% ± inf%) | 6 |" in section(load())
     assert section(load()).endswith(
-        "\n\nMissed: 0 of 3 are within 15 %. With the whole interval 0 within, 0 beyond; too few windows to say: 3.\n"
+        "\n\nMissed: 0 of 3 are within 15 %. With the whole interval 0 within, 0 beyond; too few windows to say: 3. "
+        "`--minutes 10` would most likely tell 3 rows more.\n"
     )
+
+
+def test_how_far_two_sides_are_apart_is_known_as_well_as_windows_of_one_side_are_alike() -> None:
+    one, other = ([Window(0, 1, steps, 1.0, 1.0, 1.0) for steps in sides] for sides in ((98, 102), (49, 51)))
+    assert margin(one, other) == pytest.approx(4.3027 * 0.02 * 2**0.5, rel=1e-4)
+    assert margin(one * 4, other * 4) < margin(one, other) / 2
+    assert margin(one[:1], other[:1]) == margin(one, []) == float("inf")
 
 
 @pytest.mark.parametrize(
@@ -96,6 +105,60 @@ def test_a_row_passes_with_all_of_its_interval_alone(others: tuple[float, ...], 
     assert f"\n{verdict}; too few" in section({"lib": {"spin": found}})
 
 
+NOISY = [Window(number, 1, 5.5 if number in (1, 4, 6, 7) else 4.5, 1.0, 1.0, 2.0) for number in range(8)]
+"""Six of the table and two beside it, 10 % above and below their mean."""
+
+
+def test_the_windows_that_a_row_misses_make_both_sides_equal_and_its_interval_small() -> None:
+    (row,) = compared(measured(*NOISY))
+    assert row.half == pytest.approx(2.4469 * (0.08 / 6 * (1 / 6 + 1 / 2)) ** 0.5, rel=0.001)
+    assert (row.tells, row.missing) == (False, (13, 17))
+    (told,) = compared(measured(*(window._replace(steps=4.5) for window in NOISY)))
+    assert (told.tells, told.missing) == (True, (0, 0))
+
+
+def test_minutes_are_for_the_rows_that_take_least() -> None:
+    several = [window._replace(at_once=2, cores=1.0) for window in NOISY]  # of 3 s and not of 0.8
+    kept = {"lib": {"spin": measured(*NOISY), "wait": measured(*several)}}
+
+    def rows(seconds: float, *only: str) -> dict[tuple[str, str], list[int]]:
+        return {key: [each.around for each in found] for key, found in plan(kept, seconds, only).items()}
+
+    assert rows(30) == {}
+    assert rows(60) == {("lib", "spin"): [1]}
+    assert rows(600) == rows(600, "lib") == {("lib", "spin"): [1], ("lib", "wait"): [2]}
+    assert rows(600, "other") == {}
+
+
+def test_the_windows_of_both_sides_are_measured_evenly_over_the_time() -> None:
+    found = measured(*NOISY)
+    dues = missing_windows(found, list(compared(found)))
+    held_out = [due.round % ONE_IN == HELD_OUT for due in dues]
+    assert (held_out.count(False), held_out.count(True)) == (13, 17)
+    assert held_out[:15].count(True) in (8, 9)
+    assert len(set(dues)) == len(dues)
+    assert all(due.round >= len(NOISY) and due[1:] == (1, 2) for due in dues)
+    assert missing_windows(measured(), []) == []
+
+
+def test_minutes_add_windows_of_their_rows_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_penalty, "KEPT", tmp_path / "kept.json")
+    monkeypatch.setattr(thread_penalty, "TABLE", tmp_path / "table.csv")
+    asked = []
+
+    def stand_in(library: str, python: str, behaviour: str, dues: list[Due]) -> list[Window]:
+        asked.append((library, behaviour))
+        return [NOISY[0]._replace(round=due.round) for due in dues]
+
+    monkeypatch.setattr(thread_penalty, "measured", stand_in)
+    quiet = measured(*(window._replace(steps=4.5) for window in NOISY))
+    save({"openblas": {"spin": measured(*NOISY), "wait": quiet}})
+    result = CliRunner().invoke(app, ["--only", "openblas", "--minutes", "1"])
+    assert result.exit_code == 0, result.output
+    assert asked == [("openblas", "spin")]
+    assert {name: len(found.windows) for name, found in load()["openblas"].items()} == {"spin": 38, "wait": 8}
+
+
 def test_a_library_that_is_not_installed_is_left_out_with_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +170,12 @@ def test_a_library_that_is_not_installed_is_left_out_with_a_sentence(
     assert load() == {}
 
 
+def test_a_library_that_there_is_not_is_refused() -> None:
+    result = CliRunner().invoke(app, ["--only", "lightgmb"])
+    assert result.exit_code == 2
+    assert "--only lightgmb: there is no such library" in result.stderr
+
+
 def test_the_page_has_every_policy_under_every_behaviour() -> None:
     study, library = threads.STUDIES[0], libraries()[0]
     found = list(threads.rows(study, library, [1, 2]))
@@ -116,6 +185,9 @@ def test_the_page_has_every_policy_under_every_behaviour() -> None:
     (base,) = (row for row in found if (row.way, row.policy) == ("one thread", "fair"))
     assert base.ratios == [1.0, 1.0]
     assert len(threads.table(found).splitlines()) == 1 + len(found)
+    assert "over 2 seeds of each" in threads.policies([threads.table(found)])
+    more = [row._replace(seconds=[*row.seconds, 1.0]) for row in found]
+    assert "over 2 to 3 seeds of each" in threads.policies([threads.table(found), threads.table(more)])
     page = list(threads.summary([threads.table(found), threads.table(row._replace(ratios=[4.0]) for row in found)]))
     assert page[0].endswith("| 2.00 (1.00–4.00) |")
     assert len(page) == 1 + len(study.policies)

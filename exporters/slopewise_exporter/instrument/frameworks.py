@@ -199,10 +199,10 @@ def _boosting(training: Training, module: ModuleType) -> None:
     given, add = _argument("callbacks", _maker(name))
 
     def begin(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
-        following.begin_fit()
         add(bound, reporter, stack)
+        pools = following.begin_fit()
         if name == "lightgbm":
-            bound.arguments["params"] = bound.arguments["callbacks"][-1].widen(bound.arguments["params"])
+            bound.arguments["params"] = bound.arguments["callbacks"][-1].widen(bound.arguments["params"], pools)
 
     _wrap(module, "train", _reported_fit(training, name, given, begin))
     for inner in (sys.modules.get(f"{name}.{part}") for part in ("training", "engine", "sklearn")):

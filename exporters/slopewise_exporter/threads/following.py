@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable
-from typing import Callable
+from typing import Any, Callable
 
 from slopewise_exporter.threads.at_start import (
     FOLLOW,
@@ -83,11 +83,12 @@ class Following:
         finally:
             lock.release()
 
-    def begin_fit(self) -> None:
-        """A fit begins: libraries get the number also where it would not be raised within one."""
+    def begin_fit(self) -> list[Any]:
+        """A fit begins: libraries get the number also where it would not be raised within one. Those are returned."""
         if self.wanted != 0:
             self.applied = 0
             self.apply(anew=True)
+        return [] if self._libraries is None else self._libraries.pools
 
     def look(self) -> None:
         """One interval has ended. Never raises."""
@@ -161,6 +162,7 @@ class Following:
         if self._libraries is not None and number != self.applied:
             set_ours(number)
             self.threads = self._libraries.set(number, anew=anew)
+            self._modules = len(sys.modules)
         self.applied = number
 
     def _begin(self) -> None:
@@ -192,11 +194,14 @@ class Following:
         if self._read is None:
             return
         reading = self.work.read(self._read(), self.threads)
-        self.cores = in_effect_cores(reading, self._ranks)
-        if self._number is not None:
-            self.wanted = self._number.next(reading)
-        modules, self._modules = self._modules, len(sys.modules)
-        if modules not in (0, self._modules):  # a library may be loaded since, with a number of its own
+        if self._number is None:
+            self.cores = in_effect_cores(reading, self._ranks)
+        else:
+            before, self.wanted = self.wanted, self._number.next(reading)
+            self.cores = self._number.cores
+            if self.wanted != before:
+                self.work.begin_anew()
+        if len(sys.modules) != self._modules:  # a library may be loaded since, with a number of its own
             self.applied = 0
 
     def _stop(self, message: str) -> None:

@@ -59,6 +59,8 @@ class Libraries:
         """The numbers that were set, the newest last."""
         self.most_given: int | None = None
         """The most that one of them may have: what the user has set, or it had at its start. None: not asked yet."""
+        self.pools: list[Any] = []
+        """Those of OpenMP and BLAS that were found last."""
 
     def set(self, number: int, *, anew: bool = False) -> int:
         """Give each its number, and return the highest that one of them has now. `anew`: no fit of LightGBM runs."""
@@ -67,7 +69,8 @@ class Libraries:
         if is_by_hand(os.environ, GENERAL):
             self.most_given = int(os.environ[GENERAL].partition(",")[0])
             return self.most_given
-        pools = [*_pools(self._check), *_torch()]
+        self.pools = list(_pools(self._check))
+        pools = [*self.pools, *_torch()]
         # All are asked before one is set: some of them share a number, which belongs to the thread that asks.
         asked = [(pool, (pool.filepath, threading.get_ident()), pool.num_threads) for pool in pools]
         mine = [(pool, key, has) for pool, key, has in asked if self._may_set(pool, key, has)]
@@ -126,9 +129,12 @@ def _torch() -> Iterable[_Torch]:
     return [_Torch(torch)] if hasattr(torch, "set_num_threads") else []  # type: ignore[arg-type]
 
 
-def openmp_threads() -> int:
-    """What a library that asks OpenMP counts now, in this thread; the cores where nobody says."""
-    numbers = (pool.num_threads for pool in _pools(Checker()) if pool.user_api == "openmp")
+def openmp_threads(pools: Iterable[Any] = ()) -> int:
+    """What a library that asks OpenMP counts now, in this thread; the cores where nobody says.
+
+    `pools`: those that were just found; it takes some milliseconds to look at hundreds of loaded files.
+    """
+    numbers = (pool.num_threads for pool in pools or _pools(Checker()) if pool.user_api == "openmp")
     ours = ours_in(os.environ).values()
     return min((number for number in (*numbers, *ours) if number), default=affinity_cores())
 

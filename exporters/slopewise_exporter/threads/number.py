@@ -25,6 +25,9 @@ that ended is noticed within 3 minutes."""
 _STOOD = 6
 """Intervals after which a raise was right, and the next fall begins with the shortest pause again."""
 
+_MOST_READINGS = 30
+"""Of a number that is tried, a second apart. Steps of which too few have ended by then decide nothing."""
+
 _FASTER_RATIO, _DEARER_RATIO = 1.05, 1.1
 """Steps of one training differ by a few percent from second to second. A second thread that brings nothing costs twice
 the CPU; a sixteenth costs less than a tenth more, and is kept."""
@@ -51,6 +54,7 @@ class _Try(NamedTuple):
 
     number: int
     shown: Reading
+    readings_left: int = _MOST_READINGS
 
 
 class ThreadNumber:
@@ -62,7 +66,7 @@ class ThreadNumber:
         """`useful`: the most with which its steps are faster, as far as more were tried."""
         self._ranks = ranks
         self._number = 0
-        self.limit_cores = 0.0  # as of the last reading
+        self.cores = self.limit_cores = 0.0  # in effect, and the limit, as of the last reading
         self._pause = self._left = self._stood = self._tried_left = 0
         self._try: _Try | None = None
 
@@ -73,7 +77,8 @@ class ThreadNumber:
 
     def next(self, reading: Reading) -> int:
         """The number for the interval that begins, after the one that was read."""
-        fits = min(self._most, fitting(in_effect_cores(reading, self._ranks)))
+        self.cores = in_effect_cores(reading, self._ranks)
+        fits = min(self._most, fitting(self.cores))
         before, self.limit_cores = self.limit_cores, reading.limit_cores
         if self._number == 0:
             self._number = fits
@@ -114,6 +119,9 @@ class ThreadNumber:
     def _decide(self, tried: _Try, reading: Reading) -> None:
         """The better of the number that is tried and the one before it; nothing where it waited for CPU meanwhile."""
         if (reading.waited_share or 0.0) >= _LOW_SHARE:
+            return
+        if reading.steps_per_second is None and tried.readings_left > 1:
+            self._try = tried._replace(readings_left=tried.readings_left - 1)
             return
         rose = self._number > tried.number
         few, many = (tried.shown, reading) if rose else (reading, tried.shown)

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from slopewise_exporter import lifecycle
 from slopewise_exporter.threads.cpu import Reading
 
-MIN_STEPS = 20
-"""An interval of fewer says nothing about the speed of steps: one of them more or less is 5 %."""
+MIN_STEPS, MIN_SECONDS = 20, 10.0
+"""What tells the speed of steps: so many of them, of which one more or less is 5 %; or two of a reporter, which times
+them itself, in so long."""
 
 BESIDE_CORES = 0.5
 """What this package and a training's other threads use at most where only the libraries' threads compute."""
@@ -37,6 +38,7 @@ class Work:
         self._beside = False
         self._threads = 0  # of libraries; 0: not known yet
         self._done: tuple[object, int, float] = (self, 0, 0.0)
+        self._begins = False
 
     @property
     def only_libraries(self) -> bool:
@@ -53,10 +55,20 @@ class Work:
             self._beside = self._beside or self._has_children() or ran_or_waited > most
         return reading._replace(steps_per_second=self._steps_per_second())
 
+    def begin_anew(self) -> None:
+        """The number of threads changes with the next step: those before it say nothing of those that come."""
+        self._begins = True
+
     def _steps_per_second(self) -> float | None:
-        """None: there were too few, or another training reports."""
+        """None: there were too few, which count on, or another training reports."""
         reporter = lifecycle.newest()
         steps, seconds = getattr(reporter, "timed_steps", (self.trees, time.monotonic()))
-        (before, counted, began), self._done = self._done, (reporter, steps, seconds)
+        before, counted, began = self._done
         done, took = steps - counted, seconds - began
-        return done / took if before is reporter and done >= MIN_STEPS and took > 0 else None
+        # The step that ran while the number changed is one of many, or is left out.
+        slow = reporter is not None and took >= MIN_SECONDS and done > 1 and not self._begins
+        tells = took > 0 and (done >= MIN_STEPS or slow)
+        if before is reporter and not tells and not (self._begins and done > 0):
+            return None
+        self._done, self._begins = (reporter, steps, seconds), False
+        return done / took if before is reporter and tells else None
