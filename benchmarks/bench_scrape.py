@@ -1,7 +1,7 @@
 """A scrape of the controller of 10,000 jobs under `marginal`: CPU of its page, beside the client library's page.
 
-Gate: the page, packed, takes at most a third of the CPU that the client library takes to write the same samples, which
-is the baseline of the same run. Prometheus scrapes every 15 s, so a page costs as much as several passes together.
+Gate: the page, packed, takes at most 0.4 of the CPU that the client library takes to write the same samples, which is
+the baseline of the same run. Prometheus scrapes every 15 s, so a page costs as much as several passes together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from slopewise.telemetry.families import page
 from slopewise.telemetry.job_metrics import LastPasses
 
 ROUNDS = 3
-BOUND_RATIO = 1 / 3
+BOUND_RATIO = 0.4
+"""Runs of 0.27 (beside a load of 10) and 0.31, on two cores."""
 ACCEPT = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8"
 """What Prometheus 3 asks for."""
 
