@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.api_server import ApiServer, refusal
+from support.replicas import GROWTHS
 from support.waiting import eventually
 
 from slopewise.adapters.kube.cache.records import API_VERSION
@@ -91,6 +92,16 @@ def test_without_the_right_to_see_what_refuses_resizes_everything_else_goes_on(s
         assert watches.watches()["resourcequotas"][0] == float("inf")
     finally:
         watches.stop()
+
+
+def test_catching_up_reads_every_page(server: ApiServer, watches: Watches) -> None:
+    workload = {"apiVersion": "batch/v1", "kind": "Job", "uid": "u"}
+    for number in range(501):
+        name = f"job-{number:03}"
+        server.put(GROWTHS, {"metadata": {"name": name}, "spec": {"workload": {**workload, "name": name}}})
+    watches.catch_up()
+    assert len(watches.growths.items()) == 501
+    assert len(server.asked("GET", "jobgrowths$")) == 2
 
 
 def test_of_pods_that_are_not_managed_those_that_take_cpu_of_nodes_are_watched(server: ApiServer) -> None:
