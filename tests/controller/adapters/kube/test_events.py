@@ -108,3 +108,9 @@ def test_a_note_of_others_drives_no_terminal_and_a_long_one_in_any_letters_fits(
     assert notes[0].startswith("Freeze f (all): ")
     assert not {"\x1b", "\x07"} & set(notes[0])
     assert len(notes[1].encode()) <= 1024
+
+
+def test_one_that_does_not_lead_shows_nothing(server: ApiServer) -> None:
+    with Recording(server, may_write=False) as recording:
+        recording.recorder.emit(Event(POD, "Resized", "x"))
+    assert (server.requests, recording.recorder.dropped) == ([], 0)

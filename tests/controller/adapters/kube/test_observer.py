@@ -469,6 +469,7 @@ def test_a_changed_pod_or_original_is_read_again() -> None:
         ({}, True),
         ({"pods": {"matchLabels": {"team": "a"}}}, False),
         ({"namespaces": {"matchLabels": {"env": "lab"}}}, True),
+        ({"namespaces": {"matchLabels": {"env": "another"}}}, False),
         ({"nodes": {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}}, False),
     ],
 )

@@ -68,8 +68,18 @@ class TestPlacing:
         assert place(stage).result == "deferred"
         assert is_gated(stage.pod("train-x"))
 
+    def test_a_pod_that_is_gone_is_reported(self, stage: Stage) -> None:
+        stage.server.remove(f"{PODS}/train-x")
+        assert place(stage).result == "failed"
+
 
 class TestLettingGo:
+    def test_a_replica_that_does_not_lead_touches_nothing(self, stage: Stage) -> None:
+        stage.leads = False
+        stage.tick()
+        stage.tick(10 * MAX_WAIT_SECONDS)
+        assert stage.server.asked("PATCH") == []
+
     def test_after_half_a_minute_the_default_scheduler_has_it(self, stage: Stage) -> None:
         stage.tick()
         stage.clock.seconds += MAX_WAIT_SECONDS - 1

@@ -149,6 +149,12 @@ def test_what_changes_between_two_passes_counts_in_the_second() -> None:
     assert "label it slopewise.dev/moves=allowed" in (here.movability().blocked_reason or "")
 
 
+def test_a_server_that_shows_no_version_is_not_taken_for_an_old_one() -> None:
+    here = MovingWorld(movable())
+    here.api.version = None
+    assert here.movability().blocked_reason == "the API server has not reported its version yet"
+
+
 def test_how_often_it_was_moved_counts_for_how_long_the_next_time_takes() -> None:
     here = MovingWorld(movable())
     here.api.version = (1, 35)
@@ -299,3 +305,9 @@ def test_a_job_whose_pod_has_no_node_yet_says_what_it_waits_for() -> None:
     assert here.observe().absent[0].reason.startswith("no node takes its pod p just now")
     here.pods.records = (movable(node=None, phase="Pending", gates=(PLACE_GATE,)),)
     assert here.observe().absent[0].reason == f"its pod p waits behind {PLACE_GATE}"
+
+
+def test_a_job_that_is_gone_for_an_unknown_reason_is_not_reported() -> None:
+    here = MovingWorld()
+    here.jobs_remembered.append(REMEMBERED)
+    assert here.observe().absent == ()

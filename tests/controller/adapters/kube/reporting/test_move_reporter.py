@@ -163,3 +163,10 @@ def test_a_workload_without_a_pod_says_why_and_no_longer_what_its_last_pod_did(p
     status = passes.status("train")  # it ended while no pass looked
     conditions = {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
     assert (status["state"], conditions["Finished"]) == ("Failed", ("True", "Failed"))
+
+
+def test_a_gang_of_which_a_pod_is_there_is_shown_by_that(passes: ReportedPasses) -> None:
+    here, away = (passes.pods.add("gang", slot) for slot in ("0", "1"))
+    passes.a_pass(a_job(here), a_job(away))
+    passes.a_pass(a_job(here), absent=(Absence(away, "waiting", "its pod gang-1 waits for a node"),))
+    assert passes.status("gang")["state"] == "Training"

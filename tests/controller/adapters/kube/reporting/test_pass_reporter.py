@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.pass_reports import ReportedPasses
+from support.pass_reports import ReportedPasses, as_recorder
 from support.worlds import START, a_job, a_snapshot, known
 
+from slopewise.adapters.kube.reporting.pass_reporter import emit_invalid
 from slopewise.adapters.kube.state.training_policies import policy_path
 from slopewise.crds.policy_status import Conflict
 from slopewise.feedback.restore import RestoreReport
@@ -248,3 +249,8 @@ def test_withheld_changes_of_memory_and_of_cpu_are_distinguished(passes: Reporte
         ("ResizeWithheld", "CPU limits 2 to 1500m: floor: 1"),
         ("ResizeWithheld", "memory request 1024Mi to 360Mi: memory_pressure: n1"),
     ]
+
+
+def test_an_invalid_policy_is_an_event(passes: ReportedPasses) -> None:
+    emit_invalid(as_recorder(passes.recorder), "training", "u", "TrainingPolicy training: no")
+    assert passes.recorder.of("TrainingPolicy") == [("InvalidSpec", "TrainingPolicy training: no")]

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from support.api_server import ApiServer, refusal
-from support.managed_pods import MIB, STARTED, a_container, a_managed_pod, a_raw_pod
+from support.managed_pods import MIB, STARTED, a_container, a_managed_pod, a_raw_pod, deferred
 from support.resize_world import ORIGINAL, World
 
 from slopewise.adapters.kube.cache.records import Resources
 from slopewise.adapters.kube.resize.target import Impossible, restored, with_memory
+from slopewise.adapters.pauses import GRANT_SECONDS
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import Decision, MemoryAllocation, MemoryBound, Outcome, ResizeMemory
 
@@ -141,6 +142,16 @@ class TestRestore:
         assert world.actuator.restore("j", ORIGINAL, HAD).result == "accepted"
         world.put(a_raw_pod(WHOLE))
         assert world.actuator.restore("j", ORIGINAL, HAD).result == "applied"
+
+    def test_a_request_without_room_is_taken_back_and_tried_again(self, world: World) -> None:
+        world.put(a_raw_pod(WHOLE, reported=LOWERED, conditions=(deferred(),)))
+        restored = world.actuator.restore("j", ORIGINAL, HAD)
+        assert (restored.result, world.cpu()["requests"]["memory"]) == ("deferred", "128Mi")
+        assert "node-a has no room for its request of 500m and its memory (no room)" in restored.detail
+        world.put(a_raw_pod(world.cpu()))
+        assert world.actuator.restore("j", ORIGINAL, HAD).detail.startswith("its request waits for room")
+        world.clock.seconds += GRANT_SECONDS
+        assert world.actuator.restore("j", ORIGINAL, HAD).result == "accepted"
 
     def test_a_limit_that_its_kubelet_does_not_lower_below_the_use_is_taken_back_and_stays(self, world: World) -> None:
         world.put(a_raw_pod(WHOLE, reported=RAISED, conditions=(in_error("usage is above the limit"),)))

@@ -50,3 +50,12 @@ def test_no_minute_sees_more_than_a_burst_and_a_refill(pauses: list[float], toke
             taken.append(clock.seconds)
     for end in taken:
         assert sum(end - 60 < at <= end for at in taken) <= 2 * tokens
+
+
+def test_buckets_of_nodes_that_are_gone_are_forgotten() -> None:
+    clock = FakeClock()
+    limited = buckets(clock, cluster=100_000)
+    for number in range(5000):
+        clock.seconds += 1
+        limited.take(f"n{number}", f"team-{number}")
+    assert len(limited._buckets) <= 1001 + 2

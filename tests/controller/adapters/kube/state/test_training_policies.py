@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from msgspec import structs
-from support.api_server import ApiServer
+from support.api_server import ApiServer, refusal
 from support.managed_pods import a_managed_pod
 from support.worlds import START
 
 from slopewise.adapters.kube.cache.records import FINALIZER, MANAGED_LABEL, PLACE_GATE, PodRecord
+from slopewise.adapters.kube.client.client import ApiError
 from slopewise.adapters.kube.state.status_writer import StatusSender
 from slopewise.adapters.kube.state.training_policies import (
     MAX_CLASSES_BYTES,
@@ -196,3 +197,14 @@ def test_a_policys_status_is_back_after_a_restart_and_a_placements_while_it_has_
     assert parse_policy(stored).intervals == Intervals({"n1": (100.0, 20.0)}, {"n1": (90.0, 30.0)})
     alone = parse_policy({**stored, "spec": {"policy": {"name": "flowcon"}}})
     assert alone.intervals == Intervals({"n1": (100.0, 20.0)})
+
+
+def test_a_conflict_about_the_finalizer_is_read_again_but_not_for_ever(server: ApiServer) -> None:
+    server.put(policy_path(), raw())
+    conflict = refusal(409, "Conflict", "the object has been modified")
+    server.fault(conflict, method="PATCH", times=2)
+    set_finalizer(server.client(), "p", wanted=True)
+    assert server.get(policy_path("p"))["metadata"]["finalizers"] == [FINALIZER]
+    server.fault(conflict, method="PATCH", times=9)
+    with pytest.raises(ApiError, match="modified"):
+        set_finalizer(server.client(), "p", wanted=False)

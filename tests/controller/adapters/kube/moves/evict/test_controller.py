@@ -113,9 +113,16 @@ class TestBeginning:
         assert stage.server.asked("PATCH") == []
 
     def test_a_pod_that_would_not_come_back_is_never_evicted(self, stage: Stage) -> None:
+        bare = stage.put_pod("bare", owner=None)["metadata"]["uid"]
+        of_a_daemon = stage.put_pod("agent", owner="agents", kind="DaemonSet")["metadata"]["uid"]
         stage.put_job(podFailurePolicy={})
-        assert begin(stage).result == "infeasible"
+        for job_uid in (TRAIN, f"{bare}:0", f"{of_a_daemon}:0"):
+            assert begin(stage, job_uid).result == "infeasible"
         assert stage.server.asked("POST", "/eviction$") == []
+
+    def test_it_waits_for_its_turn(self, stage: Stage) -> None:
+        stage.wait = "the next in 2 s"
+        assert begin(stage) == Outcome(Migrate(TRAIN, "node-a", "node-b", "why"), "deferred", "the next in 2 s")
 
     @pytest.mark.parametrize(("method", "path", "status"), [("GET", "/jobs/train$", 500), ("PATCH", "/status$", 403)])
     def test_without_owner_or_intent_none_is_evicted(self, stage: Stage, method: str, path: str, status: int) -> None:
@@ -275,6 +282,12 @@ class TestGangs:
 
 
 class TestTrouble:
+    def test_a_replica_that_does_not_lead_touches_nothing(self, stage: Stage) -> None:
+        begin_and_replace(stage)
+        stage.leads = False
+        stage.tick(10.0)
+        assert is_gated(stage.pod("train-y"))
+
     def test_a_leader_that_comes_too_late_leaves_the_pod_where_it_is(self, stage: Stage) -> None:
         stage.server.fault(Reply(200, {}), method="POST", path="/eviction$")  # the dry run
         stage.server.fault(Drop(), method="POST", path="/eviction$")

@@ -214,3 +214,14 @@ def test_a_job_that_took_the_name_of_another_is_not_touched(yard: Yard) -> None:
 
     assert (outcome.result, outcome.detail) == ("failed", "its Job is gone")
     assert MOVE not in (yard.job["metadata"].get("annotations") or {})
+
+
+def test_more_pods_than_one_move_can_name_stay_where_they_are(yard: Yard) -> None:
+    yard.put_job()
+
+    outcome = yard.begin(members=[f"{UID}:{slot}" for slot in range(1001)])
+
+    assert (outcome.result, outcome.detail) == (
+        "infeasible", "its Job has 1001 pods, and at most 1000 are moved together"
+    )  # fmt: skip
+    assert not yard.patches()

@@ -223,3 +223,14 @@ def test_trouble_with_one_job_is_reported_once_and_holds_up_no_other(yard: Yard)
 
     assert yard.running_on() == ["node-b"]
     assert len([text for text, _ in yard.reported if "its move waits" in text]) == 1
+
+
+def test_a_replica_that_does_not_lead_changes_nothing(yard: Yard) -> None:
+    yard.put_job()
+    yard.begin()
+    yard.leads = False
+
+    yard.settle(yard.follower(), 10)
+
+    assert yard.suspended
+    assert steps(yard) == ["leaving"]

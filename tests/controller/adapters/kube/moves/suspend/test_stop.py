@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 from support.api_objects import merged
-from support.api_server import Drop
+from support.api_server import Drop, refusal
 from support.suspended_jobs import JOBS, NAME, UID, Yard
 
 from slopewise.adapters.kube.cache.records import AT_TARGET, STOP, STOPPED, ManagedPod, OwnerRef
@@ -145,3 +145,12 @@ def test_a_note_is_read_as_it_was_written_and_says_nothing_about_a_later_suspens
 @pytest.mark.parametrize("text", ["", "[]", "[" * 3000, '{"atSeconds": 1}'])
 def test_a_note_that_makes_no_sense_counts_as_none(text: str) -> None:
     assert note_on(noted(text=text)) is None
+
+
+def test_without_the_right_to_suspend_it_says_which_component_grants_it(yard: Yard) -> None:
+    put_job(yard)
+    pod = yard.managed()
+    yard.server.fault(refusal(403, "Forbidden", "jobs.batch is forbidden"), method="PATCH", path=f"/jobs/{NAME}$")
+    outcome = stop(yard, pod)
+    assert outcome.result == "infeasible"
+    assert outcome.detail.startswith("our account may not suspend Jobs; ")
