@@ -120,7 +120,6 @@ class Bench:
             policy=name,
             jobs=results,
             curves=curves,
-            decisions=[],
             passes=0,
             passes_held=0,
             resizes_applied=resizes_of(crowd),

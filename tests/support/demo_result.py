@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from slopewise.demo.report.results import Curves, DecisionRow, DemoResult, JobResult, RunResult
+from slopewise.demo.report.results import Curves, DemoResult, JobResult, RunResult
 
 NODE_CORES = 2.0
 INTERVAL_SECONDS = 8
@@ -70,7 +70,7 @@ def sample_result() -> DemoResult:
 def run(policy: str) -> RunResult:
     """One policy over the list, second by second, until the last job has ended."""
     lives = [Life(training) for training in TRAININGS]
-    decisions: list[DecisionRow] = []
+    outcomes: list[str] = []
     passes = 0
     for now in range(400):
         active = [life for life in lives if life.training.arrives_seconds <= now and life.finished_seconds is None]
@@ -78,17 +78,16 @@ def run(policy: str) -> RunResult:
             break
         if policy != "fair" and now % INTERVAL_SECONDS == 0 and now:
             passes += 1
-            decisions += decide(active, now)
+            outcomes += decide(active)
         advance(active, now)
     return RunResult(
         policy=policy,
         jobs=[job_result(life) for life in lives],
         curves={life.training.name: life.curves for life in lives},
-        decisions=decisions,
         passes=passes or 11,
         passes_held=0,
-        resizes_applied=sum(row.outcome == "applied" for row in decisions),
-        withheld=sum(row.outcome.startswith("withheld") for row in decisions),
+        resizes_applied=outcomes.count("applied"),
+        withheld=outcomes.count("withheld"),
         controller_cpu_ratio=0.0041 if policy == "fair" else 0.0063,
         other_cpu_cores=0.03,
         stolen_cpu_cores=0.0,
@@ -115,49 +114,29 @@ def advance(active: list[Life], now: int) -> None:
             life.finished_seconds = now + 1.0
 
 
-def decide(active: list[Life], now: int) -> list[DecisionRow]:
-    """Growth since the last look against α = 0.05: a step down NL, WL, CL, or back to NL."""
-    rows = []
-    held = sum(life.share_cores for life in active)
+def decide(active: list[Life]) -> list[str]:
+    """What became of each change: by growth against α = 0.05 a step down NL, WL, CL, or back to NL."""
+    outcomes = []
     for life in active:
         before, life.measured = life.measured, life.loss
         span = life.training.loss(0.0) - 0.9 * life.training.loss(1.0)
         growth = None if before is None else (before - life.loss) / span
         down = {None: "NL", "NL": "WL", "WL": "CL", "CL": "CL"}
         new_class = "NL" if growth is None or growth >= 0.05 else down[life.job_class]
-        rows += [row for row in [change(life, new_class, growth, len(active), now)] if row]
+        outcomes.append(change(life, new_class, len(active)))
         life.job_class = new_class
-    wanted = sum(life.share_cores for life in active)
-    return [in_cores(row, held, wanted) for row in rows]
+    return outcomes
 
 
-def in_cores(row: DecisionRow, held: float, wanted: float) -> DecisionRow:
-    """`row`, whose figures are weights, in cores: each weight is a share of the node, before and after the pass."""
-    before, after = row.from_millicores or 0, row.to_millicores or 0
-    return replace(
-        row, from_millicores=round(before / held * NODE_CORES), to_millicores=round(after / wanted * NODE_CORES)
-    )
-
-
-def change(life: Life, new_class: str, growth: float | None, jobs: int, now: int) -> DecisionRow | None:
-    """What the model's flowcon does about a class, or None when nothing is worth a row."""
+def change(life: Life, new_class: str, jobs: int) -> str:
+    """What the model's flowcon does about a class; empty where that changes nothing."""
     wanted = {"NL": NODE_CORES, "WL": life.share_cores, "CL": NODE_CORES / (2 * jobs)}[new_class]
-    if new_class == life.job_class and abs(wanted - life.share_cores) < 0.02:
-        return None
-    reported = "no growth measured yet" if growth is None else f"growth {growth:.3f} per interval against α 0.05"
-    before, outcome = life.share_cores, "" if wanted == life.share_cores else "applied"
-    if outcome and abs(wanted / before - 1) < 0.15:
-        outcome = "withheld by minimum-change"
-    life.share_cores = wanted if outcome == "applied" else before
-    return DecisionRow(
-        at_seconds=now + 0.2,
-        job=life.training.name,
-        job_class=new_class,
-        from_millicores=round(before * 1000),
-        to_millicores=round(wanted * 1000),
-        outcome=outcome,
-        reason=f"{reported}: {life.job_class or 'new'} → {new_class}, weight {wanted:.2f}",
-    )
+    if wanted == life.share_cores or (new_class == life.job_class and abs(wanted - life.share_cores) < 0.02):
+        return ""
+    if abs(wanted / life.share_cores - 1) < 0.15:
+        return "withheld"
+    life.share_cores = wanted
+    return "applied"
 
 
 def job_result(life: Life) -> JobResult:

@@ -6,14 +6,14 @@ from Prometheus.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.config.jobs_file import JobSpec
 from slopewise.config.training_policy import TrainingPolicy
-from slopewise.demo.report.history import decision_rows, job_moves
-from slopewise.demo.report.results import Curves, JobResult, RunResult
+from slopewise.demo.report.results import Curves, JobMove, JobResult, RunResult
 from slopewise.demo.sampler import CpuSampler, OtherCpuSampler, Points
 from slopewise.errors import DataSourceError, SlopewiseError
 from slopewise.local.brought import brought
@@ -76,16 +76,17 @@ def _gather(session: Session, sampler: CpuSampler, others: OtherCpuSampler, poli
     used, tally = sampler.cpu_cores(), session.tally
     curves = {name: Curves(tally.of(name).objective, losses.get(name, []), used.get(name, [])) for name in records}
     beside_fair = {name: brought(record, tally.of(name)) for name, record in records.items()}
+    guards = Counter(each.guard for report in reports for each in report.results.withheld_of(Resize, Place, Migrate))
     jobs = [_job_result(record, session, curves[name], steps.get(name)) for name, record in records.items()]
     return RunResult(
         policy=policy,
         jobs=[replace(job, moves=job_moves(records[job.name], reports, start)) for job in jobs],
         curves=curves,
-        decisions=decision_rows(reports, start, session.control),
         passes=session.loop.passes,
         passes_held=session.loop.passes_held,
         resizes_applied=sum(report.count("applied") for report in reports),
-        withheld=sum(len(report.results.withheld_of(Resize, Place, Migrate)) for report in reports),
+        withheld=guards.total(),
+        withheld_most=next((guard for guard, _ in guards.most_common(1)), ""),
         controller_cpu_ratio=session.loop.cpu_seconds / max(end - start, 1e-9),
         node_cores=sum(each.node.cpu_cores for each in session.nodes),
         control=session.control,
@@ -95,6 +96,31 @@ def _gather(session: Session, sampler: CpuSampler, others: OtherCpuSampler, poli
         fair_seconds={name: known.fair for name, known in beside_fair.items() if known is not None},
         note="; ".join(filter(None, [note, *map(trouble, records.values())])),
     )
+
+
+def job_moves(record: JobRecord, reports: Iterable[PassReport], start_seconds: float) -> tuple[JobMove, ...]:
+    """Each migration of one job, in order.
+
+    The record has when processes ended and started, the passes when the job was seen at work again.
+    """
+    events = [each for report in reports for each in report.results.events if each.job_uid == record.spec.name]
+    # The newest of each migration, by when it was decided: slightly before it was begun.
+    known = {event.record.at_seconds: event.record for event in events}
+    moves = []
+    for made in record.moves:
+        decided = [at for at in known if at <= made.asked_at_seconds]
+        reported = known[max(decided)] if decided else None
+        moves.append(
+            JobMove(
+                at_seconds=made.asked_at_seconds - start_seconds,
+                from_node=made.from_node,
+                node=made.node,
+                saving_seconds=made.ended_at_seconds - made.asked_at_seconds,
+                pause_seconds=reported.pause_seconds if reported else None,
+                steps_lost=reported.steps_lost if reported else None,
+            )
+        )
+    return tuple(moves)
 
 
 def trouble(record: JobRecord) -> str:

@@ -8,13 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from slopewise.model import CpuControl
 from slopewise.reports.estimates import Estimate
 from slopewise.text import bounded, printable
 
 UNKNOWN = "–"
-# A request is a weight: it binds only while the others want CPU too, and then as a share of the node's cores.
-_ALLOTMENTS: dict[CpuControl, str] = {"limits": "the most it may use", "requests": "its share when every job wants CPU"}
 _LARGEST = 1e300
 _WHITE = re.compile(r"\s+")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -108,8 +105,3 @@ def change(value: float) -> str:
 def cores(millicores: int | None) -> str:
     """`0.50` for 500 millicores; an unknown amount is a dash."""
     return UNKNOWN if millicores is None else f"{millicores / 1000:.2f}"
-
-
-def allotment(control: CpuControl) -> str:
-    """The meaning of a job's allotted cores, as the end of `cores: …`."""
-    return _ALLOTMENTS[control]

@@ -141,7 +141,7 @@ class Maker:
         if len(self.made) == self._interrupted:
             raise Interrupted(2)
         self.made.append(namespace)
-        return RunResult(name, [], {}, [], 0, 0, 0, 0, 0.0)
+        return RunResult(name, [], {}, 0, 0, 0, 0, 0.0)
 
 
 def test_rounds_go_through_the_policies_forwards_and_backwards_in_turn() -> None:

@@ -13,7 +13,7 @@ from slopewise.model import Objective
 
 def a_run(policy: str, arrived: float, *points: tuple[float, float], objective: Objective = "min") -> RunResult:
     job = JobResult("j", arrived, 100.0, 100.0 - arrived, None, 10, None, None, 1.0, "finished")
-    return RunResult(policy, [job], {"j": Curves(objective, list(points))}, [], 1, 0, 0, 0, 0.0)
+    return RunResult(policy, [job], {"j": Curves(objective, list(points))}, 1, 0, 0, 0, 0.0)
 
 
 def times(*runs: RunResult) -> list[float | None]:

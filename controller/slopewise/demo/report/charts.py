@@ -130,7 +130,7 @@ def _run_end(run: RunResult) -> float:
     """The last moment that a run shows anything of."""
     ends = [job.finished_seconds for job in run.jobs if job.finished_seconds is not None]
     sampled = [points[-1][0] for c in run.curves.values() for points in (c.loss, c.cpu_cores) if points]
-    return max([*ends, *sampled, *(row.at_seconds for row in run.decisions)], default=0.0)
+    return max([*ends, *sampled], default=0.0)
 
 
 def _loss_range(of_runs: Sequence[Curves]) -> tuple[float, float]:

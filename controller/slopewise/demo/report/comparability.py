@@ -5,11 +5,9 @@ They cannot if jobs failed, nothing changed, or other programs used CPU.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from slopewise.demo.report.history import WITHHELD
 from slopewise.demo.report.results import DemoResult, RunResult
 from slopewise.model import JobState
 from slopewise.reports.wording import counted, listed, plain, uncapitalised
@@ -76,10 +74,9 @@ def _idle_reason(result: DemoResult, run: RunResult) -> str:
             f"; no job ran for as long as an interval ({result.interval_seconds:g} s), in which growth is measured: "
             "take longer jobs, or a shorter --interval"
         )
-    if withheld := [row.outcome for row in run.decisions if row.outcome.startswith(WITHHELD)]:
-        guard, _ = Counter(withheld).most_common(1)[0]
+    if run.withheld:
         changes = counted(run.withheld, "change")
-        return f"; guards withheld {changes} that it wanted, most often {plain(guard.removeprefix(WITHHELD))}"
+        return f"; guards withheld {changes} that it wanted, most often {plain(run.withheld_most)}"
     return ""
 
 

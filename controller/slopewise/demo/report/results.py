@@ -143,23 +143,6 @@ class Curves:
     """Each point is the mean since the one before."""
 
 
-@dataclass(frozen=True)
-class DecisionRow:
-    """One decision worth showing: a change of class, or a resize or move and its outcome."""
-
-    at_seconds: float
-    job: str
-    job_class: str | None
-    from_millicores: int | None
-    to_millicores: int | None
-    outcome: str
-    """applied, failed, withheld by a named guard, an empty string when only the class changed, or of a migration that
-    was begun earlier: resumed, failed."""
-    reason: str
-    node: str = ""
-    """Of a placement or migration: the node it was to. Empty otherwise."""
-
-
 _FIGURES = (
     "passes", "passes_held", "resizes_applied", "moves_applied", "withheld", "controller_cpu_ratio", "control", "note",
     "other_cpu_cores", "stolen_cpu_cores", "makespan_seconds", "fair_seconds",
@@ -173,7 +156,6 @@ class RunResult:
     policy: str
     jobs: list[JobResult]
     curves: dict[str, Curves]
-    decisions: list[DecisionRow]
     passes: int
     passes_held: int
     resizes_applied: int
@@ -184,6 +166,8 @@ class RunResult:
     control: CpuControl = "requests"
     moves_applied: int = 0
     """Jobs that the policy placed or began to migrate; those of the default scheduler are not among them."""
+    withheld_most: str = ""
+    """The guard that withheld most."""
     note: str = ""
     """A caveat about this run, e.g. that Prometheus had no losses; else empty."""
     other_cpu_cores: float | None = None

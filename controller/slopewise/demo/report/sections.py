@@ -1,9 +1,8 @@
-"""The report of a demo: the comparison, each run with its charts and decisions, and what ran it."""
+"""The report of a demo: the comparison, each run with its charts, and what ran it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 
 from slopewise.demo.report import charts
 from slopewise.demo.report.comparison import (
@@ -16,9 +15,8 @@ from slopewise.demo.report.comparison import (
     summaries,
 )
 from slopewise.demo.report.objectives import kinds
-from slopewise.demo.report.results import DecisionRow, DemoResult, RunResult
+from slopewise.demo.report.results import DemoResult, RunResult
 from slopewise.reports.cells import Cell, Row
-from slopewise.reports.columns import named
 from slopewise.reports.estimates import Verdict
 from slopewise.reports.plots import colour
 from slopewise.reports.report import (
@@ -32,12 +30,11 @@ from slopewise.reports.report import (
     Part,
     Report,
     Section,
-    Table,
     Text,
     Tiles,
     notes_of,
 )
-from slopewise.reports.wording import UNKNOWN, allotment, cores, listed, plain, seconds
+from slopewise.reports.wording import UNKNOWN, listed, plain
 
 _MEANINGS = (
     "Completion time (JCT): from a job's arrival to its end. Time to 90 %: from its arrival until 90 % of its loss's "
@@ -144,12 +141,11 @@ def _facts(result: DemoResult) -> Facts:
 
 
 def _runs(result: DemoResult, shared: charts.Frame) -> Iterator[Section]:
-    """Each run of the first round with its charts, then its decisions."""
+    """Each run of the first round with its charts."""
     cards = [_run(number, run, shared) for number, run in enumerate(result.runs, start=1)]
     jobs = Jobs([(name, colour(place)) for place, name in enumerate(shared.names)])
     heading = "The runs of the first round" if len(result.rounds) > 1 else "Each run"
     yield Section(heading, [jobs, Cards(cards)], on="page")
-    yield Section("", [_decisions(run) for run in result.runs if run.decisions], on="page")
 
 
 def _run(number: int, run: RunResult, shared: charts.Frame) -> Section:
@@ -175,31 +171,6 @@ def _run(number: int, run: RunResult, shared: charts.Frame) -> Section:
     return Section(policy, [Text(facts.strip()), *figures])
 
 
-def _decisions(run: RunResult) -> Table:
-    rows = run.decisions
-    shown: dict[str, Callable[[DecisionRow], str]] = {
-        "At": lambda row: seconds(row.at_seconds),
-        "Job": lambda row: row.job,
-        "Class": lambda row: row.job_class or UNKNOWN,
-        "Cores": change_text,
-        "Outcome": lambda row: row.outcome or "class only",
-        "Why": lambda row: row.reason,
-    }
-    columns = [
-        replace(
-            named(heading, rows, cell),
-            justify="right" if heading in ("At", "Cores") else "left",
-            is_name=heading == "Job",
-        )
-        for heading, cell in shown.items()
-    ]
-    caption = (
-        f"Every decision under {plain(run.policy)} that changed a class, the CPU or the node of a job; cores: "
-        f"{allotment(run.control)}, before and after"
-    )
-    return Table(columns, rows, caption=caption)
-
-
 def actuator_note(actuator: str) -> str:
     """What stop-and-continue means for the figures; empty for cgroups.
 
@@ -211,12 +182,3 @@ def actuator_note(actuator: str) -> str:
         "Each job's processes were stopped and continued in turn (duty cycling) to keep them near their limit, "
         "which is coarser than a limit of the kernel."
     )
-
-
-def change_text(row: DecisionRow) -> str:
-    """E.g. `2.00 → 0.50`, or the node of a placement; a dash when only the class changed."""
-    if row.node:
-        return f"to {plain(row.node)}"
-    if not row.outcome or row.to_millicores is None:
-        return UNKNOWN
-    return f"{cores(row.from_millicores)} → {cores(row.to_millicores)}"

@@ -18,7 +18,7 @@ from slopewise.demo.report.comparison import (
     report_blocks,
     summaries,
 )
-from slopewise.demo.report.results import JCT, TIME_TO_90, DecisionRow, DemoResult, Measure
+from slopewise.demo.report.results import JCT, TIME_TO_90, DemoResult, Measure
 from slopewise.reports.cells import Cell, Row
 
 
@@ -175,10 +175,8 @@ def test_jobs_shorter_than_an_interval_are_distinguished_from_a_policy_that_want
 
 
 def test_changes_that_guards_withheld_are_said_with_the_guard() -> None:
-    held = [DecisionRow(9.0, "a", "CL", 1000, 900, "withheld: min_change", "why")] * 3
-    result = demo(
-        run("fair", job("a", 40)), run("flowcon", job("a", 40), resizes_applied=0, withheld=3, decisions=held)
-    )
+    held = {"resizes_applied": 0, "withheld": 3, "withheld_most": "min_change"}
+    result = demo(run("fair", job("a", 40)), run("flowcon", job("a", 40), **held))
 
     assert caveats(result)[0].endswith("; guards withheld 3 changes that it wanted, most often min_change.")
 

@@ -9,9 +9,9 @@ from slopewise.adapters.local.job_record import JobRecord
 from slopewise.adapters.local.move import MoveMade
 from slopewise.config.jobs_file import JobSpec
 from slopewise.demo.report.comparison import cost_text, fact_rows, job_blocks
-from slopewise.demo.report.history import job_moves
-from slopewise.demo.report.results import DecisionRow, DemoResult, JobMove, JobResult, RunResult
+from slopewise.demo.report.results import DemoResult, JobMove, JobResult, RunResult
 from slopewise.demo.report.sections import report_of
+from slopewise.demo.runner import job_moves
 from slopewise.model import MoveEvent, MoveRecord, PassReport, Results
 from slopewise.reports.page import page_of
 
@@ -36,9 +36,8 @@ def a_record(*moves: MoveMade) -> JobRecord:
 
 def a_result(*moves: JobMove) -> DemoResult:
     stays = JobResult("a", 0.0, 40.0, 40.0, None, 10, None, None, 1.0, "finished", node="node-2")
-    begun = DecisionRow(10.0, "a", None, None, None, "applied", "slow move", "node-2")
     runs = [
-        RunResult(policy, [job], {}, [begun] * len(job.moves), 1, 0, 0, 0, 0.0)
+        RunResult(policy, [job], {}, 1, 0, 0, 0, 0.0)
         for policy, job in (("fair", replace(stays, node="node-1")), ("specon", replace(stays, moves=moves)))
     ]
     return DemoResult(runs, "3.5.0", "cgroup v2", 2.0, 5.0, nodes=2)

@@ -30,7 +30,7 @@ def test_each_measure_and_each_job_has_its_ratio_and_verdict_in_words() -> None:
 
 def test_a_policy_that_is_not_compared_has_no_verdict_and_its_reason_in_the_notes() -> None:
     fair, flowcon = sample_result().runs
-    idle = replace(sample_result(), runs=[fair, replace(flowcon, resizes_applied=0, decisions=[])])
+    idle = replace(sample_result(), runs=[fair, replace(flowcon, resizes_applied=0)])
 
     text = words(printed(comparison(idle), width=200))
 
