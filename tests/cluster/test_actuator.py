@@ -234,11 +234,6 @@ class TestRefusals:
         said = team.refusal("a", limits("900m"), uid="11111111-1111-1111-1111-111111111111")
         assert (said.result, said.gone) == ("failed", True)
 
-    def test_a_resource_that_is_not_there(self, team: Team) -> None:
-        team.start("a")
-        said = refusal_of(team.api, f"{team.path('a')}/shrink", {"spec": {}})
-        assert (said.result, "this API server cannot resize pods" in said.detail) == ("infeasible", True)
-
     def test_a_limit_range(self, team: Team) -> None:
         team.start("a")
         bounds = {"type": "Container", "max": {"cpu": "1"}, "min": {"cpu": "50m"}, "maxLimitRequestRatio": {"cpu": "3"}}

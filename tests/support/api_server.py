@@ -137,8 +137,6 @@ class ApiServer(AbstractContextManager["ApiServer"]):
         """By which the date of each answer is off."""
         self.denied: set[tuple[str, str, str]] = set()
         """Rights, as `Request.right`, that access reviews refuse."""
-        self.resources = [{"name": "pods/resize", "verbs": ["get", "patch", "update"]}]
-        """What is served of the core group."""
         self.interfere: Callable[[Request], Fault | None] = lambda _: None
         """Asked about each request, in the thread that carries it out: the fault to do; None: what is planned."""
         self.views: dict[str, View] = {}
@@ -329,8 +327,6 @@ class _Handler(BaseHTTPRequestHandler):
         objects, request, at = self.server_.objects, self._request, Address.of(self._request.path)
         if request.path == "/version":
             return {"major": "1", "minor": self.server_.minor_version}
-        if request.path == "/api/v1":
-            return {"kind": "APIResourceList", "resources": self.server_.resources}
         if at.resource.endswith("subjectaccessreviews"):
             return self._review()
         if request.method == "GET":

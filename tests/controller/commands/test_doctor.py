@@ -6,7 +6,6 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +28,10 @@ Found = Mapping[str, list[tuple[str, str]]]
 
 
 def put_healthy(server: ApiServer) -> None:
-    """A leader, a policy, three nodes and a pod: nothing is wrong."""
+    """A leader, a policy, nodes and a pod: nothing is wrong."""
     put_lease(server)
     put_policy(server)
     stage = Stage(server)
-    for name in ("node-a", "node-b", "node-c"):
-        put_node_lease(server, name, 0.0)
     stage.put_pod("train-0")
 
 
@@ -46,12 +43,6 @@ def put_policy(server: ApiServer, **spec: Any) -> None:
 def put_oversubscribing(server: ApiServer, name: str, oversubscribes: str, message: str) -> None:
     reported = condition("Oversubscribes", oversubscribes, "StepsCostMore", message)
     put_growth(server, name, state="Training", conditions=[reported])
-
-
-def put_node_lease(server: ApiServer, name: str, ahead_seconds: float) -> None:
-    renewed = (datetime.now(UTC) + timedelta(seconds=ahead_seconds)).isoformat()
-    lease = {"metadata": {"name": name}, "spec": {"renewTime": renewed}}
-    server.put(path_of("coordination.k8s.io/v1", "leases", "kube-node-lease"), lease)
 
 
 def put_kubelet(server: ApiServer, name: str, version: str) -> None:
@@ -136,9 +127,7 @@ class TestCluster:
         assert ended.returncode == 0, ended.stdout
         assert [line.split()[0] for line in lines] == ["ok"] * (len(lines) - 1) + ["unchecked"]
         checks = [line[12:24].strip() for line in lines]
-        assert checks == [
-            "API server", "resize", "clocks", "policies", "leader", "rights", "kubelets", "clocks", "pods", "Prometheus"
-        ]  # fmt: skip
+        assert checks == ["API server", "clocks", "policies", "leader", "rights", "kubelets", "pods", "Prometheus"]
         assert "no Prometheus is named" in lines[-1]
         assert {request.method for request in server.requests} == {"GET", "POST"}, "it changes nothing"
         posted = {request.path.rpartition("/")[2] for request in server.asked("POST")}
@@ -163,10 +152,6 @@ class TestCluster:
         assert lines["kubelets"] == [
             ("failed", "node-b: kubelet v1.33.2 does not resize pods in place; update it to 1.35 or later")
         ]
-
-    def test_a_server_without_the_subresource_is_named(self, server: ApiServer, reach: tuple[str, str]) -> None:
-        server.resources = [{"name": "pods", "verbs": ["get"]}]
-        assert "switch the feature gate InPlacePodVerticalScaling on" in found(reach, code=1)["resize"][0][1]
 
     @pytest.mark.parametrize(
         ("ahead", "verdict", "code", "text"),

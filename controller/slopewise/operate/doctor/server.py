@@ -1,4 +1,4 @@
-"""Checks of the API server: answer, version, resizes in place, kubelets, clocks, policies and leader."""
+"""Checks of the API server: answer, version, kubelets, clocks, policies and leader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 def check_server(api: KubeApi) -> Iterator[Finding]:
-    """Whether it answers, is new enough and serves resizes; the first finding says whether to go on."""
+    """Whether it answers and is new enough; the first finding says whether to go on."""
     try:
         version = api.server_version()
     except ApiError as error:
@@ -34,24 +34,10 @@ def check_server(api: KubeApi) -> Iterator[Finding]:
     yield Finding("API server", "ok", f"{api.host} answers, Kubernetes {_text(version)}")
     if version < RESIZES_FROM:
         yield Finding("resize", "failed", f"Kubernetes {_text(version)} does not resize pods in place", _UPDATE)
-    else:
-        yield _resize_served(api)
     yield from _clock(api)
 
 
 _UPDATE = f"update it to {RESIZES_FROM[0]}.{RESIZES_FROM[1]} or later"
-
-
-def _resize_served(api: Api) -> Finding:
-    try:
-        resources = api.get("/api/v1").get("resources") or ()
-    except ApiError as error:
-        return Finding("resize", "unchecked", f"what the API server serves cannot be read: {error}")
-    resize: Json = next((each for each in resources if each.get("name") == "pods/resize"), {})
-    if "patch" in (resize.get("verbs") or ()):
-        return Finding("resize", "ok", "the API server serves pods/resize")
-    remedy = "switch the feature gate InPlacePodVerticalScaling on"
-    return Finding("resize", "failed", "the API server does not serve pods/resize", remedy)
 
 
 def _clock(api: KubeApi) -> Iterator[Finding]:

@@ -136,15 +136,6 @@ _TOO_SMALL = _quoted(
 _MEANINGS: tuple[tuple[Container[Verb], Callable[[ApiError], bool], Callable[[ApiError], Refused]], ...] = (
     (("resize",), _THROTTLED, _resize_throttled),
     (("resize",), lambda e: e.is_not_found and "not found" in e.message, _plain("failed", POD_GONE, gone=True)),
-    (
-        ("resize",),
-        lambda e: e.is_not_found or e.status == 405,
-        _quoted(
-            "infeasible",
-            "this API server cannot resize pods; update it to Kubernetes 1.33 or later",
-            refused_for_seconds=A_WHILE_SECONDS,
-        ),
-    ),
     (("resize",), _replaced, _plain("failed", POD_REPLACED, gone=True)),
     (
         ("evict",),
@@ -224,16 +215,6 @@ _MEANINGS: tuple[tuple[Container[Verb], Callable[[ApiError], bool], Callable[[Ap
         ("resize",),
         lambda e: e.status == 401,
         _quoted("failed", "the API server does not know our account; renew its token"),
-    ),
-    (
-        ("resize",),
-        lambda e: e.is_invalid and "without support for resize" in e.message,
-        _quoted(
-            "infeasible",
-            "its node does not support resizing; "
-            "update its kubelet to 1.33 or later, and its runtime to one that reports resources",
-            refused_for_seconds=UNTIL_THE_TARGET_CHANGES,
-        ),
     ),
     (
         ("resize",),
