@@ -25,9 +25,9 @@ _REMEDIES = {
 }
 
 
-def connect(url: str, token: str, timeout_seconds: float, *, verify_tls: bool | str = True) -> GrafanaFace:
+def connect(url: str, token: str, timeout_seconds: float) -> GrafanaFace:
     """A client; nothing is sent yet. UsageError when the address or the token cannot be used."""
-    return _client(_address(url), _bearer(token), timeout_seconds, verify_tls=verify_tls)
+    return _client(_address(url), _bearer(token), timeout_seconds)
 
 
 def _address(url: str) -> SplitResult:
@@ -49,14 +49,13 @@ def _bearer(token: str) -> str:
     return token
 
 
-def _client(address: SplitResult, token: str, timeout_seconds: float, *, verify_tls: bool | str) -> GrafanaFace:
+def _client(address: SplitResult, token: str, timeout_seconds: float) -> GrafanaFace:
     path = address.path.strip("/")
     grafana = GrafanaFace(
         auth=token,
         host=address.netloc,
         protocol=address.scheme,
         url_path_prefix=f"{path}/" if path else "",
-        verify=verify_tls,
         timeout=timeout_seconds,
     )
     # A redirect (http to https, or to a login page) would turn our POST into a GET: better to report it.

@@ -43,44 +43,26 @@ def push_dashboards(
     token: str,
     folder: str = DEFAULT_FOLDER,
     *,
-    dashboards: Path | None = None,
-    verify_tls: bool | str = True,
     timeout_seconds: float = 10.0,
 ) -> list[PushResult]:
     """Create or replace every dashboard of ours in `folder`, which is created when Grafana has none of that title.
 
     `url` is Grafana's address with its path, e.g. `https://example.org/grafana`. `token` is that of a service
-    account with the role Editor. `dashboards` is a folder of JSON files; without it, those that we ship.
-    `verify_tls` may name a file of certificates. `timeout_seconds` bounds the wait for a connection and for each
-    piece of an answer.
+    account with the role Editor. `timeout_seconds` bounds the wait for a connection and for each piece of an answer.
 
-    Raises UsageError when an argument or a file cannot be used, DataSourceError when Grafana cannot be reached
+    Raises UsageError when an argument cannot be used, DataSourceError when Grafana cannot be reached
     or what answers is not Grafana, SlopewiseError when Grafana refuses. What was pushed before an error stays:
     a second push replaces it.
     """
-    grafana = connect(url, token, timeout_seconds, verify_tls=verify_tls)
-    documents = _load(dashboards or dashboards_folder())
+    grafana, documents = connect(url, token, timeout_seconds), _shipped()
     with message_of(url, timeout_seconds):
         folder_uid = _ensure_folder(grafana, folder)
         return [_push(grafana, document, folder_uid, url) for document in documents]
 
 
-def _load(folder: Path) -> list[dict[str, Any]]:
-    """The dashboards of `folder`, in the order of their file names, all read before the first is sent."""
-    files = sorted(folder.glob("*.json"))
-    if not files:
-        raise UsageError(f"{folder} has no dashboards; give a folder with Grafana's JSON files.")
-    return [_read(file) for file in files]
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{file}: cannot be read as JSON ({error}); generate or export it again.") from error
-    if not isinstance(document, dict) or not document.get("uid") or not document.get("title"):
-        raise UsageError(f"{file}: is not a dashboard with a uid and a title; export it from Grafana again.")
-    return document
+def _shipped() -> list[dict[str, Any]]:
+    """The dashboards, in the order of their file names."""
+    return [json.loads(file.read_text(encoding="utf-8")) for file in sorted(dashboards_folder().glob("*.json"))]
 
 
 def _ensure_folder(grafana: GrafanaFace, title: str) -> str:
@@ -110,14 +92,13 @@ def _push(grafana: GrafanaFace, document: Mapping[str, Any], folder_uid: str, ur
     )
 
 
-def export_dashboards(folder: Path, *, dashboards: Path | None = None) -> list[Path]:
+def export_dashboards(folder: Path) -> list[Path]:
     """Write every dashboard of ours into `folder`, which is made where it is missing, and a provider that names it.
 
     Grafana reads the provider from its own folder `provisioning/dashboards`. Files of the same names are replaced, and
     no others are touched. UsageError when the folder cannot be written.
     """
-    documents = _load(dashboards or dashboards_folder())
-    written = {folder / f"{document['uid']}.json": _as_text(document) for document in documents}
+    written = {folder / f"{document['uid']}.json": _as_text(document) for document in _shipped()}
     written[folder / PROVIDER] = _provider(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
