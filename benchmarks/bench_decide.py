@@ -8,7 +8,7 @@ Jobs save on SIGTERM, may be moved, and were moved before; a third are in SpeCon
 for each that is wanted it is worked out what it gains and costs.
 
 `marginal` has 50 raw points of each job, every other job has no plan, and the curves are fitted in a pass before those
-that are timed: a curve is fitted once as its points double, and bench_curves.py times that.
+that are timed: a curve is fitted once as its points double, and the passes of bench_pass.py have such fits.
 """
 
 from __future__ import annotations
