@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.answering import answering, with_jobs
@@ -29,11 +30,10 @@ def server(server: ApiServer) -> ApiServer:
     return server
 
 
-def put(server: ApiServer, name: str, namespace: str = "team-a", loss: float = 0.5, growth: float = 0.1) -> None:
+def put(server: ApiServer, name: str, namespace: str = "team-a", **more: Any) -> None:
     cpu = {"cpuMillicores": 500, "cpuWantedMillicores": 1000}
-    put_growth(
-        server, name, namespace, state="Training", job_class="NL", loss=loss, growth=growth, reason=HOSTILE, **cpu
-    )
+    status = {"state": "Training", "loss": 0.5, "growth": 0.1, **cpu, **more}
+    put_growth(server, name, namespace, job_class="NL", reason=HOSTILE, **status)
 
 
 class TestCluster:
@@ -114,7 +114,7 @@ class TestCluster:
 
     @pytest.mark.processes
     def test_no_color_switches_colours_off(self, server: ApiServer, reach: tuple[str, str]) -> None:
-        put(server, "train")
+        put(server, "train", state="Finished")
         colour = re.compile(r"\x1b\[[0-9;]*3[0-9]m")
         _, text = on_a_terminal(("top", *reach, "--count", "1"), width=120)
         assert colour.search(text)

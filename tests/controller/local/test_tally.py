@@ -59,7 +59,7 @@ def test_counts_and_the_first_and_last_evaluation_outlive_the_passes() -> None:
         tally.see(a_reading(level))
     job = tally.of("a")
     assert (tally.resizes_applied, tally.withheld, job.resizes, job.pace_seconds) == (1, 1, 1, 0.2)
-    assert (job.first_level, job.last_level, job.finite) == (2.0, 1.0, False)
+    assert (job.first_level, job.last_level) == (2.0, 1.0)
     assert (tally.capacity_cores, job.most_cores) == (a_node().cpu_cores, 1.0)
 
 

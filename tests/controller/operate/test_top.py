@@ -25,7 +25,7 @@ def a_row(name: str, growth: float | None = 0.1, cpu: int | None = 500, state: s
         job_class="NL",
         reason="why",
     )
-    return row_of(name, status, [1.0, 0.5])
+    return row_of(name, status)
 
 
 def shown(*rows: LiveRow, width: int = 120, height: int | None = None, trouble: str = "") -> list[str]:
@@ -58,7 +58,7 @@ def test_a_workload_that_oversubscribes_its_cpu_or_whose_gpu_waits_says_so_befor
     told = Condition(
         type=kind, status="True", reason="Told", message=message, last_transition_time=datetime(2026, 1, 1, tzinfo=UTC)
     )
-    row = row_of("team/train", JobGrowthStatus(state="Training", reason="cooldown", conditions=(told,)), [])
+    row = row_of("team/train", JobGrowthStatus(state="Training", reason="cooldown", conditions=(told,)))
     assert f"{message}; cooldown" in words("\n".join(shown(row, width=160)))
     assert as_json(View([row], ()), "name")["jobs"][0]["note"] == message
 

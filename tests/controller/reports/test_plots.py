@@ -38,10 +38,6 @@ def test_along_x_places_are_percentages_and_along_y_pixels_from_the_top() -> Non
     assert Plot(TIME, Axis(2.5, -0.5), 300).pixel(0.0) == "50"
 
 
-def test_a_moment_is_wide_enough_to_be_seen() -> None:
-    assert Plot(TIME, UP, 200).span(25.0, 25.0) == "0.05%"
-
-
 def test_a_curve_is_stretched_to_the_width_of_the_chart() -> None:
     line = Line("a", [(0.0, 0.0), (50.0, 1.0), (100.0, 2.0)], "#000")
     assert Plot(TIME, UP, 200, lines=(line,)).curve(line) == "M0 200L500 100L1000 0"
