@@ -20,7 +20,7 @@ POLICIES = ROOT / "controller/slopewise/policies"
 
 MAX_LINES = 350
 MIN_LINES = 60
-SMALL_MODULES = 37
+SMALL_MODULES = 35
 """How many modules are below `MIN_LINES`; `__init__.py` and `__main__.py` do not count."""
 MAX_PARAMETERS = 7
 MAX_ATTRIBUTES = 14
@@ -32,17 +32,17 @@ NO_EXCEPTIONS: Mapping[str, int] = {}
 LONG_MODULES: Mapping[str, int] = {
     "controller/slopewise/adapters/kube/cache/records.py": 374,
     "controller/slopewise/adapters/kube/observer.py": 389,
-    "controller/slopewise/adapters/kube/reporting/pass_reporter.py": 362,
-    "controller/slopewise/adapters/kube/resize/actuator.py": 371,
+    "controller/slopewise/adapters/kube/reporting/pass_reporter.py": 363,
+    "controller/slopewise/adapters/kube/resize/actuator.py": 357,
     "controller/slopewise/adapters/local/launcher.py": 371,
     "controller/slopewise/adapters/prometheus/history.py": 425,
     "controller/slopewise/adapters/prometheus/queries.py": 388,
     "controller/slopewise/adapters/prometheus/reader.py": 442,
-    "controller/slopewise/crds/growth_status.py": 437,
+    "controller/slopewise/crds/growth_status.py": 440,
     "controller/slopewise/estimators/growth.py": 382,
     "controller/slopewise/feedback/rollback.py": 362,
     "controller/slopewise/local/session.py": 412,
-    "controller/slopewise/manager/policy_runner.py": 377,
+    "controller/slopewise/manager/policy_runner.py": 368,
     "controller/slopewise/own_policies/check.py": 374,
     "exporters/slopewise_exporter/reporter.py": 404,
 }
