@@ -642,3 +642,12 @@ def test_what_was_read_of_a_users_output(tmp_path: Path, written: str, more: dic
     assert world.supervisor.output_of("a") == ("", False)
     world.supervisor.records["a"].process = ForeignProcess("a", 0, log)
     assert world.supervisor.output_of("a") == (shown, shown == UNREAD)
+
+
+def test_stopping_in_the_middle_of_a_move_ends_the_job_where_it_is(tmp_path: Path) -> None:
+    world, process = a_moving_world(tmp_path)
+    process.status = 143
+    world.launcher.started["b"].status = -15
+    world.supervisor.stop()
+    assert [record.state for record in world.supervisor.records.values()] == ["failed", "failed"]
+    assert (world.supervisor.moving(), world.limiter.allocations, len(world.launcher.commands)) == ([], {}, 2)

@@ -170,6 +170,11 @@ class TestAttach:
         assert family.places() == ["theirs", "theirs/below"]
         assert not run.of("1-train").exists()
 
+    def test_the_end_of_the_session_puts_back_too(self, limiter: CgroupV1Limiter, family: Family) -> None:
+        limiter.attach("train", family.process)
+        limiter.close()
+        assert set(family.places(family.child)) == {"theirs/below"}
+
     def test_what_was_started_since_goes_where_its_parent_came_from(
         self, limiter: CgroupV1Limiter, run: Run, family: Family, start_python: StartPython
     ) -> None:

@@ -96,3 +96,9 @@ def test_a_cgroup_outside_of_what_is_mounted_cannot_be_used(tmp_path: Path) -> N
     (proc_self / "cgroup").write_text("0::/../other\n")
     (proc_self / "mountinfo").write_text("2 1 0:2 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n")
     assert own_cgroups(proc_self) == {}
+
+
+def test_without_any_cgroups_it_is_stop_and_continue(tmp_path: Path, journal: Journal) -> None:
+    limiter = choose_limiter(journal, proc_self=tmp_path / "no such proc")
+    assert "cgroup v1: not mounted" in limiter.description
+    limiter.close()
