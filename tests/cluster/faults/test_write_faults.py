@@ -7,7 +7,8 @@ server.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NoReturn
 
 import pytest
@@ -15,6 +16,7 @@ from support.api_server import Hang, Reply
 from support.controller_process import ControllerProcess
 from support.fault_stage import ORIGINAL, QUICK_LEASE_SECONDS, Stage
 from support.gateway import DroppedError, Gateway, Request
+from support.movable import MovableTrainings
 from support.moving_stage import HERE, MovingStage, evicts, owned
 from support.waiting import wait_for
 from support.write_faults import FAULTS
@@ -23,10 +25,11 @@ from slopewise.adapters.kube.cache.records import FINALIZER
 from testbed.histories.check import contradictions
 from testbed.histories.events import Event
 
-pytestmark = [pytest.mark.faults, pytest.mark.parametrize("fault", FAULTS)]
+pytestmark = pytest.mark.faults
 
 History = Callable[[], list[Event]]
 
+REFUSALS = [name for name, fault in FAULTS.items() if isinstance(fault, Reply)]
 HUNG_SECONDS = 30.0
 """Three times as long as the controller waits for an answer."""
 
@@ -34,17 +37,18 @@ HUNG_SECONDS = 30.0
 class Faulty:
     """A controller behind a gateway that does a fault at the next write that is planned; another one after its end."""
 
-    def __init__(self, gateway: Gateway, fault: str, start: Callable[[Gateway], ControllerProcess]) -> None:
-        """`fault`: of FAULTS. `start` begins a controller behind the gateway, and waits until it leads."""
-        self._gateway, self._fault, self._start = gateway, fault, start
+    def __init__(self, gateway: Gateway, start: Callable[[Gateway], ControllerProcess]) -> None:
+        """`start` begins a controller behind the gateway, and waits until it leads."""
+        self._gateway, self._start = gateway, start
+        self._fault = ""
         self._planned: Callable[[Request], bool] | None = None
         self._due: Request | None = None
         gateway.before, gateway.after = self._before, self._after
         self._controller = start(gateway)
 
-    def plan(self, is_meant: Callable[[Request], bool]) -> None:
-        """At the next one of these."""
-        self._planned = is_meant
+    def plan(self, fault: str, is_meant: Callable[[Request], bool]) -> None:
+        """A fault of FAULTS, at the next one of these writes."""
+        self._fault, self._planned = fault, is_meant
 
     def wait_for(self, what: str, done: Callable[[], bool]) -> None:
         """Until the fault was done and this is so."""
@@ -54,7 +58,7 @@ class Faulty:
                 self._controller = self._start(self._gateway)
             return self._planned is None and self._due is None and done()
 
-        wait_for(what, is_over, bool)
+        wait_for(f"{self._fault}: {what}", is_over, bool)
 
     def _before(self, request: Request) -> None:
         if self._planned is not None and self._planned(request):
@@ -94,40 +98,45 @@ def _finalizers(request: Request) -> list[str] | None:
     return found
 
 
-def test_a_fault_at_either_write_of_a_finalizer_changes_nothing_that_must_hold(
-    history: History, stage: Stage, fault: str
-) -> None:
+def test_a_fault_at_either_write_of_a_finalizer_changes_nothing_that_must_hold(history: History, stage: Stage) -> None:
     stage.lease_seconds = QUICK_LEASE_SECONDS
     stage.pods("a")
-    faulty = Faulty(stage.gateway(), fault, stage.controller)
+    faulty = Faulty(stage.gateway(), stage.controller)
+    for fault in FAULTS:
+        faulty.plan(fault, holds)
+        stage.policy()
+        faulty.wait_for("the pod has its share", lambda: stage.limits("a") == {"a": 2000})
 
-    faulty.plan(holds)
-    stage.policy()
-    faulty.wait_for("the pod has its share", lambda: stage.limits("a") == {"a": 2000})
-
-    faulty.plan(lets_go)
-    stage.kubectl.run("delete", "trainingpolicy", stage.name("policy"), "--wait=false")
-    faulty.wait_for("the policy is gone", stage.has_no_policy)
-
-    assert stage.cpu() == {"a": ORIGINAL}
+        faulty.plan(fault, lets_go)
+        stage.kubectl.run("delete", "trainingpolicy", stage.name("policy"), "--wait=false")
+        faulty.wait_for("the policy is gone", stage.has_no_policy)
+        assert stage.cpu() == {"a": ORIGINAL}, fault
     assert contradictions(history(), settled=True) == []
 
 
+@pytest.mark.parametrize(
+    "faults", [REFUSALS, [each for each in FAULTS if each not in REFUSALS]], ids=["refused", "unanswered"]
+)
 def test_a_fault_at_an_eviction_leaves_a_job_that_trains_elsewhere_and_lost_no_step(
-    history: History, moves: MovingStage, fault: str
+    history: History, moves: MovingStage, faults: Sequence[str]
 ) -> None:
     moves.stage.lease_seconds = QUICK_LEASE_SECONDS
     trainings = moves.trainings
-    faulty = Faulty(moves.stage.gateway(), fault, lambda gateway: moves.controller(gateway, place=HERE))
-
-    faulty.plan(evicts)
-    trainings.start(owned(moves, trainings.gated_job("train")))
-    faulty.wait_for("it goes on elsewhere", lambda: len(trainings.diary("train").lives) > 1)
-    moves.wait_moved("train")
-    faulty.wait_for("its move is over", lambda: not intents(moves))
-
-    assert len(trainings.live_pods("train")) == 1
+    faulty = Faulty(moves.stage.gateway(), lambda gateway: moves.controller(gateway, place=HERE))
+    for fault in faults:
+        name = f"train-{fault.replace(' ', '-')}"
+        faulty.plan(fault, evicts)
+        trainings.start(owned(moves, trainings.gated_job(name)))
+        faulty.wait_for("it goes on elsewhere", partial(has_moved, trainings, name))
+        moves.wait_moved(name)
+        faulty.wait_for("its move is over", lambda: not intents(moves))
+        assert len(trainings.live_pods(name)) == 1, fault
     assert contradictions(history(), settled=True) == []
+
+
+def has_moved(trainings: MovableTrainings, name: str) -> bool:
+    """It has begun to train a second time."""
+    return len(trainings.diary(name).lives) > 1
 
 
 def intents(moves: MovingStage) -> list[object]:
