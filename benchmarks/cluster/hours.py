@@ -133,13 +133,13 @@ def thirds(rows: Sequence[One]) -> tuple[Sequence[One], Sequence[One]]:
 
 def growth(minutes: Sequence[Minute], arrivals: int) -> Iterator[Verdict]:
     """Of memory, stores and passes."""
-    judged = (1 - WARM_UP_RATIO) * arrivals * ARRIVAL_SECONDS >= JUDGED_HOURS * 3600
+    counts = warm([Counter[str](json.loads(line)) for line in STORES.read_text().splitlines()][: len(minutes)])
+    minutes, judged = warm(minutes), (1 - WARM_UP_RATIO) * arrivals * ARRIVAL_SECONDS >= JUDGED_HOURS * 3600
     hours, mebibytes = zip(*((minute.at_seconds / 3600, minute.mebibytes) for minute in minutes), strict=True)
     ratio = statistics.linear_regression(hours, mebibytes).slope / statistics.mean(mebibytes)
     yield f"memory grows by {ratio:.1%} an hour", ratio <= GROWTH_BOUND_RATIO if judged else None
 
-    counts = [Counter[str](json.loads(line)) for line in STORES.read_text().splitlines()]
-    early, late = (reduce(operator.or_, third) for third in thirds(warm(counts)))  # the most entries of each store
+    early, late = (reduce(operator.or_, third) for third in thirds(counts))  # the most entries of each store
     leak = LEAK_RATIO * (1 - WARM_UP_RATIO) * arrivals / 3
     grown = [f"{name} {early[name]} to {now}" for name, now in late.items() if now > LIVELY_RATIO * early[name] + leak]
     yield f"stores that grow, of {len(late)}: {', '.join(grown) or 'none'}", not grown if judged else None
@@ -168,7 +168,7 @@ def run(settings: Settings, arrivals: int) -> Iterator[Verdict]:
         eventually(lambda: not kubectl.run(*everything), SETTLE_SECONDS)
         left = kubectl.run(*everything).split()
         collect()
-    yield from growth(warm(minutes), arrivals)
+    yield from growth(minutes, arrivals)
     yield f"changes carried out: {changes}", changes > 0
     steps = {f"train-{number}": STEPS[number % len(STEPS)] for number in range(arrivals)}
     undone = [name for name, most in steps.items() if trainings.diary(name).steps != most]
