@@ -7,12 +7,13 @@ DOCS := .venv-docs
 REPORT ?= demo-report.html
 DEMO_FLAGS ?=
 SEARCH_TIMES ?= 10
+HOURS ?= 2
 # Hundreds of processes of the tests import the same modules; where it is set, each of them would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test unit search bench replicate which-policy validate accept lock generate lint format clean cluster cluster-down \
 	record real-runs real-sweeps release install-check test-long test-shares test-cluster test-chart test-faults test-queriers test-frameworks \
-	test-pythons bench-cluster docs
+	test-pythons bench-cluster hours docs
 
 help:
 	@echo "make demo      real trainings, a real Prometheus, real CPU limits; writes $(REPORT)"
@@ -41,6 +42,7 @@ help:
 	@echo "make test-frameworks  callbacks and checkpoints with the frameworks (downloads 7 GB once, 20 minutes)"
 	@echo "make test-pythons   the tests without real processes under each other Python that is installed (about 5 minutes each)"
 	@echo "make bench-cluster  speed and memory on it, with 200 simulated nodes and 5,000 pods; what moves cost and bring"
+	@echo "make hours     two hours of trainings that come and go on it: memory, stores, passes and the history (HOURS=0.2)"
 	@echo "make docs      the documentation as a site, in build/site, with every link and anchor checked (1 minute)"
 	@echo "make generate  rewrite what is generated (dashboards, resource definitions, rules, references)"
 	@echo "make lock      today's versions of all dependencies, with hashes"
@@ -133,6 +135,9 @@ test-pythons: $(VENV)/.done
 bench-cluster: $(VENV)/.done
 	@for bench in benchmarks/cluster/bench_*.py; do echo "== $$bench"; \
 		$(BIN)/python -m testbed run -- $(BIN)/python $$bench || failed=1; done; exit $${failed:-0}
+
+hours: $(VENV)/.done
+	$(BIN)/python -m testbed run -- $(BIN)/python benchmarks/cluster/hours.py $(HOURS)
 
 # Strict: a page that is in no menu, and a link or an anchor that leads nowhere, fail it.
 docs: $(DOCS)/.done

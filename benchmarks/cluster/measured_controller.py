@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -32,17 +32,28 @@ _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB", re.MULTILINE)
 class MeasuredController:
     """Runs from entry to exit. `started_at`: Unix seconds just before the process was made."""
 
-    def __init__(self, policy: Mapping[str, object], prometheus_url: str, *options: str) -> None:
-        """`policy` is written to a file; it is the only one that is obeyed, whatever the cluster has."""
+    def __init__(
+        self,
+        policy: Mapping[str, object] | None,
+        prometheus_url: str,
+        *options: str,
+        program: Sequence[str] = ("-m", "slopewise"),
+    ) -> None:
+        """`policy` is written to a file; it is the only one that is obeyed, whatever the cluster has.
+
+        None: those of the cluster are. `program`: what Python runs.
+        """
         self._folder = tempfile.TemporaryDirectory(prefix="slopewise-bench-")
         self._log = Path(self._folder.name) / "log"
         self._port = free_loopback_port()
-        policy_file = Path(self._folder.name) / "policy.yaml"
-        policy_file.write_text(yaml.safe_dump(dict(policy)), encoding="utf-8")
         self._command = [
-            sys.executable, "-m", "slopewise", "run", "--policy-file", str(policy_file), "--json-logs",
+            sys.executable, *program, "run", "--json-logs",
             "--prometheus-url", prometheus_url, "--port", str(self._port), *options,
         ]  # fmt: skip
+        if policy is not None:
+            policy_file = Path(self._folder.name) / "policy.yaml"
+            policy_file.write_text(yaml.safe_dump(dict(policy)), encoding="utf-8")
+            self._command += ["--policy-file", str(policy_file)]
 
     def __enter__(self) -> Self:
         with self._log.open("w") as log:
@@ -67,9 +78,10 @@ class MeasuredController:
                 self._process.kill()
                 self._process.wait()
 
-    def passes(self, jobs: int) -> list[dict[str, Any]]:
-        """The log lines of all passes that saw so many jobs, oldest first."""
-        return [line for line in self._lines() if line.get("event") == "pass completed" and line.get("jobs") == jobs]
+    def passes(self, jobs: int | None = None) -> list[dict[str, Any]]:
+        """The log lines of all passes, or of those that saw so many jobs, oldest first."""
+        passes = [line for line in self._lines() if line.get("event") == "pass completed"]
+        return [line for line in passes if jobs in (None, line.get("jobs"))]
 
     def wait_for_passes(self, jobs: int, count: int, timeout_seconds: float) -> list[dict[str, Any]]:
         """Until there were so many; RuntimeError with the end of its log when there are not."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from slopewise.errors import SlopewiseError
 from testbed import audit, cgroups
 from testbed.settings import Settings
 
@@ -25,13 +26,15 @@ def collecting(settings: Settings, folder: Path) -> Iterator[Callable[[], None]]
     """Sample cgroups into the folder meanwhile. What it yields writes `audit.log` there, as it is by then."""
     folder.mkdir(parents=True, exist_ok=True)
     log, stopping = audit.log_path(settings), threading.Event()
-    begin = log.stat().st_size
+    begun = log.stat()
     sampler = threading.Thread(target=_sample, args=(folder / "cgroups.jsonl", stopping), name="cgroups", daemon=True)
     sampler.start()
 
     def collect() -> None:
         with log.open("rb") as lines:
-            lines.seek(begin)
+            if os.fstat(lines.fileno()).st_ino != begun.st_ino:
+                raise SlopewiseError(f"{log}: the API server has begun another one, and the history has a gap.")
+            lines.seek(begun.st_size)
             (folder / "audit.log").write_bytes(lines.read())
 
     try:

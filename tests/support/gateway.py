@@ -21,6 +21,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from support.api_server import Reply
+
 from slopewise.adapters.kube.client.protocol import resource_of
 
 TEST_LABEL = "slopewise.dev/test-namespace"
@@ -64,7 +66,11 @@ class Request:
 
 
 class DroppedError(Exception):
-    """Raised by a hook: the connection is closed without an answer."""
+    """Raised by a hook: the connection is closed without an answer, or this is answered instead of the server's."""
+
+    def __init__(self, instead: Reply | None = None) -> None:
+        super().__init__()
+        self.instead = instead
 
 
 def drop(_: Request) -> None:
@@ -203,10 +209,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.gateway.before(request)
             self.gateway.requests.append(request)
             self._forward(request, raw)
-        except (DroppedError, OSError, http.client.HTTPException):
+        except DroppedError as dropped:
+            self._drop(dropped.instead)
+        except (OSError, http.client.HTTPException):
             self.close_connection = True
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _handle  # noqa: N815 - names of the base class
+
+    def _drop(self, instead: Reply | None) -> None:
+        if instead is None:
+            self.close_connection = True
+        else:
+            body = instead.body if isinstance(instead.body, bytes) else json.dumps(instead.body).encode()
+            self._reply(instead.status, {"Content-Type": "application/json", **instead.headers}, body)
 
     def _forward(self, request: Request, raw: bytes) -> None:
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _HOP_BY_HOP}

@@ -1,5 +1,8 @@
 from pathlib import Path
 
+import pytest
+
+from slopewise.errors import SlopewiseError
 from testbed.audit import log_path
 from testbed.histories.collect import collecting, limits
 from testbed.settings import Settings
@@ -30,3 +33,13 @@ def test_only_the_part_of_the_audit_log_of_that_time_is_kept(tmp_path: Path) -> 
             log.write("meanwhile\n")
         collect()
     assert (tmp_path / "history" / "audit.log").read_text() == "meanwhile\n"
+
+
+def test_a_log_that_the_api_server_has_put_away_meanwhile_is_a_gap(tmp_path: Path) -> None:
+    settings = Settings(tmp_path, tmp_path)
+    log_path(settings).write_text("before\n")
+    with collecting(settings, tmp_path / "history") as collect:
+        log_path(settings).rename(tmp_path / "audit-2026.log")
+        log_path(settings).write_text("meanwhile, after 500 MiB\n")
+        with pytest.raises(SlopewiseError, match="has a gap"):
+            collect()

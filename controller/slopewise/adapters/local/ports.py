@@ -110,7 +110,7 @@ class LocalObserver:
                 allocation, usage = self.limiter.read(job.name), self.limiter.usage(job.name)
             except ActuationError:
                 return None
-            job = job.altered(state=self._state(job, series), allocation=allocation, usage=usage)
+            job = job.altered(state=self._state(job, series, missing), allocation=allocation, usage=usage)
         objectives = job.objectives.in_study(series.study)
         useless = favour_warnings(objectives, self.policy, reports=series.evaluation is not None)
         return job.altered(
@@ -132,11 +132,16 @@ class LocalObserver:
             points=series.points,
         )
 
-    def _state(self, job: Job, series: JobSeries) -> JobState:
-        """As it reports, or has reported last: one whose scrapes come late is not starting again."""
+    def _state(self, job: Job, series: JobSeries, missing: MissingEvaluation | None) -> JobState:
+        """As it reports, or has reported last: one whose scrapes come late is not starting again.
+
+        A silent job is training, whatever it did last: no guard waits for a checkpoint whose end nobody reports. One
+        that still accepts connections may be busy saving.
+        """
         state, (started, last) = series.reported_state, self._states.get(job.name, (0.0, JobState.STARTING))
         if series.state is None and series.responses is None and started == job.started_at_seconds:
-            return last
+            is_silent = missing is not None and missing.reason != "ScrapeTimesOut"
+            return JobState.TRAINING if is_silent and last is JobState.CHECKPOINTING else last
         self._states[job.name] = job.started_at_seconds, JobState.STARTING if state.ended else state
         return state
 

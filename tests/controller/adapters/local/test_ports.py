@@ -76,15 +76,16 @@ def test_its_threads_bound_the_cpu_that_a_job_can_use() -> None:
 class FakeMissing:
     """Knows the cause at once."""
 
+    cause: MissingEvaluation
     asked: list[Unreachable] = field(default_factory=list)
 
     def of(self, jobs: Iterable[Unreachable], now_seconds: float) -> dict[JobKey, MissingEvaluation]:
         self.asked = list(jobs)
-        return {job.key: MissingEvaluation("ScrapeFails", "port 1 refuses") for job in self.asked}
+        return dict.fromkeys((job.key for job in self.asked), self.cause)
 
 
 def test_a_job_without_a_loss_has_the_cause_and_a_warning() -> None:
-    missing = FakeMissing()
+    missing = FakeMissing(MissingEvaluation("ScrapeFails", "port 1 refuses"))
     reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION)})
     limiter = FakeLimiter({"a": UNLIMITED, "b": UNLIMITED})
     jobs = [a_running_job(name) for name in "ab"]
@@ -134,6 +135,24 @@ def test_a_job_whose_scrapes_come_late_is_not_starting_again_and_another_process
     observer.observe()
     reader.jobs, jobs[:] = {}, [a_running_job("a", started_at_seconds=START)]
     assert [job.state for job in observer.observe().snapshot.jobs] == [JobState.STARTING]
+
+
+@pytest.mark.parametrize(
+    ("cause", "state"),
+    [
+        (MissingEvaluation("ScrapeFails", "port 1 refuses"), JobState.TRAINING),
+        (MissingEvaluation("NoTarget", "no target"), JobState.TRAINING),
+        (MissingEvaluation("ScrapeTimesOut", "port 1 does not answer in time"), JobState.CHECKPOINTING),
+    ],
+)
+def test_no_guard_waits_for_the_checkpoint_of_a_job_that_fell_silent(cause: MissingEvaluation, state: JobState) -> None:
+    reader = FakeReader({JobKey("run", "a"): JobSeries(EVALUATION, state=JobState.CHECKPOINTING)})
+    job = a_running_job("a")
+    observer = LocalObserver(reader, FakeLimiter({"a": UNLIMITED}), lambda: [job], FakeClock(), lambda: [NODE])  # type: ignore[arg-type]
+    observer.missing = FakeMissing(cause)  # type: ignore[assignment]
+    assert [job.state for job in observer.observe().snapshot.jobs] == [JobState.CHECKPOINTING]
+    reader.jobs = {}
+    assert [job.state for job in observer.observe().snapshot.jobs] == [state]
 
 
 def test_an_observation_joins_series_allocation_and_use_of_each_job() -> None:
