@@ -85,6 +85,13 @@ def test_an_answer_is_counted_with_the_time_it_took() -> None:
         assert "process_start_time_seconds" in fetch(f"{server.url}/metrics")
 
 
+def test_a_port_that_is_taken_is_reported_in_one_sentence() -> None:
+    with ModelServer("127.0.0.1", 0, lambda request: [request]) as server:
+        port = server.server_address[1]
+        with pytest.raises(SlopewiseError, match=rf"127.0.0.1:{port} cannot be served \(.*\); choose another port\."):
+            ModelServer("127.0.0.1", port, lambda request: [request])
+
+
 def test_the_load_sends_one_request_after_another_and_fails_with_one_since_the_server_would_only_idle(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
