@@ -238,16 +238,19 @@ def test_an_eviction_that_sees_late_leaves_a_job_that_runs(stage: Stage, kind: s
     assert (is_gated(pod), pod["spec"].get("nodeName")) == (False, "node-b")
 
 
-def drawn(seed: int) -> Plan:
-    """Three faults at the first six writes."""
-    plan = random.Random(seed).sample(list(product(range(1, 7), FAULTS)), 3)
-    return {(ANY, at): fault for at, fault in plan}
+def drawn(seed: int, writes: int) -> Plan:
+    """A fault at one of the `writes` that the move makes in any case, and two at any of six, which others may bring."""
+    draw = random.Random(seed)
+    plan = draw.sample(list(product(range(1, writes + 1), FAULTS)), 1)
+    plan += draw.sample(list(product(range(1, 7), FAULTS)), 2)
+    return {(ANY, at): fault for at, fault in reversed(plan)}
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("seed", range(60))
 def test_three_faults_of_a_move_by_suspension_leave_a_job_that_runs(yard: Yard, seed: int) -> None:
-    faulty = suspend(yard, (nothing, fill, remove)[seed % 3], drawn(seed))
+    story = (nothing, fill, remove)[seed % 3]
+    faulty = suspend(yard, story, drawn(seed, SUSPENDED[story]))
     assert faulty.done, "no fault was tried"
     assert contradictions(faulty.events, settled=True) == []
     assert (yard.suspended, len(yard.running_on())) == (False, 1)
@@ -256,7 +259,7 @@ def test_three_faults_of_a_move_by_suspension_leave_a_job_that_runs(yard: Yard, 
 @pytest.mark.faults
 @pytest.mark.parametrize("seed", range(60))
 def test_three_faults_of_a_move_by_eviction_leave_a_job_that_runs(stage: Stage, seed: int) -> None:
-    faulty = evict(stage, drawn(seed))
+    faulty = evict(stage, drawn(seed, EVICTED))
     assert faulty.done, "no fault was tried"
     assert contradictions(faulty.events, settled=True) == []
     (pod,) = stage.live()
