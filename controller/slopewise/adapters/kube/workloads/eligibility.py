@@ -221,7 +221,7 @@ def _passing(case: Case) -> Iterator[str]:
     elif not container.ready:
         yield f"container {container.name} is not ready; it is changed when it is"
     if container.reported is None:
-        yield "its node's kubelet does not report actual CPU, so it cannot resize; it needs Kubernetes 1.33 or later"
+        yield "its node's kubelet does not report actual CPU, so it cannot resize; it needs Kubernetes 1.35 or later"
 
 
 def _listed(names: tuple[str, ...] | list[str]) -> str:
