@@ -1,7 +1,7 @@
 """Hours in real time on the test-bed, with trainings that come and go: whether the controller grows, slows or errs.
 
-`make hours HOURS=2`. Every 20 s a training arrives on real kubelets, and ends after one to three minutes. A real
-`slopewise run` with `marginal` and moves manages them by a real Prometheus. Each minute has a line.
+`make hours HOURS=2`, 0.2 at least. Every 20 s a training arrives on real kubelets, and ends after one to three minutes.
+A real `slopewise run` with `marginal` and moves manages them by a real Prometheus. Each minute has a line.
 
 Gate, of what follows the first sixth: memory grows by at most 1 % an hour, no store has more entries in the last third
 than in the first, and passes of the last third take as much CPU. Memory and stores are judged where that is an hour at
@@ -59,7 +59,8 @@ SPEC = {
     "migration": UNBOUNDED,
 }
 
-WARM_UP_RATIO, JUDGED_HOURS = 1 / 6, 1.0
+WARM_UP_RATIO, JUDGED_HOURS, LEAST_HOURS = 1 / 6, 1.0, 0.2
+"""Less than the last has no thirds of several minutes."""
 GROWTH_BOUND_RATIO = 0.01
 """Of memory, an hour."""
 SLOWER_BOUND_RATIO = 1.2
@@ -180,7 +181,7 @@ def run(settings: Settings, arrivals: int) -> Iterator[Verdict]:
 
 def main() -> int:
     """Print the figures; 1 when the gate is missed."""
-    arrivals, held = round(float(sys.argv[1]) * 3600 / ARRIVAL_SECONDS), True
+    arrivals, held = round(max(LEAST_HOURS, float(sys.argv[1])) * 3600 / ARRIVAL_SECONDS), True
     configure_logging(level=logging.ERROR)
     settings = read_settings()
     bring_kinds(connect())
