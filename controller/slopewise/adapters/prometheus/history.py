@@ -133,7 +133,10 @@ class JobHistory:
     gpu_use_ratio: Points = field(default_factory=_no_points)
     steps: Steps = Steps()
     wait_ratio: float | None = None
-    """The part of its steps' time in which they waited for their batches, 0 to 1, whatever a tenant reports."""
+    """The part of its steps' time in which they waited for their batches, up to 1, whatever a tenant reports.
+
+    None: none reported, or 0, as a loop that times no waits does.
+    """
     requests: Resources = Resources()
     limits: Resources = Resources()
     gpus: float = 0.0
@@ -331,7 +334,7 @@ class PrometheusHistory:
             memory_bytes=curves[history_queries.MEMORY],
             gpu_use_ratio=curves[history_queries.GPU_USE],
             steps=Steps(numbers.get(history_queries.STEPS), numbers.get(history_queries.PLANNED)),
-            wait_ratio=None if (waited := numbers.get(history_queries.WAITED, -1.0)) < 0 else min(1.0, waited),
+            wait_ratio=min(1.0, waited) if (waited := numbers.get(history_queries.WAITED, 0.0)) > 0 else None,
             requests=Resources(numbers.get(history_queries.CPU_REQUEST), numbers.get(history_queries.MEMORY_REQUEST)),
             limits=Resources(numbers.get(history_queries.CPU_LIMIT), numbers.get(history_queries.MEMORY_LIMIT)),
             gpus=numbers.get(history_queries.GPUS, 0.0),

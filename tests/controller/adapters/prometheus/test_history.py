@@ -83,9 +83,10 @@ def url(
                "node": "node-a", "resource": "cpu", **STATE}, start, 4 * HOUR, lambda _: 64.0),
         Series("val_loss", {**own}, time.time() - 1800, 1700, lambda _: 1.0),
     ]  # fmt: skip
-    liar, below = {**own, "pod": "gpu-0"}, {**own, "pod": "silent-0"}
+    liar, below, untimed = ({**own, "pod": pod} for pod in ("gpu-0", "silent-0", "gap-0"))
     steps = "training_step_duration_seconds_sum"
-    more += [Series(steps, each, start, 4 * HOUR, lambda at: at) for each in (liar, below)]
+    more += [Series(steps, each, start, 4 * HOUR, lambda at: at) for each in (liar, below, untimed)]
+    more.append(Series("training_wait_seconds_total", untimed, start, 4 * HOUR, lambda _: 0.0))
     more.append(Series("training_wait_seconds_total", liar, start, 4 * HOUR, lambda _: 1e9))
     more.append(Series("training_wait_seconds_total", below, start, 4 * HOUR, lambda _: -1e9))
     up_of_pod = Series("up", own, start, 4 * HOUR, lambda _: 1.0)
@@ -158,7 +159,7 @@ class TestARealPrometheus:
 
     def test_how_long_its_steps_waited_for_their_batches(self, jobs: dict[str, JobHistory]) -> None:
         assert jobs["plain-0"].wait_ratio == pytest.approx(0.3, rel=0.01)
-        assert jobs["gap-0"].wait_ratio is None
+        assert jobs["gap-0"].wait_ratio is None, "its loop times no waits"
         assert (jobs["gpu-0"].wait_ratio, jobs["silent-0"].wait_ratio) == (1.0, None), "no steps can have these waits"
 
     def test_more_jobs_than_allowed_are_refused_with_the_way_out(self, url: str) -> None:
