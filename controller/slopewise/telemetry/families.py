@@ -91,7 +91,9 @@ def _named(names: Sequence[str], values: Sequence[str]) -> str:
 def page(registry: Collector, accept: str, encodings: str) -> tuple[list[tuple[str, str]], bytes]:
     """All metrics in a format and an encoding that are accepted, with their headers."""
     encode, content_type = choose_encoder(accept)
-    headers, parts = [("Content-Type", content_type)], _parts(registry, encode)
+    headers = [("Content-Type", content_type)]
+    # Of the ways to escape names, this one alone changes ours: it doubles underscores.
+    parts: Iterable[bytes] = [encode(registry)] if "escaping=dots" in accept else _parts(registry, encode)
     if not gzip_accepted(encodings):
         return headers, b"".join(parts)
     packer = zlib.compressobj(level=1, wbits=31)  # 31: as gzip

@@ -133,6 +133,14 @@ def test_a_page_has_the_samples_that_the_client_library_would_write(accept: str,
     assert names == {odd.name, "b", "c"}
 
 
+def test_names_are_escaped_alike_on_all_of_a_page() -> None:
+    registry, accept = recorded(a_report()).registry, "text/plain;version=1.0.0;escaping=dots"
+    encode, _ = choose_encoder(accept)
+    _, body = page(registry, accept, "identity")
+    assert body == encode(registry)
+    assert b"slopewise__job__" in body
+
+
 def test_pods_with_too_many_series_are_named_until_they_have_fewer_and_each_policy_names_its_own() -> None:
     instruments = Instruments()
     first, second = (
