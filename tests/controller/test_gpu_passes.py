@@ -95,6 +95,21 @@ def test_a_job_that_becomes_slower_after_it_lent_cpu_has_it_back_and_lends_it_no
     assert world.speed_ratio("bert") == pytest.approx(1.0)
 
 
+def test_a_job_that_was_raised_and_then_lent_too_much_has_the_cpu_back_that_it_came_with_and_no_more() -> None:
+    """Its devices take five times as long, so it lends, and soon after that its batches take twice the CPU."""
+    world = four(wide=Training(0.1, 2.7, 6000))
+    world.passes(6)
+    job = world.trainings["input"]
+    assert job.limit == 9000
+    job.gpu_seconds = 1.5
+    world.passes(3)
+    assert job.limit < 2500
+    job.cpu_seconds = 5.4
+    world.passes(4)
+    back = [each.to_millicores for each in world.actuator.done if each.is_rollback and each.job_uid == "input"]
+    assert back == [6000]
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_job_that_lies_about_waiting_takes_nothing_that_a_neighbour_lacks(policy: str) -> None:
     world = four(input=Training(0.5, 1.0, 6000, lies=0.9))

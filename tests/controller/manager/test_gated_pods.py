@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.gated_pods import JOBS, a_raw_job, is_gated, pinned_nodes
+from support.gated_pods import JOBS, a_raw_job, is_gated, pinned_nodes, wished_nodes
 from support.managed_pods import PODS, a_raw_pod
 from support.replicas import Json, RunningReplica, Town, wait_for
 
@@ -46,3 +46,12 @@ def test_a_policy_that_places_has_its_way(town: Town, replica: RunningReplica) -
     put_gated_pod(town, job="train")
     wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
     assert pinned_nodes(pod(town)) == ["node-a"]
+
+
+def test_in_a_namespace_that_does_not_opt_in_a_placed_pod_is_not_tied(town: Town, replica: RunningReplica) -> None:
+    town.label_namespace({})
+    town.policy(policy={"name": "procon"})
+    town.server.put(JOBS, a_raw_job())
+    put_gated_pod(town, job="train")
+    wait_for(lambda: not is_gated(pod(town)), "the gate is taken off", town)
+    assert (pinned_nodes(pod(town)), wished_nodes(pod(town))) == ([], ["node-a"])

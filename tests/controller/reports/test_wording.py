@@ -11,6 +11,7 @@ from slopewise.reports.wording import (
     finite,
     label,
     listed,
+    no_formula,
     of_bound,
     plain,
     ratio,
@@ -30,6 +31,12 @@ from slopewise.reports.wording import (
 )
 def test_text_that_would_act_is_shown_instead(foreign: str, shown: str) -> None:
     assert plain(foreign) == shown
+
+
+@pytest.mark.parametrize("begins", ["=", "+", "-", "@", "\t="])
+def test_no_cell_of_a_spreadsheet_is_a_formula_and_a_figure_stays_one(begins: str) -> None:
+    assert no_formula(f"{begins}SUM(A1)") == f"'{begins.strip()}SUM(A1)"
+    assert no_formula("-1.5e-3") == "-1.5e-3"
 
 
 def test_a_long_list_shows_how_many_are_left_out() -> None:

@@ -77,6 +77,8 @@ def test_a_call_with_the_token_is_handled_before_it_is_answered(stage: Stage) ->
     ("token", "scheme"),
     [
         (None, ""),
+        ("", "Bearer"),
+        (TOKEN[:-1], "Bearer"),
         (TOKEN + "x", "Bearer"),
         (TOKEN, "Basic"),
         ("é" * 20, "Bearer"),

@@ -243,12 +243,3 @@ def test_the_state_folder_is_the_users_own_and_nobody_elses(tmp_path: Path, monk
     assert default_state_dir() == tmp_path / "home" / ".local" / "state" / "slopewise"
     monkeypatch.delenv("XDG_STATE_HOME")
     assert default_state_dir() == tmp_path / "home" / ".local" / "state" / "slopewise"
-
-
-def test_a_cgroup_that_is_not_this_runs_is_never_removed(state_dir: Path, run_id: str, tmp_path: Path) -> None:
-    other = tmp_path / "slopewise-other"
-    other.mkdir()
-    (other / "cgroup.procs").touch()
-    dead_runs_journal(state_dir, run_id, {"kind": "cgroup", "path": str(other)})
-    assert clean_up_after_killed(state_dir) == []
-    assert other.is_dir()

@@ -114,7 +114,6 @@ def test_what_is_no_whole_answer_is_one_sentence_and_final(fake: FakePrometheus,
 def test_an_answer_of_another_moment_is_no_answer(fake: FakePrometheus, seconds: int) -> None:
     """A cache in between gives what it was given five minutes ago."""
     row = {"metric": {"namespace": "flowcon", "pod": "a", "slopewise_value": "level"}, "value": [NOW - seconds, "1"]}
-    fake.respond = answer(vector(row))
     fake.respond = answer(vector({**row, "value": [NOW - 5, "1"]}))
     with reader(fake.url) as one:
         assert one.read(NOW).jobs, "a moment that a server has rounded is the same"

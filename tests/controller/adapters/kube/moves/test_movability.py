@@ -112,6 +112,7 @@ def test_an_eviction_waits_twice_as_long_each_time_but_for_a_stateful_sets_pod()
         (case(disks={"saved": Disk(blocked_reason="its claim saved is a local volume")}), "a local volume"),
         (case(template=OwnerTemplate(not_suspendable_reason="rule 0 fails it")), "rule 0 fails it"),
         (case(owner_affinity_json=REQUIRED % "podAffinity"), "its podAffinity is required"),
+        (case(owner_affinity_json=REQUIRED % "podAntiAffinity"), "its podAntiAffinity is required"),
         (case(managed=WITH_GPU, members=(WITH_GPU,)), "it asks for nvidia.com/gpu"),
         (case(managed=managed("a", "a"), members=(managed("a", "a"), managed("b", "b"))), "make the Job Indexed"),
         (case(members=(managed(), managed("b", "1", annotations={}))), "pod b of its workload is not migratable"),
@@ -129,6 +130,7 @@ def test_what_is_in_the_way_is_reported(made: MoveCase, words: str) -> None:
         (SchedulingFacts(volumes=(), needs_no_volume=True), None),
         (SchedulingFacts(volumes=(CLAIM, HOST)), "volume host is a directory of its node"),
         (SchedulingFacts(volumes=(SCRATCH, VolumeRecord("cm", "configMap"))), "slopewise.dev/checkpoints: external"),
+        (SchedulingFacts(volumes=(VolumeRecord("data", "ephemeral"),)), "slopewise.dev/checkpoints: external"),
         (SchedulingFacts(), "none where a served model makes none"),
     ],
 )

@@ -206,6 +206,9 @@ def test_a_move_under_way_is_reported_while_its_pod_still_runs_and_while_there_i
     here.pods.drop("p")
     snapshot = here.observe()
     assert (snapshot.jobs, snapshot.moving) == ((), (leaving(),))
+    other = MovingWorld(movable(labels={"team": "other"}))
+    other.under_way.append(leaving())
+    assert other.observe().moving == (), "those of other policies are not"
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,19 @@ def test_another_object_of_the_same_name_is_not_written_to(server: ApiServer) ->
     assert server.asked("POST") == [], "it is not ours to make"
 
 
+def test_what_others_write_to_the_object_is_no_obstacle(server: ApiServer) -> None:
+    sender, thing = a_sender(server), Thing("t", {"a": 1})
+    sender.send(thing)
+    labelled = server.get(thing.path)
+    labelled["metadata"]["labels"] = {"team": "a"}
+    labelled["status"] = {"a": 9}
+    server.put(THINGS, labelled)
+    thing.status = {"a": 1, "b": 2}
+    assert sender.send(thing)
+    stored = server.get(thing.path)
+    assert (stored["status"], stored["metadata"]["labels"]) == ({"a": 1, "b": 2}, {"team": "a"})
+
+
 def test_who_leads_no_more_when_the_first_try_comes_back_does_not_try_again(server: ApiServer) -> None:
     """A process that was suspended, say, while the API server answered with a conflict."""
     sender, thing = a_sender(server, lambda: not server.asked("GET")), Thing("t", {"a": 1})

@@ -94,6 +94,16 @@ def test_all_pods_of_a_job_move_by_one_patch(yard: Yard) -> None:
     assert yard.move.job_uids == (f"{UID}:1", f"{UID}:0")
 
 
+def test_it_waits_for_its_turn(yard: Yard) -> None:
+    yard.put_job()
+    yard.wait = "30 resizes in 60 s are allowed on node node-a; the next in 2 s"
+
+    outcome = yard.begin()
+
+    assert (outcome.result, outcome.detail) == ("deferred", yard.wait)
+    assert not yard.patches()
+
+
 def test_a_second_move_of_the_same_job_waits_for_the_first(yard: Yard) -> None:
     yard.put_job()
     yard.lingering = True
