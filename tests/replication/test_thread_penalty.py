@@ -189,8 +189,8 @@ def test_windows_of_another_number_of_threads_are_not_mixed(tmp_path: Path, monk
     monkeypatch.setattr(thread_penalty, "KEPT", tmp_path / "kept.json")
     monkeypatch.setattr(thread_penalty, "TABLE", tmp_path / "table.csv")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
-    kept = {"openblas": dict.fromkeys(thread_penalty.BEHAVIOURS, measured(*NOISY))}
-    save(kept)
+    save({"openblas": dict.fromkeys(thread_penalty.BEHAVIOURS, measured(*NOISY))})
+    kept = load()
     result = CliRunner().invoke(app, ["--only", "openblas"])
     assert result.exit_code == 2
     assert "kept.json is of 2 cores, and here are 16" in result.stderr
