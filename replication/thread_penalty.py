@@ -263,7 +263,7 @@ def main(
     frameworks: Annotated[Path, typer.Option(help="The Python that has LightGBM and PyTorch.")] = ROOT
     / ".venv-frameworks/bin/python",
     only: Annotated[list[str] | None, typer.Option(help="Only this library; the others keep their figures.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Only rows that more windows tell in so long.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.0, help="Only rows that more windows tell in so long.")] = None,
     render: Annotated[bool, typer.Option("--render", help="Measure nothing.")] = False,
 ) -> None:
     """Measure, write the simulator's table, and print how far simulated runs are from real ones."""
@@ -272,6 +272,12 @@ def main(
         err.print(f"--only {unknown[0]}: there is no such library; use one of {', '.join(TRAININGS)}.")
         raise typer.Exit(2)
     kept, cores = load(), len(os.sched_getaffinity(0))
+    if not kept and (render or minutes is not None):
+        err.print(f"{KEPT.name} has no windows yet: measure some, without --render and --minutes.")
+        raise typer.Exit(2)
+    if not render and (threads := {found.threads for each in kept.values() for found in each.values()} - {cores}):
+        err.print(f"{KEPT.name} is of {threads.pop()} cores, and here are {cores}: without it, all is measured anew.")
+        raise typer.Exit(2)
     rows = None if minutes is None else plan(kept, 60.0 * minutes, only or ())
     for library in [] if render else only or TRAININGS:
         python = sys.executable if library in BASE else str(frameworks)
@@ -291,8 +297,9 @@ def main(
                 err.print(f"{library}, {behaviour}: {len(dues)} windows")
                 of_library[behaviour] = more(found, library, python, behaviour, dues)
         save(kept)
-    TABLE.write_text(table(kept), encoding="utf-8")
-    print(section(kept))
+    if kept:
+        TABLE.write_text(table(kept), encoding="utf-8")
+        print(section(kept))
 
 
 app = typer.Typer(add_completion=False)

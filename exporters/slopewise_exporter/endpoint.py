@@ -19,6 +19,8 @@ from socketserver import BaseRequestHandler, ThreadingTCPServer
 from time import monotonic, sleep, time
 from typing import TYPE_CHECKING, Any, Callable
 
+from slopewise_exporter.values import Checker
+
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
@@ -62,6 +64,7 @@ class ScrapeServer(ThreadingTCPServer):
         if find_spec("prometheus_client") is None:
             raise ModuleNotFoundError("No module named 'prometheus_client'")
         self._make_registry: Callable[[], CollectorRegistry] | None = make_registry
+        self._check = Checker()
         self.training_ended = False
         self.scraped = False
         self.scraped_after_end = threading.Event()
@@ -129,11 +132,15 @@ class ScrapeServer(ThreadingTCPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """Answer. A training that nobody scrapes does not pay for prometheus_client, which takes some 60 ms to load."""
-        with _loading:
-            from slopewise_exporter.exposition import ScrapeHandler
+        try:
+            with _loading:
+                from slopewise_exporter.exposition import ScrapeHandler
 
-            if self._make_registry is not None:
-                self.registry, self._make_registry = self._make_registry(), None
+                if self._make_registry is not None:
+                    self.registry, self._make_registry = self._make_registry(), None
+        except Exception as error:  # the training's Python may have a prometheus_client that is too old
+            self._check.warn("scrapes", f"no scrape can be answered ({type(error).__name__}: {error})")
+            raise
         ScrapeHandler(request, client_address, self)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:

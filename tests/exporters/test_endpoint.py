@@ -6,7 +6,9 @@ import socket
 import struct
 import sys
 from pathlib import Path
+from urllib.error import URLError
 
+import prometheus_client
 import pytest
 from support.pipes import piped
 from support.training_fixtures import MakeReporter, Scrape, StartTraining
@@ -138,6 +140,22 @@ def test_a_port_file_that_cannot_be_written_is_told_and_the_endpoint_stays(
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert port_file in caplog.text
     assert [path.name for path in tmp_path.iterdir()] == ["a folder"], "no draft is left"
+
+
+def test_a_client_library_that_is_found_and_cannot_be_used_is_told_by_the_first_scrape(
+    make_reporter: MakeReporter, scrape: Scrape, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One of the training's own Python comes before the one that it is lent, and may be too old."""
+    reporter = make_reporter()
+    monkeypatch.delitem(sys.modules, "slopewise_exporter.exposition", raising=False)
+    monkeypatch.delattr(prometheus_client, "MetricsHandler")
+    for _ in range(2):
+        with pytest.raises((URLError, ConnectionError)):
+            scrape(reporter.port)
+    (message,) = caplog.messages
+    assert message.startswith("no scrape can be answered (ImportError: cannot import name 'MetricsHandler'")
+    reporter.step(loss=1.0)
+    assert reporter.steps == 1
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /met", b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"])

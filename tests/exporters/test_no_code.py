@@ -506,6 +506,14 @@ def test_a_python_without_this_package_is_lent_it_and_nothing_else(
     assert ended(process) == (0, b"loss=0.5 []\n", b"")
 
 
+def test_what_a_python_without_this_package_prints_is_reported_before_its_buffer_is_full(
+    start: Start, script: Script, series: Series
+) -> None:
+    process = start([*RUN, "--", sys.executable, "-S", script(PRINTS_AND_WAITS)])
+    reports(series, LOSS, 0.3)
+    assert ended(process)[:2] == (0, b"".join(b"step %d/60 loss=0.%d\n" % (n, n) for n in (1, 2, 3)))
+
+
 def test_ranks_but_the_first_and_trainings_that_are_switched_off_are_started_as_they_are(
     start: Start, script: Script
 ) -> None:

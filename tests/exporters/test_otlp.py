@@ -17,6 +17,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.sdk.metrics.export import MetricsData
+from support.certificates import LOOPBACK, Authority
 from support.receivers import HTML, Answer, PushReceiver
 from support.training_fixtures import MakeReporter, Scrape, StartTraining
 from support.waiting import eventually
@@ -284,6 +285,19 @@ def test_no_collector_at_all(
         assert eventually(lambda: of_it())
     (line,) = of_it()
     assert "refused" in line
+
+
+def test_a_collector_with_a_certificate_of_another_authority(
+    train: MakeReporter, variables: dict[str, str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with PushReceiver(Authority(tmp_path).sign("server", *LOOPBACK)) as locked:
+        variables["OTEL_EXPORTER_OTLP_ENDPOINT"] = locked.url
+        variables["OTEL_EXPORTER_OTLP_CERTIFICATE"] = str(Authority(tmp_path / "other").certificate)
+        variables["OTEL_EXPORTER_OTLP_TIMEOUT"] = "1"
+        with train():
+            assert eventually(lambda: "are not sent" in caplog.text)
+        assert locked.pushed == []
+    assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
 
 
 def test_without_the_sdk_one_line_says_what_to_install(

@@ -7,13 +7,14 @@ import math
 import sys
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
-from support.training_fixtures import InBackground, MakeReporter, Scrape
+from support.training_fixtures import Fetch, InBackground, MakeReporter, Scrape
 
 from slopewise_exporter import Reporter
 from slopewise_exporter.progress import Progress
@@ -379,6 +380,24 @@ def test_any_call_of_several_threads_is_counted_and_none_raises_while_the_report
     after = reporter._record.snapshot()
     assert after._replace(steps_planned=ended.steps_planned) == ended
     assert after.state == "finished"
+
+
+def test_a_training_of_many_steps_needs_no_more_memory_than_a_short_one(reporter: Reporter, fetch: Fetch) -> None:
+    def train(steps: int) -> int:
+        for _ in range(steps):
+            reporter.step(loss=1.0, samples=1)
+            reporter.epoch()
+        return tracemalloc.get_traced_memory()[0]
+
+    train(1)
+    lines, steps = len(fetch(reporter.port).splitlines()), 20_000
+    tracemalloc.start()
+    try:
+        before = train(1000)
+        assert train(steps) - before < steps  # not a byte each
+    finally:
+        tracemalloc.stop()
+    assert len(fetch(reporter.port).splitlines()) == lines
 
 
 def test_the_first_step_of_a_process_keeps_its_time_also_after_a_resume(reporter: Reporter, scrape: Scrape) -> None:

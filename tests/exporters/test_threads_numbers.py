@@ -309,6 +309,16 @@ def test_a_number_is_tried_until_enough_steps_have_ended_or_half_a_minute_has_pa
         assert not number.tries
 
 
+@pytest.mark.parametrize(("steps_per_second", "tried"), [(None, 4), (0.08, 4), (0.2, 1)])
+def test_fewer_threads_are_tried_only_where_enough_steps_end_in_half_a_minute(
+    steps_per_second: float | None, tried: int
+) -> None:
+    number = ThreadNumber(4)
+    number.next(Reading(4.0))
+    assert number.next(Reading(4.0, 1.0, ENOUGH, steps_per_second)) == tried
+    assert number.tries == (tried == 1)
+
+
 def test_two_neighbours_whose_second_thread_does_not_pay_do_not_swing() -> None:
     neighbours = Neighbours(2, 2, WAKES)
     late = [neighbours.interval() for _ in range(400)][200:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,7 @@ def test_the_windows_of_both_sides_are_measured_evenly_over_the_time() -> None:
 def test_minutes_add_windows_of_their_rows_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_penalty, "KEPT", tmp_path / "kept.json")
     monkeypatch.setattr(thread_penalty, "TABLE", tmp_path / "table.csv")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     asked = []
 
     def stand_in(library: str, python: str, behaviour: str, dues: list[Due]) -> list[Window]:
@@ -168,6 +170,32 @@ def test_a_library_that_is_not_installed_is_left_out_with_a_sentence(
     assert result.exit_code == 0
     assert "lightgbm: left out, there is no" in result.stderr
     assert load() == {}
+    assert not thread_penalty.TABLE.exists()
+
+
+@pytest.mark.parametrize("option", ["--render", "--minutes=10"])
+def test_without_windows_there_is_none_to_be_added_and_the_table_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.setattr(thread_penalty, "KEPT", tmp_path / "kept.json")
+    monkeypatch.setattr(thread_penalty, "TABLE", tmp_path / "table.csv")
+    result = CliRunner().invoke(app, [option])
+    assert result.exit_code == 2
+    assert "kept.json has no windows yet" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_windows_of_another_number_of_threads_are_not_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_penalty, "KEPT", tmp_path / "kept.json")
+    monkeypatch.setattr(thread_penalty, "TABLE", tmp_path / "table.csv")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    save({"openblas": dict.fromkeys(thread_penalty.BEHAVIOURS, measured(*NOISY))})
+    kept = load()
+    result = CliRunner().invoke(app, ["--only", "openblas"])
+    assert result.exit_code == 2
+    assert "kept.json is of 2 cores, and here are 16" in result.stderr
+    assert load() == kept
+    assert CliRunner().invoke(app, ["--render"]).exit_code == 0
 
 
 def test_a_library_that_there_is_not_is_refused() -> None:

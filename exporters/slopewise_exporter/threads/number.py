@@ -28,6 +28,10 @@ _STOOD = 6
 _MOST_READINGS = 30
 """Of a number that is tried, a second apart. Steps of which too few have ended by then decide nothing."""
 
+_SLOWEST_STEPS = 3 / _MOST_READINGS
+"""A second, of trainings that fewer threads are tried with: three of them end in time, of which the first one does not
+count. Of slower ones nothing could be said, and they would be slowed down for half a minute in three for nothing."""
+
 _FASTER_RATIO, _DEARER_RATIO = 1.05, 1.1
 """Steps of one training differ by a few percent from second to second. A second thread that brings nothing costs twice
 the CPU; a sixteenth costs less than a tenth more, and is kept."""
@@ -111,7 +115,11 @@ class ThreadNumber:
         if fits > number and (number < self.useful or not self._tried_left):
             self._number += 1
             self._stood = 0
-        elif not self._tried_left and reading.used_cores is not None and reading.steps_per_second is not None:
+        elif (
+            not self._tried_left
+            and reading.used_cores is not None
+            and (reading.steps_per_second or 0.0) > _SLOWEST_STEPS
+        ):
             self._number = min(number, fitting(reading.used_cores))
         if self._number != number and reading.steps_per_second is not None:
             self._try = _Try(number, reading)

@@ -59,9 +59,11 @@ def devices(kubectl: Kubectl, testbed_settings: Settings) -> Iterator[None]:
         for node in NODES:
             kubectl.run("patch", "node", node.name, "--subresource=status", "--type=merge", "-p", capacity)
 
-    offer(DEVICES)
-    yield
-    offer(None)
+    try:
+        offer(DEVICES)
+        yield
+    finally:
+        offer(None)
 
 
 @pytest.fixture
@@ -91,7 +93,7 @@ def pinning(kubectl: Kubectl, faults: Faults, testbed_settings: Settings, alone:
         kubectl.run("label", "node", PINNING.name, f"{LABEL}=true")
         yield
     finally:
-        kubectl.run("label", "node", PINNING.name, f"{LABEL}-")
+        kubectl.attempt("label", "node", PINNING.name, f"{LABEL}-")
         restart(configuration, "none")
 
 
@@ -156,8 +158,10 @@ def _kubelet_restarts(stage: Stage, faults: Faults) -> None:
         return datetime.fromisoformat(ready["lastHeartbeatTime"])
 
     faults.kill(kubelet_name(NODES[0]))
-    DEVICE_PLUGINS.joinpath("kubelet.sock").unlink(missing_ok=True)
-    faults.start(kubelet_name(NODES[0]))
+    try:
+        DEVICE_PLUGINS.joinpath("kubelet.sock").unlink(missing_ok=True)
+    finally:
+        faults.start(kubelet_name(NODES[0]))
     wait_for("the kubelet reports again", reported_at, lambda seen: seen > since)
 
 
