@@ -35,7 +35,7 @@ LONG_MODULES: Mapping[str, int] = {
     "controller/slopewise/adapters/kube/reporting/pass_reporter.py": 363,
     "controller/slopewise/adapters/kube/resize/actuator.py": 357,
     "controller/slopewise/adapters/local/launcher.py": 371,
-    "controller/slopewise/adapters/prometheus/history.py": 425,
+    "controller/slopewise/adapters/prometheus/history.py": 428,
     "controller/slopewise/adapters/prometheus/queries.py": 388,
     "controller/slopewise/adapters/prometheus/reader.py": 442,
     "controller/slopewise/crds/growth_status.py": 440,

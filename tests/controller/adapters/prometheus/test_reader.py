@@ -156,7 +156,10 @@ def test_the_part_of_its_steps_in_which_a_job_waited_for_batches(world: World) -
         "waits",
         lambda job: job.wait_ratio == pytest.approx(0.3) and (job.steps_total, job.waited_seconds_total) == (10, 3),
     )
-    assert world.job("never-waits").wait_ratio is None
+    never = world.job("never-waits")
+    assert (never.wait_ratio, never.waited_seconds_total) == (None, None)
+    world.set("never-waits", page() + waiting(1e-5, 11))
+    world.wait_for("never-waits", lambda job: job.waited_seconds_total == 1e-5)  # as a loader whose queue is full
     # More waits than steps, as while an evaluation is under way: its time is no part of a step's.
     world.set("waits", page() + waiting(300, 11))
     world.wait_for("waits", lambda job: job.wait_ratio == 1.0)
