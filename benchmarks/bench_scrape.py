@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import gzip
 import sys
-import time
-from collections.abc import Callable
 
-from bench_decide import INTERVAL_SECONDS, SIZES, with_curves, world
+from bench_decide import INTERVAL_SECONDS, SIZES, seconds_of, with_curves, world
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
@@ -21,21 +19,10 @@ from slopewise.policies import Setting, build, find
 from slopewise.telemetry.families import page
 from slopewise.telemetry.job_metrics import LastPasses
 
-ROUNDS = 3
 BOUND_RATIO = 0.4
 """Runs of 0.27 (beside a load of 10) and 0.31, on two cores."""
 ACCEPT = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8"
 """What Prometheus 3 asks for."""
-
-
-def seconds_of(work: Callable[[], bytes]) -> float:
-    """The least CPU of this process in several rounds."""
-    times = []
-    for _ in range(ROUNDS):
-        start = time.process_time()
-        work()
-        times.append(time.process_time() - start)
-    return min(times)
 
 
 def a_registry() -> CollectorRegistry:
@@ -57,8 +44,8 @@ def main() -> int:
     calm_garbage_collector()  # as `slopewise run` does
     registry = a_registry()
     encode, _ = choose_encoder(ACCEPT)
-    library = seconds_of(lambda: gzip.compress(encode(registry)))
-    own = seconds_of(lambda: page(registry, ACCEPT, "gzip")[1])
+    library, *_ = seconds_of(lambda: gzip.compress(encode(registry)))
+    own, *_ = seconds_of(lambda: page(registry, ACCEPT, "gzip"))
     held = own <= BOUND_RATIO * library
     print(f"{SIZES[-1][0]} jobs: {own:.2f} s of CPU a scrape; as the client library writes it {library:.2f} s")
     print(f"bound {BOUND_RATIO:.2f} of that: {'held' if held else 'MISSED'}")
