@@ -49,6 +49,8 @@ def water_filling(
     """
     if sum(most_cores) <= capacity_cores:
         return list(most_cores)
+    if len(most_cores) == 1:  # as nearly each group of an order
+        return [min(most_cores[0], max(0.0, capacity_cores))]
     each_weight = [1.0] * len(most_cores) if weights is None else weights
     shares = [0.0] * len(most_cores)
     left, weight_left = max(0.0, capacity_cores), sum(each_weight)
@@ -88,8 +90,7 @@ def down_an_order(
     left = max(0.0, capacity_cores - math.fsum(cores.values()))
     for group in groups:
         rooms = [max(0.0, most_cores[each] - cores[each]) for each in group]
-        shares = water_filling(rooms, left) if len(rooms) != 1 else [min(rooms[0], max(0.0, left))]
-        for each, more in zip(group, shares, strict=True):
+        for each, more in zip(group, water_filling(rooms, left), strict=True):
             cores[each] += more
             left -= more
     return cores
