@@ -1,7 +1,7 @@
 """What threads beyond the CPU in effect cost: `python -m replication.thread_penalty` measures it, by library.
 
 1, 2 and 4 equal trainings run at once, each with as many threads as the machine has cores; one alone with one thread
-tells what a step takes without penalty. Others may use the machine meanwhile: a window counts for the threads on each
+says what a step takes without penalty. Others may use the machine meanwhile: a window counts for the threads on each
 core that it had, with the CPU in effect as the exporter reads it. The simulator's table has what all windows around 1,
 2, 4, 8 and 16 threads a core took together. One round in four is not in it: the simulator's CPU-seconds are compared
 with that.
@@ -139,18 +139,18 @@ class Compared(NamedTuple):
         return (1 + self.off) * margin(self.windows, self.others)
 
     @property
-    def tells(self) -> bool:
+    def is_decided(self) -> bool:
         """Whether the whole interval is within the bar, or beyond it."""
         return bool(self.others) and (abs(self.off) + self.half <= BAR or abs(self.off) - self.half > BAR)
 
     @property
     def missing(self) -> tuple[int, int]:
-        """How many windows more would most likely tell, of the table and beside it: as many on each side are fewest.
+        """How many windows more are likely to decide, of the table and beside it: as many on each side are fewest.
 
         Worked example: windows that differ by 0.1 need 14 on each side for an interval of 0.075 each way, so that the
         simulator may be 0.075 off and is within 0.15 all the same.
         """
-        if self.tells:
+        if self.is_decided:
             return 0, 0
         share, _ = spread(self.windows, self.others)
         half = min(BAR, self.half) / 2 if self.others else BAR / 2
@@ -189,13 +189,13 @@ def section(kept: Kept) -> str:
         )
     others = [each for *_, each in found if each.others]
     within = sum(abs(each.off) <= BAR for each in others)
-    surely = sum(each.tells and abs(each.off) <= BAR for each in others)
-    never = sum(each.tells and abs(each.off) > BAR for each in others)
+    surely = sum(each.is_decided and abs(each.off) <= BAR for each in others)
+    never = sum(each.is_decided and abs(each.off) > BAR for each in others)
     soon = sum(map(len, plan(kept, 600.0).values()))
     verdict = (
         f"{'Passed' if surely == len(others) else 'Missed'}: {within} of {len(others)} are within {100 * BAR:.0f} %. "
         f"With the whole interval {surely} within, {never} beyond; too few windows to say: "
-        f"{len(others) - surely - never}. `--minutes 10` would most likely tell {soon} rows more."
+        f"{len(others) - surely - never}. `--minutes 10` would most likely decide {soon} rows more."
     )
     return "\n".join((*lines, "", verdict)) + "\n"
 
@@ -210,7 +210,7 @@ def plan(kept: Kept, seconds: float, only: Sequence[str] = ()) -> dict[tuple[str
         for library, of_library in kept.items()
         for behaviour, found in of_library.items()
         for each in compared(found)
-        if each.around in AT_ONCE and not each.tells and library in (only or kept)
+        if each.around in AT_ONCE and not each.is_decided and library in (only or kept)
     ]
     told: dict[tuple[str, str], list[Compared]] = {}
     for takes, library, behaviour, each in sorted(rows, key=lambda row: row[0]):
@@ -263,7 +263,7 @@ def main(
     frameworks: Annotated[Path, typer.Option(help="The Python that has LightGBM and PyTorch.")] = ROOT
     / ".venv-frameworks/bin/python",
     only: Annotated[list[str] | None, typer.Option(help="Only this library; the others keep their figures.")] = None,
-    minutes: Annotated[float | None, typer.Option(min=0.0, help="Only rows that more windows tell in so long.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.0, help="Only rows that are decided in so long.")] = None,
     render: Annotated[bool, typer.Option("--render", help="Measure nothing.")] = False,
 ) -> None:
     """Measure, write the simulator's table, and print how far simulated runs are from real ones."""

@@ -67,7 +67,7 @@ TEXT = """\
 each with as many threads as there are cores. *A core*: threads for each core that a training had, as the exporter reads
 it. CPU-seconds a step are against one thread, the speed is against one thread with as much CPU. The next columns are of
 windows that are not in the table, beside what the simulator gives for their steps, with half of the 95 % interval:
-windows of one row differ, most where threads spin. *More* windows would most likely tell whether a row is within 15 %;
+windows of one row differ, most where threads spin. *More* windows would decide, most likely, if a row is within 15 %;
 `--minutes 10` takes them where they are few. The cost of threads depends on the machine, and on who else uses it.
 
 """

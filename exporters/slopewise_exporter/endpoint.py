@@ -131,7 +131,7 @@ class ScrapeServer(ThreadingTCPServer):
             self.process_request_thread(request, client_address)
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Answer. A training that nobody scrapes does not pay for prometheus_client, which takes some 60 ms to load."""
+        """Answer. A training without a scrape does not pay for prometheus_client, which takes some 60 ms to load."""
         try:
             with _loading:
                 from slopewise_exporter.exposition import ScrapeHandler

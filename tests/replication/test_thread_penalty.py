@@ -81,7 +81,7 @@ def test_what_is_kept_is_read_again_and_makes_the_table(tmp_path: Path, monkeypa
     assert "| lib | spin | 2.0 | ×5.00 | ×0.200 | 1 | 2.0 | 2.5 (+25% ± inf%) | 6 |" in section(load())
     assert section(load()).endswith(
         "\n\nMissed: 0 of 3 are within 15 %. With the whole interval 0 within, 0 beyond; too few windows to say: 3. "
-        "`--minutes 10` would most likely tell 3 rows more.\n"
+        "`--minutes 10` would most likely decide 3 rows more.\n"
     )
 
 
@@ -113,9 +113,9 @@ NOISY = [Window(number, 1, 5.5 if number in (1, 4, 6, 7) else 4.5, 1.0, 1.0, 2.0
 def test_the_windows_that_a_row_misses_make_both_sides_equal_and_its_interval_small() -> None:
     (row,) = compared(measured(*NOISY))
     assert row.half == pytest.approx(2.4469 * (0.08 / 6 * (1 / 6 + 1 / 2)) ** 0.5, rel=0.001)
-    assert (row.tells, row.missing) == (False, (13, 17))
+    assert (row.is_decided, row.missing) == (False, (13, 17))
     (told,) = compared(measured(*(window._replace(steps=4.5) for window in NOISY)))
-    assert (told.tells, told.missing) == (True, (0, 0))
+    assert (told.is_decided, told.missing) == (True, (0, 0))
 
 
 def test_minutes_are_for_the_rows_that_take_least() -> None:

@@ -130,7 +130,7 @@ def _torch() -> Iterable[_Torch]:
 
 
 def openmp_threads(pools: Iterable[Any] = ()) -> int:
-    """What a library that asks OpenMP counts now, in this thread; the cores where nobody says.
+    """What a library that asks OpenMP counts now, in this thread; the cores where none says.
 
     `pools`: those that were just found; it takes some milliseconds to look at hundreds of loaded files.
     """

@@ -10,7 +10,7 @@ from slopewise_exporter import lifecycle
 from slopewise_exporter.threads.cpu import Reading
 
 MIN_STEPS, MIN_SECONDS = 20, 10.0
-"""What tells the speed of steps: so many of them, of which one more or less is 5 %; or two of a reporter, which times
+"""What gives the speed of steps: so many of them, of which one more or less is 5 %; or two of a reporter, which times
 them itself, in so long."""
 
 BESIDE_CORES = 0.5
@@ -67,8 +67,8 @@ class Work:
         done, took = steps - counted, seconds - began
         # The step that ran while the number changed is one of many, or is left out.
         slow = reporter is not None and took >= MIN_SECONDS and done > 1 and not self._begins
-        tells = took > 0 and (done >= MIN_STEPS or slow)
-        if before is reporter and not tells and not (self._begins and done > 0):
+        enough = took > 0 and (done >= MIN_STEPS or slow)
+        if before is reporter and not enough and not (self._begins and done > 0):
             return None
         self._done, self._begins = (reporter, steps, seconds), False
-        return done / took if before is reporter and tells else None
+        return done / took if before is reporter and enough else None

@@ -135,8 +135,8 @@ class LocalObserver:
     def _state(self, job: Job, series: JobSeries, missing: MissingEvaluation | None) -> JobState:
         """As it reports, or has reported last: one whose scrapes come late is not starting again.
 
-        A silent job is training, whatever it did last: no guard waits for a checkpoint whose end nobody reports. One
-        that still accepts connections may be busy saving.
+        A silent job is training, whatever it did last: no guard waits for a checkpoint whose end is never reported.
+        One that still accepts connections may be busy saving.
         """
         state, (started, last) = series.reported_state, self._states.get(job.name, (0.0, JobState.STARTING))
         if series.state is None and series.responses is None and started == job.started_at_seconds:

@@ -319,7 +319,7 @@ def test_scheduling_facts_are_read_in_full() -> None:
     }
     facts = parse_pod(pod_json(metadata=MIGRATABLE_POD, spec=spec)).scheduling
     assert facts is not None
-    (facts.affinity or {})["nodeAffinity"]["y"] = 2  # what is handed out is nobody's to change
+    (facts.affinity or {})["nodeAffinity"]["y"] = 2  # a change of what is handed out changes no facts
     assert (facts.affinity, facts.node_selector, facts.grace_seconds) == (affinity, (("a", "1"), ("b", "2")), 120.0)
     assert facts.tolerations == (Toleration("", "Exists", "", ""), Toleration("gpu", "Equal", "yes", "NoSchedule"))
     assert facts.volumes == (
