@@ -20,7 +20,7 @@ from slopewise.simulator.world.model import Instance, MoveKind, TraceEvent, hori
 from slopewise.simulator.world.running import RunningJob
 from slopewise.simulator.world.sharing import IDLE, Rate, limit_cores, rates
 from slopewise.simulator.world.tallies import ClusterTally
-from slopewise.simulator.world.threads import FIRST_READING_SECONDS
+from slopewise.simulator.world.threads import FIRST_READING_SECONDS, STEPS_PER_WORK
 from slopewise_exporter.threads.cpu import Reading
 
 Action = Callable[[], None]
@@ -187,7 +187,7 @@ class World:
             return
         limit = limit_cores(running.in_effect, self.nodes[running.node], self.control)
         rate = running.rate
-        if running.threads.read(Reading(limit, rate.cores, rate.waited_ratio, rate.speed)):
+        if running.threads.read(Reading(limit, rate.cores, rate.waited_ratio, STEPS_PER_WORK * rate.speed)):
             self._changed[running.node] = None
         self._plan_reading(running, running.threads.next_reading_seconds)
 
