@@ -49,7 +49,8 @@ NOT_READ_YET = "it has not been read yet; its turn comes in one of the next pass
 SHARED_STORAGE = f"{GROUP}/shared-storage"
 """Annotation of a PersistentVolume, `"true"`: an administrator states that every node mounts the same there."""
 
-_MAX_KEPT = 20_000
+_UNASKED_PASSES = 10
+"""After so many passes an answer that no pass has asked for is dropped: its pod has ended."""
 
 Answer = TypeVar("Answer")
 Key = TypeVar("Key", bound=Hashable)
@@ -87,11 +88,12 @@ class Pause:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Kept(Generic[Answer]):
     answer: Answer
     version: int
     until_seconds: float
+    asked_pass: int
 
 
 class OwnerReading:
@@ -103,11 +105,17 @@ class OwnerReading:
         self._disks: dict[tuple[str, str], _Kept[Disk]] = {}
         self._pauses: dict[tuple[str, str], _Kept[Pause | None]] = {}
         self._now = 0.0
-        self._reads_left = 0
+        self._pass = self._reads_left = 0
 
     def begin_pass(self, now_seconds: float) -> None:
-        """Reset the number of reads for another pass."""
+        """Reset the number of reads for another pass, and drop what is asked for no more."""
         self._now, self._reads_left = now_seconds, READS_A_PASS
+        self._pass += 1
+        self._templates, self._disks = self._asked(self._templates), self._asked(self._disks)
+        self._pauses = self._asked(self._pauses)
+
+    def _asked(self, kept: dict[Key, _Kept[Answer]]) -> dict[Key, _Kept[Answer]]:
+        return {key: each for key, each in kept.items() if each.asked_pass >= self._pass - _UNASKED_PASSES}
 
     def template(self, namespace: str, owner: OwnerRef, generation: int) -> OwnerTemplate:
         """Of a pod's direct owner; `generation` of its spec, 0 where it is unknown."""
@@ -164,17 +172,17 @@ class OwnerReading:
     ) -> Answer:
         """`lasts`: whether an answer holds until the version changes, where there is one."""
         known = kept.get(key)
+        if known is not None:
+            known.asked_pass = self._pass
         if known is not None and known.version == version and self._now < known.until_seconds:
             return known.answer
         if self._reads_left <= (0 if known is None else FIRST_READS_A_PASS):
             return unread(NOT_READ_YET.removeprefix("it ")) if known is None else known.answer
         self._reads_left -= 1
         answer, was_read = self._try_to_read(read, unread)
-        if len(kept) >= _MAX_KEPT:
-            kept.clear()
         until = self._now + (kept_seconds if was_read else GRANT_SECONDS)
         has_version = was_read and version > 0 and lasts(answer)
-        kept[key] = _Kept(answer, version, math.inf if has_version else until)
+        kept[key] = _Kept(answer, version, math.inf if has_version else until, self._pass)
         return answer
 
     def _try_to_read(self, read: Callable[[], Answer], unread: Callable[[str], Answer]) -> tuple[Answer, bool]:

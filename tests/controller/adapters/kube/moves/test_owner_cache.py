@@ -94,6 +94,17 @@ def test_an_owner_is_read_once_for_each_generation_whatever_its_age() -> None:
     assert api.asked == [JOB_PATH, JOB_PATH]
 
 
+@pytest.mark.parametrize(("unasked_passes", "reads"), [(10, 1), (11, 2)])
+def test_an_owner_that_ten_passes_have_not_asked_for_is_forgotten(unasked_passes: int, reads: int) -> None:
+    api = FakeOwnersApi({JOB_PATH: a_job()})
+    here = reading(api)
+    here.template("team", JOB, 1)
+    for _ in range(unasked_passes):
+        here.begin_pass(0.0)
+    here.template("team", JOB, 1)
+    assert api.asked == [JOB_PATH] * reads
+
+
 def test_of_many_claims_the_last_is_read_too_while_the_first_grow_old() -> None:
     claims = [f"saved-{number}" for number in range(15 * READS_A_PASS)]
     path = CLAIM_PATH.removesuffix("saved")
