@@ -140,8 +140,9 @@ class Compared(NamedTuple):
 
     @property
     def is_decided(self) -> bool:
-        """Whether the whole interval is within the bar, or beyond it."""
-        return bool(self.others) and (abs(self.off) + self.half <= BAR or abs(self.off) - self.half > BAR)
+        """Whether the whole interval is within the bar, or beyond it; two windows may be alike by chance."""
+        enough = min(len(self.windows), len(self.others)) >= FEWEST
+        return enough and (abs(self.off) + self.half <= BAR or abs(self.off) - self.half > BAR)
 
     @property
     def missing(self) -> tuple[int, int]:
@@ -154,7 +155,7 @@ class Compared(NamedTuple):
             return 0, 0
         share, _ = spread(self.windows, self.others)
         half = min(BAR, self.half) / 2 if self.others else BAR / 2
-        each = FEWEST if math.isinf(share) else math.ceil(2 * (student_t(1000) * share / half) ** 2)
+        each = FEWEST if math.isinf(share) or not half else max(FEWEST, math.ceil(2 * (student_t(1000) * share / half) ** 2))
         return max(0, each - len(self.windows)), max(0, each - len(self.others))
 
 
