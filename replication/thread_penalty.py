@@ -155,7 +155,8 @@ class Compared(NamedTuple):
             return 0, 0
         share, _ = spread(self.windows, self.others)
         half = min(BAR, self.half) / 2 if self.others else BAR / 2
-        each = FEWEST if math.isinf(share) or not half else max(FEWEST, math.ceil(2 * (student_t(1000) * share / half) ** 2))
+        likely = FEWEST if math.isinf(share) or not half else math.ceil(2 * (student_t(1000) * share / half) ** 2)
+        each = max(FEWEST, likely)
         return max(0, each - len(self.windows)), max(0, each - len(self.others))
 
 

@@ -21,7 +21,7 @@ READING_SECONDS, FIRST_READING_SECONDS = 5.0, 1.0
 """As the exporter reads the CPU in effect (`slopewise_exporter/threads/following.py`)."""
 
 STEPS_PER_WORK = 100.0
-"""Steps of 10 ms of one core: the exporter tries nothing with steps of more than 10 s, which no measured training has."""
+"""Steps of 10 ms of one core: the exporter tries nothing with steps of more than 10 s, which none has."""
 
 
 class Penalty(NamedTuple):
