@@ -93,11 +93,10 @@ class Labels(dict[str, str]):
 
     def __init__(self, sent: Mapping[str, str], names: PodLabels = SCRAPE_LABELS) -> None:
         """`names`: of the labels that name the pod; they are `namespace` and `pod` from here on."""
-        super().__init__(sent)
-        namespace, pod = self.pop(names.namespace, ""), self.pop(names.pod, "")
-        self.update(namespace=namespace, pod=pod)
-        self.metric = self.pop("__name__", "")
-        self.kind = self.pop(VALUE_LABEL, "")
+        others = dict(sent)
+        self.metric, self.kind = others.pop("__name__", ""), others.pop(VALUE_LABEL, "")
+        others |= {"namespace": others.pop(names.namespace, ""), "pod": others.pop(names.pod, "")}
+        super().__init__(others)
         self.key = job_key(self)
         self.instance = self.get("instance", "")
         self.names = _names(tuple(self))
