@@ -161,26 +161,17 @@ class KnownLabels(dict[bytes, Labels]):
         return [SeriesRow(self[bytes(row.labels)], row.points) for row in sent]
 
     def __missing__(self, sent: bytes) -> Labels:
+        labels, one = msgspec.json.decode(sent, type=dict[str, str]), self._texts.setdefault
         if len(sent) > MAX_KNOWN_BYTES:
-            return Labels(_SENT.decode(sent), self._names)
-        one = self._texts.setdefault
-        texts = {one(name, name): one(each, each) for name, each in _SENT.decode(sent).items()}
-        labels = self[sent] = Labels(texts, self._names)
-        return labels
-
-
-_SENT = msgspec.json.Decoder(dict[str, str])
+            return Labels(labels, self._names)
+        known = self[sent] = Labels({one(name, name): one(each, each) for name, each in labels.items()}, self._names)
+        return known
 
 
 def series_text(metric: str, labels: Mapping[str, str], target_labels: frozenset[str] = TARGET_LABELS) -> str:
     """The canonical name of a series, e.g. `training_loss{stage="eval"}`: sorted, without the scrape's labels."""
-    return _series_text(metric, tuple([(name, labels[name]) for name in _own_names(tuple(labels), target_labels)]))
-
-
-@lru_cache(maxsize=1024)
-def _own_names(names: tuple[str, ...], target_labels: frozenset[str]) -> tuple[str, ...]:
-    """Nearly all series have the same labels, whatever their values: they are sorted once and not once a series."""
-    return tuple(sorted(set(names) - _NOT_ITS_NAME - target_labels))
+    own = sorted(labels.keys() - _NOT_ITS_NAME - target_labels)
+    return _series_text(metric, tuple([(name, labels[name]) for name in own]))
 
 
 @lru_cache(maxsize=1024)
