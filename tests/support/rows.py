@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from slopewise.adapters.prometheus.client import Row
-from slopewise.adapters.prometheus.evaluations import Labels, SeriesRow
 
 
 def row_of(labels: Mapping[str, str], value: float) -> Row:
     """A row that was evaluated at no moment in particular."""
     return Row(dict(labels), (0.0, value))
-
-
-def series_row(labels: Mapping[str, str], value: float) -> SeriesRow[float]:
-    """Such a row with its labels read."""
-    return SeriesRow(Labels(labels), value)

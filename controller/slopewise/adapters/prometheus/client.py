@@ -63,20 +63,6 @@ class RangeRow(msgspec.Struct, frozen=True, gc=False):
     points: list[tuple[float, float]] = msgspec.field(name="values")
 
 
-class UnreadRow(msgspec.Struct, frozen=True, gc=False):
-    """`Row` with its labels as they are sent (`evaluations.KnownLabels`)."""
-
-    labels: msgspec.Raw = msgspec.field(name="metric")
-    sample: tuple[float, float] = msgspec.field(name="value")
-
-
-class UnreadRangeRow(msgspec.Struct, frozen=True, gc=False):
-    """`RangeRow`, likewise."""
-
-    labels: msgspec.Raw = msgspec.field(name="metric")
-    points: list[tuple[float, float]] = msgspec.field(name="values")
-
-
 class Target(msgspec.Struct, frozen=True):
     """One target of Prometheus' target API."""
 
@@ -127,26 +113,19 @@ class PrometheusHttp:
     def ask_for(self, row: type[R], query: str, at_seconds: float) -> list[R]:
         """The same, read into rows of that class, which is like `Row` but may know only some labels."""
         with self._message_of():
-            rows = self._instant(row, query, at_seconds)
+            self._expected = _decoder(row)
+            rows: list[R] = self._connect.custom_query(query, {"time": f"{at_seconds:.3f}"}, timeout=self._remaining())
             self._check_moment(rows, at_seconds)
             return rows
 
-    def ask_series(self, query: str, at_seconds: float, read: Callable[[list[UnreadRow]], list[R]]) -> list[R]:
-        """The same, with the labels read by `read`."""
-        with self._message_of():
-            rows = self._instant(UnreadRow, query, at_seconds)
-            self._check_moment(rows, at_seconds)
-            return read(rows)
-
-    def ask_samples(self, query: str, at_seconds: float, read: Callable[[list[UnreadRangeRow]], list[R]]) -> list[R]:
+    def ask_samples(self, query: str, at_seconds: float) -> list[RangeRow]:
         """An instant query of a range selector, `metric[60s]`: the samples as they were scraped, at their own times."""
         with self._message_of():
-            return read(self._instant(UnreadRangeRow, query, at_seconds))
-
-    def _instant(self, row: type[R], query: str, at_seconds: float) -> list[R]:
-        self._expected = _decoder(row)
-        rows: list[R] = self._connect.custom_query(query, {"time": f"{at_seconds:.3f}"}, timeout=self._remaining())
-        return rows
+            self._expected = _decoder(RangeRow)
+            rows: list[RangeRow] = self._connect.custom_query(
+                query, {"time": f"{at_seconds:.3f}"}, timeout=self._remaining()
+            )
+            return rows
 
     def ask_range(self, query: str, start_seconds: float, end_seconds: float, step_seconds: float) -> list[RangeRow]:
         """A range query; at most 11,000 steps, which is Prometheus's own bound."""

@@ -11,12 +11,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
-from slopewise.adapters.prometheus.client import UnreadRangeRow, UnreadRow
-from slopewise.adapters.prometheus.moving_labels import MovingLabels, SeriesRows, numbers_of
+from slopewise.adapters.prometheus.client import Row
+from slopewise.adapters.prometheus.moving_labels import MovingLabels, SeriesRows
 from slopewise.adapters.prometheus.queries import STEP_LABELS, VALUE_LABEL
 from slopewise.config.metric_mappings import EvaluationMapping, PodLabels
 from slopewise.model import Evaluation, Objective
@@ -86,92 +86,15 @@ def job_key(labels: Mapping[str, str], names: PodLabels = SCRAPE_LABELS) -> JobK
     return tuple.__new__(JobKey, (namespace, pod)) if namespace and pod else None  # its own takes twice as long
 
 
-class Labels(dict[str, str]):
-    """The labels of a row but for its metric and its `slopewise_value`, and what is read from them."""
-
-    __slots__ = ("_text", "instance", "key", "kind", "metric", "names", "numbers")
-
-    def __init__(self, sent: Mapping[str, str], names: PodLabels = SCRAPE_LABELS) -> None:
-        """`names`: of the labels that name the pod; they are `namespace` and `pod` from here on."""
-        others = dict(sent)
-        self.metric, self.kind = others.pop("__name__", ""), others.pop(VALUE_LABEL, "")
-        others |= {"namespace": others.pop(names.namespace, ""), "pod": others.pop(names.pod, "")}
-        super().__init__(others)
-        self.key = job_key(self)
-        self.instance = self.get("instance", "")
-        self.names = _names(tuple(self))
-        self.numbers = numbers_of(self) or _NO_NUMBERS
-        self._text: tuple[str, frozenset[str], str] | None = None
-
-    def text(self, metric: str, target_labels: frozenset[str]) -> str:
-        """`series_text`, which is made once a series."""
-        known = self._text
-        if known is None or known[0] != metric or known[1] != target_labels:
-            known = self._text = (metric, target_labels, series_text(metric, self, target_labels))
-        return known[2]
-
-
-_NO_NUMBERS: Mapping[str, float] = {}
+def series_text(metric: str, labels: Mapping[str, str], target_labels: frozenset[str] = TARGET_LABELS) -> str:
+    """The canonical name of a series, e.g. `training_loss{stage="eval"}`: sorted, without the scrape's labels."""
+    return _series_text(metric, tuple([(name, labels[name]) for name in _own_names(tuple(labels), target_labels)]))
 
 
 @lru_cache(maxsize=1024)
-def _names(labels: tuple[str, ...]) -> frozenset[str]:
-    """One set for all series with the same labels."""
-    return frozenset(labels)
-
-
-V = TypeVar("V")
-
-
-class SeriesRow(msgspec.Struct, Generic[V], frozen=True, gc=False):
-    """The labels of a series, and its value or its samples."""
-
-    labels: Labels
-    value: V
-
-
-MAX_KNOWN_BYTES = 4_000
-"""A tenant's labels may be 100 KB: longer ones are read each time, and not kept."""
-
-
-class KnownLabels(dict[bytes, Labels]):
-    """Labels by how they were sent. A series keeps them: 10 rows a job are read by their bytes, and not by 60 texts."""
-
-    def __init__(self, names: PodLabels) -> None:
-        super().__init__()
-        self._names, self._read = names, 0
-        self._texts: dict[str, str] = {}
-        """One object for equal texts: the rows of a pod have most in common."""
-
-    def begin(self) -> None:
-        """Forget all of them once there are twice as many as the last reading had rows."""
-        if len(self) > 2 * self._read:
-            self.clear()
-            self._texts.clear()
-        self._read = 0
-
-    def rows(self, sent: Sequence[UnreadRow]) -> list[SeriesRow[float]]:
-        """With their labels."""
-        self._read += len(sent)
-        return [SeriesRow(self[bytes(row.labels)], row.sample[1]) for row in sent]
-
-    def samples(self, sent: Sequence[UnreadRangeRow]) -> list[SeriesRow[list[tuple[float, float]]]]:
-        """Likewise."""
-        self._read += len(sent)
-        return [SeriesRow(self[bytes(row.labels)], row.points) for row in sent]
-
-    def __missing__(self, sent: bytes) -> Labels:
-        labels, one = msgspec.json.decode(sent, type=dict[str, str]), self._texts.setdefault
-        if len(sent) > MAX_KNOWN_BYTES:
-            return Labels(labels, self._names)
-        known = self[sent] = Labels({one(name, name): one(each, each) for name, each in labels.items()}, self._names)
-        return known
-
-
-def series_text(metric: str, labels: Mapping[str, str], target_labels: frozenset[str] = TARGET_LABELS) -> str:
-    """The canonical name of a series, e.g. `training_loss{stage="eval"}`: sorted, without the scrape's labels."""
-    own = sorted(labels.keys() - _NOT_ITS_NAME - target_labels)
-    return _series_text(metric, tuple([(name, labels[name]) for name in own]))
+def _own_names(names: tuple[str, ...], target_labels: frozenset[str]) -> tuple[str, ...]:
+    """Nearly all series have the same labels, whatever their values: they are sorted once and not once a series."""
+    return tuple(sorted(set(names) - _NOT_ITS_NAME - target_labels))
 
 
 @lru_cache(maxsize=1024)
@@ -192,7 +115,7 @@ def stage_rank(labels: Mapping[str, str]) -> int:
 
 def candidates_by_job(
     mapping: EvaluationMapping,
-    rows: Iterable[SeriesRow[float]],
+    rows: Iterable[Row],
     oldest_seconds: float,
     target_labels: Callable[[JobKey], Mapping[str, frozenset[str]]] = lambda _: _NO_TARGETS,
     moving: MovingLabels[JobKey] | None = None,
@@ -210,41 +133,56 @@ def candidates_by_job(
     for key, of_job in alive.items():
         of_targets, windows = target_labels(key), []
         for one in of_job:
-            of_target = of_targets.get(one.labels.instance, TARGET_LABELS)
-            windows.append(_window(one.labels.text(mapping.metric, of_target), one, oldest_seconds))
+            of_target = of_targets.get(one.labels.get("instance", ""), TARGET_LABELS)
+            windows.append(_window(series_text(mapping.metric, one.labels, of_target), one, oldest_seconds))
         warned = found[key].warnings if key in found else ()
         found[key] = Candidates(mapping.objective, tuple(windows), warned)
     return found
 
 
 def _alive_series(
-    mapping: EvaluationMapping, rows: Iterable[SeriesRow[float]], oldest_seconds: float
-) -> tuple[dict[JobKey, list[SeriesRows[Labels]]], dict[JobKey, set[str]]]:
+    mapping: EvaluationMapping, rows: Iterable[Row], oldest_seconds: float
+) -> tuple[dict[JobKey, list[SeriesRows]], dict[JobKey, set[str]]]:
     """The series of each job that have a sample in the window, and warnings about series that were left out.
 
     Nearly all jobs have one series: it is found by comparing labels, which takes a quarter of the time of a hash.
     """
-    firsts: dict[JobKey, SeriesRows[Labels]] = {}
-    others: dict[frozenset[tuple[str, str]], tuple[JobKey, SeriesRows[Labels]]] = {}
+    firsts: dict[JobKey, SeriesRows] = {}
+    others: dict[frozenset[tuple[str, str]], tuple[JobKey, SeriesRows]] = {}
     warnings: dict[JobKey, set[str]] = defaultdict(set)
+    names = scrape_labels_if_equal(mapping.pod_labels)
     for row in rows:
-        labels = row.labels
-        key, kind = labels.key, labels.kind
-        if key is None:
+        labels = dict(with_scrape_labels(row.labels, names))
+        kind = labels.pop(VALUE_LABEL, "")
+        labels.pop("__name__", None)
+        if (key := job_key(labels)) is None:
             continue
         if kind in STEP_LABELS:
             warnings[key].add(_step_warning(mapping.metric, kind))
             continue
         if (known := firsts.get(key)) is None:
-            known = firsts[key] = SeriesRows(labels, {}, labels.numbers)
+            known = firsts[key] = SeriesRows(labels, {})
         elif known.labels != labels:
-            _, known = others.setdefault(frozenset(labels.items()), (key, SeriesRows(labels, {}, labels.numbers)))
-        known.values[kind] = row.value
-    alive: dict[JobKey, list[SeriesRows[Labels]]] = {}
+            _, known = others.setdefault(frozenset(labels.items()), (key, SeriesRows(labels, {})))
+        known.values[kind] = row.sample[1]
+    alive: dict[JobKey, list[SeriesRows]] = {}
     for key, one in (*firsts.items(), *others.values()):
         if not _is_over(one.values, oldest_seconds):
             alive.setdefault(key, []).append(one)
     return alive, warnings
+
+
+def scrape_labels_if_equal(names: PodLabels) -> PodLabels:
+    """`SCRAPE_LABELS` itself where these are equal: to compare two by their fields takes longer than to read a row."""
+    return SCRAPE_LABELS if names == SCRAPE_LABELS else names
+
+
+def with_scrape_labels(labels: Mapping[str, str], names: PodLabels) -> Mapping[str, str]:
+    """The labels of a series, with its pod under the names that a scrape uses (`scrape_labels_if_equal`)."""
+    if names is SCRAPE_LABELS:
+        return labels
+    named = {"namespace": labels.get(names.namespace, ""), "pod": labels.get(names.pod, "")}
+    return {name: each for name, each in labels.items() if name not in (names.namespace, names.pod)} | named
 
 
 def choose(mappings: Sequence[Candidates], latest_instance: str | None, scrape_interval_seconds: float) -> Chosen:
@@ -292,13 +230,13 @@ def _is_over(values: Mapping[str, float], oldest_seconds: float) -> bool:
     return "level" not in values and values.get("sampled_at", oldest_seconds) < oldest_seconds
 
 
-def _window(text: str, series: SeriesRows[Labels], oldest_seconds: float) -> SeriesWindow:
-    values = series.values
+def _window(text: str, series: SeriesRows, oldest_seconds: float) -> SeriesWindow:
+    labels, values = series.labels, series.values
     diverged = "last" in values  # this row is only there for a window that holds a NaN or an infinity
     return SeriesWindow(
         text=text,
-        stage_rank=stage_rank(series.labels),
-        instance=series.labels.instance,
+        stage_rank=stage_rank(labels),
+        instance=labels.get("instance", ""),
         level=math.nan if diverged else values.get("level", math.nan),
         sample_count=series.sample_count,
         last=values.get("last", math.nan),

@@ -7,13 +7,14 @@ its mapping (`kind`), by which they are read under the names of docs/metrics.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from string import Template
 from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import quote_plus
 
-from slopewise.adapters.prometheus.evaluations import JobKey, Labels, SeriesRow, job_key
+from slopewise.adapters.prometheus.client import Row
+from slopewise.adapters.prometheus.evaluations import JobKey, job_key
 from slopewise.adapters.prometheus.queries import (
     REQUESTS_IN_FLIGHT,
     RESPONSES_COUNT,
@@ -223,18 +224,18 @@ class MappedRows:
     ) -> None:
         self._kinds = dict((*_step_rows(evaluations), *_of_responses(responses)))
 
-    def is_mapped(self, labels: Labels) -> bool:
+    def is_mapped(self, labels: Mapping[str, str]) -> bool:
         """Whether a row with these labels belongs to a mapping."""
-        return labels.kind in self._kinds
+        return labels.get(VALUE_LABEL, "") in self._kinds
 
-    def read(self, row: SeriesRow[float]) -> Iterator[MappedFact]:
+    def read(self, row: Row) -> Iterator[MappedFact]:
         """The fact of a row that `is_mapped`; nothing where its mapping is not for its pod."""
         labels = row.labels
-        source, names, failed = self._kinds[labels.kind]
+        source, names, failed = self._kinds[labels.get(VALUE_LABEL, "")]
         key = job_key(labels, source.mapping.pod_labels)
-        name = names.get(labels.metric)
+        name = names.get(labels.get("__name__", ""))
         if key is not None and name is not None and source.covers(key.pod):
-            yield MappedFact(key, labels.instance, name[0], row.value * name[1], failed)
+            yield MappedFact(key, labels.get("instance", ""), name[0], row.sample[1] * name[1], failed)
 
 
 def joined(*queries: str) -> tuple[str, ...]:
@@ -243,17 +244,18 @@ def joined(*queries: str) -> tuple[str, ...]:
     return (whole,) if len(quote_plus(whole)) <= MAX_QUERY else queries
 
 
-def without_step_labels(
-    rows: Sequence[SeriesRow[float]], mappings: Sequence[EvaluationMapping]
-) -> tuple[list[SeriesRow[float]], list[list[SeriesRow[float]]]]:
+def without_step_labels(rows: Iterable[Row], mappings: int) -> tuple[list[Row], list[list[Row]]]:
     """All rows but those of EVENTS about losses with a step label, and these by mapping, as LEVELS has kinds."""
-    kinds = {kind(label, number): (label, number) for label in STEP_LABELS for number in range(len(mappings))}
-    labelled: list[list[SeriesRow[float]]] = [[] for _ in mappings]
-    for row in [row for row in rows if row.labels.kind in kinds]:
-        label, number = kinds[row.labels.kind]
-        labels = Labels({**row.labels, VALUE_LABEL: label}, mappings[number].pod_labels)
-        labelled[number].append(SeriesRow(labels, row.value))
-    return [row for row in rows if row.labels.kind not in kinds], labelled
+    kinds = {kind(label, number): (label, number) for label in STEP_LABELS for number in range(mappings)}
+    others: list[Row] = []
+    labelled: list[list[Row]] = [[] for _ in range(mappings)]
+    for row in rows:
+        known = kinds.get(row.labels.get(VALUE_LABEL, ""))
+        if known is None:
+            others.append(row)
+        else:
+            labelled[known[1]].append(Row({**row.labels, VALUE_LABEL: known[0]}, row.sample))
+    return others, labelled
 
 
 def _of_responses(sources: Sequence[Source[ResponseMapping]]) -> Iterator[tuple[str, _Kind]]:

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -33,16 +33,12 @@ MAX_NUMBERS = 100
 K = TypeVar("K", bound=Hashable)
 """What names a job."""
 
-L = TypeVar("L", bound=Mapping[str, str])
 
-
-class SeriesRows(msgspec.Struct, Generic[L], frozen=True, gc=False):
+class SeriesRows(msgspec.Struct, frozen=True, gc=False):
     """One series: its labels without `slopewise_value`, and the values of its rows by that label."""
 
-    labels: L
+    labels: Mapping[str, str]
     values: dict[str, float]
-    numbers: Mapping[str, float]
-    """The labels whose values are numbers."""
 
     @property
     def sample_count(self) -> int:
@@ -85,15 +81,15 @@ class _Job:
     growing: frozenset[str] = frozenset()
     places: Mapping[_Place, _Numbers] = field(default_factory=dict)
 
-    def note(self, series: Iterable[SeriesRows[Any]]) -> None:
+    def note(self, series: Iterable[SeriesRows]) -> None:
         """Add a reading. Places that it lacks are forgotten, so that a job takes no more memory with time."""
         levels: dict[_Place, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
         full: set[tuple[_Place, float]] = set()
         for one in series:
-            if not one.numbers:
+            if not (numbers := _numbers(one.labels)):
                 continue
-            others = frozenset((name, value) for name, value in one.labels.items() if name not in one.numbers)
-            for label, number in one.numbers.items():
+            others = frozenset((name, value) for name, value in one.labels.items() if name not in numbers)
+            for label, number in numbers.items():
                 levels[label, others][number].append(one.values.get("level", math.nan))
                 if one.sample_count >= WINDOW_SAMPLES:
                     full.add(((label, others), number))
@@ -116,13 +112,13 @@ class MovingLabels(Generic[K]):
     def __init__(self) -> None:
         self._known: dict[str, dict[K, _Job]] = {}
 
-    def of_jobs(self, metric: str, series: Mapping[K, Sequence[SeriesRows[Any]]]) -> dict[K, frozenset[str]]:
+    def of_jobs(self, metric: str, series: Mapping[K, Sequence[SeriesRows]]) -> dict[K, frozenset[str]]:
         """The labels of each job's series of this metric that grow with its training; jobs without any are left out."""
         before = self._known.get(metric, {})
         jobs = {
             key: before.get(key) or _Job()
             for key, of_job in series.items()
-            if key in before or any(one.numbers for one in of_job)
+            if key in before or any(_numbers(one.labels) for one in of_job)
         }
         for key, job in jobs.items():
             job.note(series[key])
@@ -130,7 +126,7 @@ class MovingLabels(Generic[K]):
         return {key: job.growing for key, job in jobs.items() if job.growing}
 
 
-def numbers_of(labels: Mapping[str, str]) -> dict[str, float]:
+def _numbers(labels: Mapping[str, str]) -> dict[str, float]:
     """The labels whose values are numbers. The scrape's own are none of the training's."""
     found = {}
     for label in [label for label, value in labels.items() if value[:1].isdigit()]:

@@ -9,7 +9,15 @@ from functools import partial
 from operator import attrgetter
 from string import Template
 
-from slopewise.adapters.prometheus.evaluations import TARGET_LABELS, JobKey, SeriesRow
+from slopewise.adapters.prometheus.client import RangeRow
+from slopewise.adapters.prometheus.evaluations import (
+    TARGET_LABELS,
+    JobKey,
+    job_key,
+    scrape_labels_if_equal,
+    series_text,
+    with_scrape_labels,
+)
 from slopewise.adapters.prometheus.mapped_queries import with_pod_labels
 from slopewise.adapters.prometheus.queries import (
     NO_STEP_LABELS,
@@ -38,7 +46,6 @@ RAW_POINTS = Template("""\
 """)
 
 TargetLabels = Callable[[JobKey], Mapping[str, frozenset[str]]]
-Samples = list[tuple[float, float]]
 
 
 def raw_points(mappings: Sequence[EvaluationMapping], forced: Matchers, window_seconds: float) -> str:
@@ -83,7 +90,7 @@ def _steps_of(mappings: Sequence[EvaluationMapping]) -> list[SeriesName]:
 
 
 def points_by_job(
-    rows: Iterable[SeriesRow[Samples]],
+    rows: Iterable[RangeRow],
     target_labels: TargetLabels,
     chosen: Mapping[JobKey, str],
     mappings: Sequence[EvaluationMapping] = (EvaluationMapping(),),
@@ -92,31 +99,33 @@ def points_by_job(
 
     Those of two processes are joined. `chosen`: the canonical name of the series; half of all rows are of others.
     """
+    names, named = scrape_labels_if_equal(mappings[0].pod_labels), _steps_of(mappings)
     by_metric: dict[str, list[tuple[int, Mapping[str, str]]]] = defaultdict(list)
-    for rank, each in enumerate(_steps_of(mappings)):
+    for rank, each in enumerate(named):
         by_metric[each.metric].append((rank, each.labels))
     ranked: dict[tuple[JobKey, str], int] = {}
     steps: dict[tuple[JobKey, str], dict[float, float]] = {}
-    losses: dict[JobKey, list[tuple[str, Samples]]] = defaultdict(list)
+    losses: dict[JobKey, list[tuple[str, RangeRow]]] = defaultdict(list)
     for row in rows:
-        labels = row.labels
-        key, instance, metric = labels.key, labels.instance, labels.metric
-        if key is None or (wanted := chosen.get(key)) is None:
+        labels = with_scrape_labels(row.labels, names)
+        if (key := job_key(labels)) is None or (wanted := chosen.get(key)) is None:
             continue
+        instance, metric = labels.get("instance", ""), labels.get("__name__", "")
         if metric in by_metric:
             rank = max([rank for rank, of_steps in by_metric[metric] if _has(labels, of_steps)], default=-1)
             if rank >= ranked.get((key, instance), 0):
                 # None where a gauge says nothing that can be a count, as NaN before the first step.
-                steps[key, instance] = {at: count for at, count in row.value if is_figure(count)}
+                steps[key, instance] = {at: count for at, count in row.points if is_figure(count)}
                 ranked[key, instance] = rank
-        elif labels.text(metric, target_labels(key).get(instance, TARGET_LABELS)) == wanted:
-            losses[key].append((instance, row.value))
+        elif series_text(metric, labels, target_labels(key).get(instance, TARGET_LABELS)) == wanted:
+            losses[key].append((instance, row))
     nothing: dict[float, float] = {}
     found = {}
     for key, series in losses.items():
         points: list[RawPoint] = []
-        for instance, samples in series:
-            steps_at, newest = steps.get((key, instance), nothing).get, samples[-MAX_POINTS:]
+        for instance, row in series:
+            steps_at = steps.get((key, instance), nothing).get
+            newest = row.points[-MAX_POINTS:]
             points += [RawPoint(at, level, steps_at(at)) for at, level in newest if is_level(level)]
         if len(series) > 1:  # one alone is in order
             points = sorted(points, key=attrgetter("at_seconds", "level"))[-MAX_POINTS:]  # steps may be None

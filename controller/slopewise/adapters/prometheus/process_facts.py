@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
-from slopewise.adapters.prometheus.evaluations import JobKey, Labels, SeriesRow
+from slopewise.adapters.prometheus.client import Row
+from slopewise.adapters.prometheus.evaluations import JobKey, job_key
 from slopewise.adapters.prometheus.mapped_queries import OF_THE_CONTRACT, STEP_RESET, MappedFact, MappedRows
 from slopewise.adapters.prometheus.queries import (
     CHECKPOINT_DURATION,
@@ -21,6 +22,7 @@ from slopewise.adapters.prometheus.queries import (
     REQUESTS_IN_FLIGHT,
     RESPONSES_COUNT,
     RESPONSES_SUM,
+    VALUE_LABEL,
     WAIT_RATIO,
 )
 from slopewise.config.sweeps import as_name
@@ -127,27 +129,27 @@ def latest_process(processes: Processes) -> tuple[str | None, ProcessFacts]:
     return (latest if process.started_at_seconds > -math.inf else None), process
 
 
-def facts_by_job(rows: Iterable[SeriesRow[float]], mapped: MappedRows = OF_THE_CONTRACT) -> dict[JobKey, Facts]:
+def facts_by_job(rows: Iterable[Row], mapped: MappedRows = OF_THE_CONTRACT) -> dict[JobKey, Facts]:
     """Everything but the evaluations, for each job that is named in the rows."""
     jobs: dict[JobKey, Facts] = defaultdict(Facts)
     found: list[MappedFact] = []
     for row in rows:
         labels = row.labels
-        key, kind = labels.key, labels.kind
-        if kind and mapped.is_mapped(labels):
+        kind = labels.get(VALUE_LABEL)
+        if kind is not None and mapped.is_mapped(labels):
             found += mapped.read(row)
-        elif key is None:
+        elif (key := job_key(labels)) is None:
             continue
-        elif not kind:  # as nearly all
-            _add(jobs[key].processes[labels.instance], labels, row.value)
+        elif kind is None:  # as nearly all
+            _add(jobs[key].processes[labels.get("instance", "")], labels, row.sample[1])
         elif kind == "up":
             _report_target(jobs[key], row)
         elif kind == "nonfinite":
             jobs[key].diverged = True
         elif kind in _RESTARTS:
-            jobs[key].restarted_instances.add(labels.instance)
+            jobs[key].restarted_instances.add(labels.get("instance", ""))
         else:
-            _add(jobs[key].processes[labels.instance], labels, row.value)
+            _add(jobs[key].processes[labels.get("instance", "")], labels, row.sample[1])
     _add_mapped(jobs, found)
     return jobs
 
@@ -167,20 +169,20 @@ def _add_mapped(jobs: dict[JobKey, Facts], found: Iterable[MappedFact]) -> None:
             (process.failed if failed else process.numbers)[name] = value
 
 
-def _report_target(facts: Facts, row: SeriesRow[float]) -> None:
+def _report_target(facts: Facts, row: Row) -> None:
     """Record a target of the job; one that is up is enough."""
     facts.up = facts.up or row.value > 0
-    known, names = facts.target_labels.get(row.labels.instance), row.labels.names
-    facts.target_labels[row.labels.instance] = names if known is None else known | names
+    instance = row.labels.get("instance", "")
+    facts.target_labels[instance] = facts.target_labels.get(instance, frozenset()).union(row.labels)
 
 
-def _add(process: ProcessFacts, labels: Labels, value: float) -> None:
+def _add(process: ProcessFacts, labels: Mapping[str, str], value: float) -> None:
     """Add one fact.
 
     What is outside the contract is ignored, and so is a figure that cannot be one, because reporters are
     untrusted tenants.
     """
-    name = labels.metric
+    name = labels.get("__name__", "")
     process.works = process.works or name.startswith(("training_", "inference_"))
     if not is_figure(value):
         return
@@ -190,7 +192,7 @@ def _add(process: ProcessFacts, labels: Labels, value: float) -> None:
         process.objective = _OBJECTIVES.get(labels.get("objective", ""), process.objective)
     elif name == "training_study":
         process.study = as_name(labels.get("study", ""))
-    elif labels.kind == WAIT_RATIO:
+    elif labels.get(VALUE_LABEL) == WAIT_RATIO:
         process.wait_ratio = min(1.0, value)
     elif name != "training_state":
         process.numbers[name] = max(value, process.numbers.get(name, value))  # a row for each `study` label of its own

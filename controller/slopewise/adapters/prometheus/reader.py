@@ -21,7 +21,7 @@ from msgspec import structs
 
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.prometheus import node_queries, queries, series_bound
-from slopewise.adapters.prometheus.client import OnQuery, PrometheusHttp, RangeRow, Target
+from slopewise.adapters.prometheus.client import OnQuery, PrometheusHttp, RangeRow, Row, Target
 from slopewise.adapters.prometheus.container_usage import (
     ContainerKey,
     ContainerRow,
@@ -35,15 +35,13 @@ from slopewise.adapters.prometheus.evaluations import (
     SCRAPE_LABELS,
     Candidates,
     JobKey,
-    KnownLabels,
-    Labels,
-    SeriesRow,
     candidates_by_job,
     choose,
     evaluation,
     job_key,
     series_text,
     stage_rank,
+    with_scrape_labels,
 )
 from slopewise.adapters.prometheus.mapped_queries import (
     MappedRows,
@@ -60,7 +58,7 @@ from slopewise.adapters.prometheus.moving_labels import MovingLabels
 from slopewise.adapters.prometheus.points import PointsQuery, points_by_job, points_queries
 from slopewise.adapters.prometheus.process_facts import Facts, facts_by_job, latest_process
 from slopewise.adapters.prometheus.queries import AnyOf
-from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings, PodLabels, ResponseMapping
+from slopewise.config.metric_mappings import EvaluationMapping, OwnMappings, ResponseMapping
 from slopewise.errors import UsageError
 from slopewise.estimators.growth import SCRAPES_PER_WINDOW
 from slopewise.model import Checkpoint, Evaluation, JobState, RawPoint, Responses
@@ -171,8 +169,6 @@ class PrometheusReader:
         self._evaluations = sources_of(evaluations, {pod: each.evaluation for pod, each in own.items()})
         self._responses = sources_of(responses, {pod: each.responses for pod, each in own.items()})
         self._mapped = MappedRows(self._evaluations, self._responses)
-        pod_labels = {SCRAPE_LABELS, *(source.mapping.pod_labels for source in self._evaluations)}
-        self._labels = {names: KnownLabels(names) for names in pod_labels}
         self._moving = MovingLabels[JobKey]()
         self._of_kubelets = None if resource_matchers is None else tuple(resource_matchers.items())
         self._points_seconds = None if points_seconds is None else max(points_seconds, self.window_seconds)
@@ -191,19 +187,17 @@ class PrometheusReader:
         """All jobs at one moment; ObservationError when Prometheus cannot be reached or gives half an answer."""
         since_seconds = self._points_since(at_seconds)
         self._http.begin()
-        for known in self._labels.values():
-            known.begin()
         left_out = self._count(scope, at_seconds, max(self.window_seconds, at_seconds - since_seconds))
         # No rows are kept for longer than they are read: those about 5,000 jobs are 30 MB an answer.
         resources = self._resources(scope, at_seconds)
         asked = [self._render((*self._forced, *part)) for part in series_bound.parts(scope.namespaces, left_out)]
         # Levels before facts: samples that are stored between the two then show as a restart too much, never too few.
         levels = [
-            self._ask_all(queries_of_one, at_seconds, source.mapping.pod_labels)
-            for source, *queries_of_one in zip(self._evaluations, *(of.levels for of in asked), strict=True)
+            self._ask_all(queries_of_one, at_seconds)
+            for queries_of_one in zip(*(of.levels for of in asked), strict=True)
         ]
-        rows = self._ask_all([query for of in asked for query in of.facts], at_seconds, SCRAPE_LABELS)
-        facts_rows, labelled = without_step_labels(rows, [source.mapping for source in self._evaluations])
+        rows = self._ask_all([query for of in asked for query in of.facts], at_seconds)
+        facts_rows, labelled = without_step_labels(rows, len(levels))
         facts = facts_by_job(facts_rows, self._mapped)
         oldest_seconds = at_seconds - self.window_seconds
         by_mapping = [
@@ -311,9 +305,8 @@ class PrometheusReader:
                     reasons[key] = series_bound.message_of_namespace(pods, self._max_series)
         return reasons | {key: series_bound.message(series, self._max_series) for key, series in left_out.items()}
 
-    def _ask_all(self, asked: Sequence[str], at_seconds: float, names: PodLabels) -> list[SeriesRow[float]]:
-        read = self._labels[names].rows
-        return [row for query in asked for row in self._http.ask_series(query, at_seconds, read)]
+    def _ask_all(self, asked: Sequence[str], at_seconds: float) -> list[Row]:
+        return [row for query in asked for row in self._http.ask(query, at_seconds)]
 
     def _points_since(self, at_seconds: float) -> float:
         """From the last reading on, and one scrape before it, which may have come late."""
@@ -336,8 +329,7 @@ class PrometheusReader:
         chosen = {key: job.evaluation.series for key, job in jobs.items() if job.evaluation is not None}
         found: dict[JobKey, tuple[RawPoint, ...]] = {}
         for each in asked:
-            read = self._labels[each.mappings[0].pod_labels].samples
-            rows = self._http.ask_samples(each.query(at_seconds - since_seconds), at_seconds, read)
+            rows = self._http.ask_samples(each.query(at_seconds - since_seconds), at_seconds)
             found |= points_by_job(rows, lambda key: facts.get(key, _NO_FACTS).target_labels, chosen, each.mappings)
         self._points_read_at_seconds = at_seconds
         return found
@@ -345,7 +337,7 @@ class PrometheusReader:
     def _candidates(
         self,
         source: Source[EvaluationMapping],
-        rows: Sequence[SeriesRow[float]],
+        rows: Sequence[Row],
         oldest_seconds: float,
         facts: Mapping[JobKey, Facts],
     ) -> dict[JobKey, Candidates]:
@@ -443,8 +435,8 @@ def spans(start_seconds: float, end_seconds: float, step_seconds: float) -> list
 def _best_curves(mapping: EvaluationMapping, rows: Sequence[RangeRow]) -> dict[str, list[tuple[float, float]]]:
     by_pod: dict[str, dict[tuple[int, str], dict[float, float]]] = defaultdict(lambda: defaultdict(dict))
     for row in rows:
-        labels = Labels(row.labels, mapping.pod_labels)
-        if (key := labels.key) is not None:
+        labels = with_scrape_labels(row.labels, mapping.pod_labels)
+        if (key := job_key(labels)) is not None:
             points = by_pod[key.pod][stage_rank(labels), series_text(mapping.metric, labels)]
             points.update((at, value) for at, value in row.points if math.isfinite(value))
     return {pod: sorted(series[min(series)].items()) for pod, series in by_pod.items()}

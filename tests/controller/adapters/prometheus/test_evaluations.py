@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 
-from msgspec import Raw
-from support.rows import series_row
+from support.rows import row_of
 
-from slopewise.adapters.prometheus.client import UnreadRow
+from slopewise.adapters.prometheus.client import Row
 from slopewise.adapters.prometheus.evaluations import (
     MAX_SERIES_TEXT,
-    SCRAPE_LABELS,
     Chosen,
     JobKey,
-    KnownLabels,
-    SeriesRow,
     candidates_by_job,
     choose,
     evaluation,
@@ -36,32 +32,32 @@ def rows(
     last: float | None = None,
     lowest: float | None = None,
     **labels: str,
-) -> list[SeriesRow[float]]:
+) -> list[Row]:
     values = {"level": level, "samples": 8.0}
     if not math.isfinite(level) or last is not None:  # else there are no such rows
         values |= {"last": level if last is None else last, "lowest": level if lowest is None else lowest}
     if sampled_at is not None:
         values["sampled_at"] = sampled_at
     base = {"namespace": "flowcon", "pod": "job-a", "instance": "127.0.0.1:1", "job": "slopewise", **labels}
-    return [series_row({**base, "slopewise_value": kind}, value) for kind, value in values.items()]
+    return [row_of({**base, "slopewise_value": kind}, value) for kind, value in values.items()]
 
 
-def chosen(*series: list[SeriesRow[float]], settings: EvaluationSettings = LOSS, latest: str | None = None) -> Chosen:
+def chosen(*series: list[Row], settings: EvaluationSettings = LOSS, latest: str | None = None) -> Chosen:
     found = candidates_by_job(settings, [row for one in series for row in one], WINDOW_START)
     return choose([found[KEY]], latest, 1.0)
 
 
-def chosen_text(*series: list[SeriesRow[float]], latest: str | None = None) -> str | None:
+def chosen_text(*series: list[Row], latest: str | None = None) -> str | None:
     window = chosen(*series, latest=latest).window
     return window.text if window else None
 
 
-def fact(name: str, value: float, *, instance: str = "a:1", **labels: str) -> SeriesRow[float]:
-    return series_row({"__name__": name, "namespace": "flowcon", "pod": "job-a", "instance": instance, **labels}, value)
+def fact(name: str, value: float, *, instance: str = "a:1", **labels: str) -> Row:
+    return row_of({"__name__": name, "namespace": "flowcon", "pod": "job-a", "instance": instance, **labels}, value)
 
 
-def event(kind: str, *, instance: str = "a:1") -> SeriesRow[float]:
-    return series_row({"namespace": "flowcon", "pod": "job-a", "instance": instance, "slopewise_value": kind}, 1)
+def event(kind: str, *, instance: str = "a:1") -> Row:
+    return row_of({"namespace": "flowcon", "pod": "job-a", "instance": instance, "slopewise_value": kind}, 1)
 
 
 def test_stages_are_preferred_eval_then_average_then_minibatch_then_any_other() -> None:
@@ -73,10 +69,10 @@ def test_stages_are_preferred_eval_then_average_then_minibatch_then_any_other() 
 
 
 def test_a_window_is_full_unless_it_is_said_how_many_samples_it_has() -> None:
-    by_kind = {row.labels.kind: row for row in rows()}
+    by_kind = {row.labels["slopewise_value"]: row for row in rows()}
     message = by_kind.pop("samples")
     windows = [
-        chosen([*by_kind.values(), series_row({**message.labels, "slopewise_value": "samples"}, 3)]).window,
+        chosen([*by_kind.values(), row_of(message.labels, 3)]).window,
         chosen(list(by_kind.values())).window,
         chosen([row for kind, row in by_kind.items() if kind != "level"]).window,
     ]
@@ -85,7 +81,7 @@ def test_a_window_is_full_unless_it_is_said_how_many_samples_it_has() -> None:
 
 def test_a_series_whose_window_is_empty_is_none_although_its_last_sample_is_still_shown() -> None:
     """A server that was down when a target went, or VictoriaMetrics, shows it for five minutes."""
-    gone = [row for row in rows(sampled_at=WINDOW_START - 1) if row.labels.kind == "sampled_at"]
+    gone = [row for row in rows(sampled_at=WINDOW_START - 1) if row.labels["slopewise_value"] == "sampled_at"]
     assert candidates_by_job(LOSS, gone, WINDOW_START) == {}
 
 
@@ -99,19 +95,6 @@ def test_a_series_is_named_without_the_labels_of_the_scrape_and_a_long_name_is_c
     assert first.startswith('training_loss{run="xxx')
     assert first != second
     assert first == series_text("training_loss", {**long, "z": "a"}), "the same in every process"
-
-
-def test_the_labels_of_a_series_are_read_once_and_forgotten_with_it_and_long_ones_are_not_kept() -> None:
-    known = KnownLabels(SCRAPE_LABELS)
-    sent = UnreadRow(Raw(b'{"namespace":"flowcon","pod":"job-a","rank":"2"}'), (0.0, 1.0))
-    long = UnreadRow(Raw(b'{"pod":"%s"}' % (b"x" * 5000)), (0.0, 1.0))
-    (first,), (second, _) = known.rows([sent]), known.rows([sent, long])
-    assert first.labels is second.labels
-    assert (first.labels.key, first.labels.numbers) == (KEY, {"rank": 2.0})
-    known.begin()
-    assert len(known) == 1
-    known.begin()
-    assert not known
 
 
 def test_two_series_of_one_stage_give_the_same_choice_in_any_order_and_a_warning() -> None:
@@ -161,7 +144,7 @@ def test_what_the_job_says_of_its_objective_overrides_the_mapping() -> None:
 
 
 def test_the_first_mapping_with_a_series_speaks_and_the_warnings_of_all_are_kept() -> None:
-    step = series_row({"namespace": "flowcon", "pod": "job-a", "slopewise_value": "step"}, 40)
+    step = row_of({"namespace": "flowcon", "pod": "job-a", "slopewise_value": "step"}, 40)
     first = candidates_by_job(LOSS, [step], WINDOW_START)[KEY]
     second = candidates_by_job(EvaluationSettings(metric="trainer_loss"), rows(), WINDOW_START)[KEY]
     speaker = choose([first, second], None, 1.0)
@@ -173,9 +156,7 @@ def test_the_first_mapping_with_a_series_speaks_and_the_warnings_of_all_are_kept
 
 def test_series_without_a_pod_belong_to_no_job() -> None:
     assert candidates_by_job(LOSS, rows(pod=""), WINDOW_START) == {}
-    assert (
-        facts_by_job([series_row({"__name__": "training_steps_total", "namespace": "x"}, 1), series_row({}, 1)]) == {}
-    )
+    assert facts_by_job([row_of({"__name__": "training_steps_total", "namespace": "x"}, 1), row_of({}, 1)]) == {}
 
 
 def test_two_ranks_that_started_apart_long_ago_are_no_restart() -> None:

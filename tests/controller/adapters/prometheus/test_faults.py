@@ -110,12 +110,6 @@ def test_what_is_no_whole_answer_is_one_sentence_and_final(fake: FakePrometheus,
     assert len(fake.asked) == 1
 
 
-def test_labels_that_are_no_texts_are_strange_fields_too(fake: FakePrometheus) -> None:
-    strange = answer(vector({"metric": {"namespace": "flowcon", "pod": 1}, "value": [NOW, "1"]}))
-    fake.respond = lambda handler: (strange if "quantile" in fake.asked[-1]["query"] else answer(EMPTY))(handler)
-    assert "missing or strange fields (Expected `str`, got `int`" in reported(fake.url)
-
-
 @pytest.mark.parametrize("seconds", [300, -300])
 def test_an_answer_of_another_moment_is_no_answer(fake: FakePrometheus, seconds: int) -> None:
     """A cache in between gives what it was given five minutes ago."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from slopewise.adapters.prometheus.moving_labels import MAX_NUMBERS, MovingLabels, SeriesRows, numbers_of
+from slopewise.adapters.prometheus.moving_labels import MAX_NUMBERS, MovingLabels, SeriesRows
 
 Series = Iterable[tuple[dict[str, str], float]]
 
@@ -21,7 +21,7 @@ def readings(*each: Series, moving: MovingLabels[str] | None = None, samples: fl
     for series in each:
         count = {} if samples is None else {"samples": samples}
         target = {"pod": "p", "instance": "10.0.0.1:9464"}
-        rows = [SeriesRows({**target, **labels}, {"level": at, **count}, numbers_of(labels)) for labels, at in series]
+        rows = [SeriesRows({**target, **labels}, {"level": at, **count}) for labels, at in series]
         found = moving.of_jobs("loss", {"job": rows})
     return set(found.get("job", ()))
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from slopewise.adapters.prometheus.evaluations import JobKey, Labels, SeriesRow
+from slopewise.adapters.prometheus.client import RangeRow
+from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.points import points_by_job
 from slopewise.model import RawPoint
 
@@ -11,7 +12,7 @@ def test_equal_losses_of_one_moment_are_kept_also_where_only_one_process_counts_
     one, other = (
         {"__name__": "training_loss", "namespace": "n", "pod": "a", "instance": instance} for instance in ("1:1", "2:1")
     )
-    rows = [SeriesRow(Labels(labels), [(1.0, 0.5)]) for labels in (one, other)]
-    rows.append(SeriesRow(Labels({**one, "__name__": "training_steps_total"}), [(1.0, 10.0)]))
+    rows = [RangeRow(labels, [(1.0, 0.5)]) for labels in (one, other)]
+    rows.append(RangeRow({**one, "__name__": "training_steps_total"}, [(1.0, 10.0)]))
     found = points_by_job(rows, lambda key: {}, {JobKey("n", "a"): "training_loss"})
     assert found == {JobKey("n", "a"): (RawPoint(1.0, 0.5, 10.0), RawPoint(1.0, 0.5, None))}

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from support.rows import series_row
+from support.rows import row_of
 
-from slopewise.adapters.prometheus.evaluations import JobKey, SeriesRow
+from slopewise.adapters.prometheus.client import Row
+from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.process_facts import ProcessFacts, facts_by_job, latest_process
 from slopewise.model import Checkpoint, Responses
 
@@ -18,18 +19,18 @@ SAVED_AT, DURATION = "training_checkpoint_timestamp_seconds", "training_checkpoi
 ON_SIGTERM = "training_checkpoint_on_sigterm"
 
 
-def row(name: str, value: float, *, instance: str = "a:1", **labels: str) -> SeriesRow[float]:
+def row(name: str, value: float, *, instance: str = "a:1", **labels: str) -> Row:
     if name.startswith("inference_"):
         labels = {"slopewise_value": "responses", **labels}
-    return series_row({"__name__": name, "namespace": "team", "pod": "a", "instance": instance, **labels}, value)
+    return row_of({"__name__": name, "namespace": "team", "pod": "a", "instance": instance, **labels}, value)
 
 
-def latest(*rows: SeriesRow[float]) -> ProcessFacts:
+def latest(*rows: Row) -> ProcessFacts:
     _, process = latest_process(facts_by_job(rows)[KEY].working_processes(frozenset()))
     return process
 
 
-def failed(name: str, value: float) -> SeriesRow[float]:
+def failed(name: str, value: float) -> Row:
     return row(name, value, slopewise_value="failed_responses")
 
 
@@ -54,9 +55,7 @@ def failed(name: str, value: float) -> SeriesRow[float]:
         ),
     ],
 )
-def test_a_served_model_is_known_by_a_whole_finite_histogram(
-    rows: list[SeriesRow[float]], responses: Responses | None
-) -> None:
+def test_a_served_model_is_known_by_a_whole_finite_histogram(rows: list[Row], responses: Responses | None) -> None:
     assert latest(*rows).responses == responses
 
 
@@ -84,9 +83,7 @@ def test_two_lives_of_a_served_model_are_not_added_up_and_the_later_one_speaks()
         ),
     ],
 )
-def test_a_job_has_a_checkpoint_once_it_says_that_it_saved_or_would(
-    rows: list[SeriesRow[float]], checkpoint: Checkpoint
-) -> None:
+def test_a_job_has_a_checkpoint_once_it_says_that_it_saved_or_would(rows: list[Row], checkpoint: Checkpoint) -> None:
     assert latest(*rows).checkpoint == checkpoint
 
 
