@@ -9,13 +9,17 @@ Goals of 10,000 pods on 1,000 nodes, printed and no gate: 1 s of CPU in the medi
 6 queries; a real `slopewise run` under 300 MiB at its peak, and under 15 s from its start to the end of its first pass
 with a stored JobGrowth of each pod.
 
-Profile at 1,000 pods, in µs of CPU a pod, medians of 14 passes, in turns with the code before what was mended last (in
-brackets), on two cores with a load of 14 to 18: query 139 (140), decide 123 (132), report 38 (42), join 29 (32), guard
-13 (14), claim 9 (11), and act 244 (251) with a hundred first resizes. Without act that is 354 (373), from 269 (310); of
-pairs of passes the ratio is 0.96 in the median. (What had won 0.98 of query in it is taken back.) Without a server, a
-reading of 3,000 jobs takes 68 to 75 µs a job, 11 to 13 of them to decode its rows. What remains is flat: 1,200 calls a
-job with its part of the requests, 200 of them `dict.get`. 1 s for 10,000 jobs is 100 µs a job, and query and decide
-alone take more than twice that: it needs arrays in place of objects a row.
+One run of 10,000 pods, on two cores with a load of 19: 3.44 s of CPU in the median (not reached), 2.8 to 3.9 s in its
+rounds; the slowest pass 1.2 times that; 6 queries (both reached); 580 MiB, 521 before a scrape (not reached); 37 s to
+the end of the first pass (not reached). Decide has 1.27 s of it, query 0.94, act 0.36, join 0.34, report 0.31, guard
+0.15, claim 0.09. That run kept the labels of series from reading to reading, which is taken back since: query took
+0.82 to 0.94 of its CPU, and a whole pass without act 0.89, 1.07, 1.05 and 0.95, in four pairs of runs with 1,000 and
+300 pods at loads of 7 to 15. The labels of 10,000 jobs held 66 MiB.
+
+At 1,000 pods, in µs of CPU a pod, medians of 14 passes with a load of 14 to 18: query 139, decide 123, report 38, join
+29, guard 13, claim 9, and act 244 with a hundred first resizes; 354 without act, from 269. On an idle machine decide
+takes 67 µs a job and a reading 50, without a server and with 150 jobs. The profile is flat: 1,200 calls a job with its
+part of the requests. 1 s for 10,000 jobs is 100 µs a job.
 
 The API server and the Prometheus are simulated, in a process of their own (`simulated_cluster.py`): what a real one
 adds is the time that it takes to answer. `benchmarks/cluster/bench_scale.py` has real ones, and kwok's nodes.

@@ -135,10 +135,15 @@ def allotted_cores(
     jobs_on = snapshot.jobs_by_node()
     for node in snapshot.nodes:
         jobs = jobs_on[node.name]
-        held = {job.uid: targets.get(job.uid, has(job, node, control)) for job in jobs}
-        unit = 1000 if control == "limits" else (sum(held.values()) or 1) / node.cpu_cores
-        allotted.update({uid: millicores / unit for uid, millicores in held.items()})
+        held = [targets[job.uid] if job.uid in targets else has(job, node, control) for job in jobs]
+        allotted.update(zip([job.uid for job in jobs], cores_of(held, node, control), strict=True))
     return allotted
+
+
+def cores_of(millicores: Sequence[int], node: Node, control: CpuControl) -> list[float]:
+    """The CPU that each job of a node may use, shape (jobs,): its limit, or its part of the node by all weights."""
+    unit = 1000 if control == "limits" else (sum(millicores) or 1) / node.cpu_cores
+    return [each / unit for each in millicores]
 
 
 def even_share_millicores(

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter
 
-from slopewise.allocation import Millicores, actual_millicores, allotted_cores, original_millicores, water_filling
-from slopewise.model import ClusterSnapshot, CpuControl, Job, JobMemory, Node, PassReport
+from slopewise.allocation import actual_millicores, cores_of, original_millicores, water_filling
+from slopewise.model import ClusterSnapshot, CpuControl, Job, JobMemory, PassReport
 from slopewise.telemetry.families import Figure
 from slopewise.telemetry.gpu_metrics import GpuSeconds
 
@@ -73,28 +73,20 @@ class MovedCpu:
 
 
 def _gains(snapshot: ClusterSnapshot, remembered: Mapping[str, JobMemory], control: CpuControl) -> dict[str, _Gain]:
-    def came_with(job: Job, node: Node, control: CpuControl) -> int:
-        return original_millicores(job, remembered, node, control)
-
-    has = _shares(snapshot, control, actual_millicores)
-    had = _shares(snapshot, control, came_with)
-    return {
-        job.uid: _Gain(job.namespace, remembered[job.uid].decided.job_class or "", has[job.uid] - had[job.uid])
-        for job in snapshot.jobs
-        if job.uid in has
-    }
-
-
-def _shares(snapshot: ClusterSnapshot, control: CpuControl, millicores: Millicores) -> dict[str, float]:
-    """The cores that each job gets when all want CPU, by uid: no node gives more than it has."""
-    allotted = allotted_cores(snapshot, control, has=millicores)
-    jobs_on = snapshot.jobs_by_node()
-    shares: dict[str, float] = {}
+    """No node gives more than it has, also where its limits add up to more."""
+    gains, jobs_on = {}, snapshot.jobs_by_node()
     for node in snapshot.nodes:
-        uids = [job.uid for job in jobs_on[node.name]]
-        given = water_filling([allotted[uid] for uid in uids], node.cpu_cores)
-        shares.update(zip(uids, given, strict=True))
-    return shares
+        jobs = jobs_on[node.name]
+        has, had = (
+            water_filling(cores_of(millicores, node, control), node.cpu_cores)
+            for millicores in (
+                [actual_millicores(job, node, control) for job in jobs],
+                [original_millicores(job, remembered, node, control) for job in jobs],
+            )
+        )
+        for job, now, before in zip(jobs, has, had, strict=True):
+            gains[job.uid] = _Gain(job.namespace, remembered[job.uid].decided.job_class or "", now - before)
+    return gains
 
 
 END_GAUGES = {
