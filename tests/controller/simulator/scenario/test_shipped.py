@@ -30,16 +30,6 @@ def test_a_shipped_scenario_names_its_source_has_room_for_its_jobs_and_draws_ali
     assert all((job.memory_bytes or 0) <= largest for job in first.jobs)
 
 
-def test_fair_sharing_of_the_fixed_run_takes_as_long_as_printed() -> None:
-    """Printed: 394.0 s makespan, 84.7 s for MNIST-TF, 240.5 s with two jobs or more."""
-    scenario = load_scenario("flowcon-fixed")
-    outcome = run(draw(scenario, 1), policy_runs(scenario, ["fair"])[0])
-    times = {job.name: job.jct_seconds for job in outcome.jobs}
-    assert outcome.ended_seconds == pytest.approx(394.0, abs=0.1)
-    assert times["mnist-tf"] == pytest.approx(84.7, abs=0.1)
-    assert outcome.overlap_seconds[2] + outcome.overlap_seconds[3] == pytest.approx(240.5, abs=0.1)
-
-
 def test_the_two_clusters_of_flowcon_2_get_the_same_jobs() -> None:
     unlike, alike = (draw(load_scenario(name), 3) for name in ("flowcon2-60", "flowcon2-60-homogeneous"))
     works = [
