@@ -6,7 +6,6 @@ from importlib.resources import files
 
 import pytest
 
-from slopewise.simulator.engine import run
 from slopewise.simulator.scenario.scenario import load_scenario, policy_runs, shipped
 from slopewise.simulator.workload import draw
 
