@@ -18,6 +18,7 @@ from slopewise.reports.report import (
     Facts,
     Jobs,
     Notes,
+    Part,
     Report,
     Section,
     Table,
@@ -61,7 +62,7 @@ def foreign(name: str, ours: str) -> Report:
         unit=name,
     )
     columns = [named(ours, [name], str), sized(f"{ours} ", [ours], RichText)]
-    parts = [
+    parts: list[Part] = [
         Comparison(name, [name], [(ours, [Row(name, (cell,))])], caption=ours),
         Table(columns, [name], (ours, f"{ours} "), caption=ours),
         *(Text(name, style) for style in ("", "code")),
