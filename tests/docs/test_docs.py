@@ -1,4 +1,4 @@
-"""Documentation that is not tested is wrong: commands, examples, links and names in README and docs/."""
+"""Documentation that is not tested is wrong: commands, examples, anchors, names, sizes. `test_site.py` has links."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,29 @@ from typing import Any
 import pytest
 import typer.main
 import yaml
+from support.readme import anchors
 
 from slopewise.commands.app import app
 from slopewise.config.jobs_file import load_jobs
 from slopewise.config.training_policy import TrainingPolicy, load_training_policy
 from slopewise.config.validation import validate
+from slopewise.own_policies.check import check_file
+from slopewise.own_policies.template import template
 from slopewise_exporter.logs import LineParser
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [*ROOT.glob("*.md"), ROOT / "exporters/README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("replication/*.md")]
 )
+READ = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 IDS = [str(page.relative_to(ROOT)) for page in PAGES]
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+GLOSSARY = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+PATHS = re.compile(r"`((?:controller|tests|testbed|benchmarks|replication|docs|examples|\.ci)/[\w./-]*)`")
+NAMED = sorted(set(PATHS.findall(CONTRIBUTING + (ROOT / "docs/architecture.md").read_text(encoding="utf-8"))))
+TERMS = re.findall(r'<a id="([\w-]+)"></a>', GLOSSARY)
+MAX_WORDS = 50_000
+MAX_README_WORDS = 1_500
 CODE = re.compile(r"^ *```(\w+)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 """Blocks of code, also those of a list, which are indented."""
 
@@ -112,13 +124,6 @@ def test_every_make_target_exists(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
-def test_every_link_leads_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
-
-
-@pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_python_and_yaml_examples_are_valid(page: Path, tmp_path: Path) -> None:
     for code in blocks(page, "python"):
         ast.parse(code)
@@ -162,3 +167,63 @@ def test_nothing_committed_names_a_registry_or_a_path_of_somebodys_machine() -> 
         if name != this_file:
             assert not hosts.search(text), name
             assert str(ROOT) not in text or str(ROOT) == "/", name
+
+
+# --- the documents of maintainers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_every_file_that_is_named_exists(name: str) -> None:
+    assert (ROOT / name).exists()
+
+
+def test_the_map_names_every_folder_of_tests() -> None:
+    folders = {path.name for path in (ROOT / "tests").iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    assert {f"tests/{name}" for name in folders} <= set(NAMED)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_every_anchor_of_a_link_exists(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert anchor in anchors(page.parent / target if target else page), f"{target}#{anchor}"
+
+
+def test_every_term_of_the_glossary_stands_once_with_a_meaning_and_a_unit() -> None:
+    rows = [line.strip("| ").split(" | ") for line in GLOSSARY.splitlines() if line.startswith("| <a id=")]
+    assert [row for row in rows if len(row) != 3 or not all(row)] == []
+    assert [name for name, times in Counter(TERMS).items() if times > 1] == []
+    assert len(TERMS) == len(rows)
+
+
+def test_the_policy_of_the_walk_through_keeps_to_the_contract(tmp_path: Path) -> None:
+    function, order = re.findall(r"^```python\n(.*?)^```", CONTRIBUTING, re.MULTILINE | re.DOTALL)
+    text = template("fewest-steps").replace("from collections.abc", "import math\nfrom collections.abc", 1)
+    text = re.sub(r"order = sorted\(.*\n", lambda _: order, text)
+    file = tmp_path / "fewest_steps.py"
+    file.write_text(text.replace("class Policy:", f"{function}\n\nclass Policy:", 1), encoding="utf-8")
+
+    result = check_file(file, worlds=20)
+
+    assert "steps_left(job), job.uid" in file.read_text(encoding="utf-8")
+    assert [finding.mistake for finding in result.findings if finding.mistake] == []
+
+
+# --- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def words(page: Path) -> int:
+    return len(page.read_text(encoding="utf-8").split())
+
+
+def test_readme_and_pages_have_at_most_50000_words() -> None:
+    assert words(ROOT / "README.md") <= MAX_README_WORDS
+    assert sum(words(page) for page in READ) <= MAX_WORDS
+
+
+@pytest.mark.parametrize("page", READ, ids=lambda page: page.name)
+def test_a_page_begins_with_its_title_and_no_link_is_called_by_a_file_name(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    assert "do not edit" not in text
+    assert re.findall(r"\[[\w./-]*\.(?:md|yaml|csv|py)\]\(", text) == []

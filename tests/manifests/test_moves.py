@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from support.rendering import MANIFESTS, Documents, only, render, render_mine
-from typer.main import get_command
 
 from slopewise import __version__
 from slopewise.adapters.kube.cache.records import (
@@ -23,7 +22,6 @@ from slopewise.adapters.kube.cache.records import (
     STOPPED,
 )
 from slopewise.adapters.kube.events import REPORTING_CONTROLLER
-from slopewise.commands.app import app
 
 
 @pytest.fixture
@@ -38,12 +36,6 @@ def pod(sweeper: dict[str, Any]) -> dict[str, Any]:
     return spec
 
 
-@pytest.fixture
-def container(pod: dict[str, Any]) -> dict[str, Any]:
-    (found,) = pod["containers"]
-    return dict(found)
-
-
 def test_it_sweeps_each_minute_one_at_a_time_and_none_stays_for_ever(sweeper: dict[str, Any]) -> None:
     job = sweeper["jobTemplate"]["spec"]
 
@@ -56,27 +48,13 @@ def test_it_sweeps_each_minute_one_at_a_time_and_none_stays_for_ever(sweeper: di
     assert 60 < job["ttlSecondsAfterFinished"] <= 3600
 
 
-def test_the_sweeper_passes_the_restricted_pod_security_standard(pod: dict[str, Any], container: Any) -> None:
+def test_the_sweeper_passes_the_restricted_pod_security_standard(pod: dict[str, Any]) -> None:
+    (container,) = pod["containers"]
     controller = only(render(MANIFESTS / "overlays/minimal"), "Deployment")["spec"]["template"]["spec"]
 
     assert pod["securityContext"] == controller["securityContext"]
     assert container["securityContext"] == controller["containers"][0]["securityContext"]
     assert {kind for volume in pod["volumes"] for kind in volume} == {"name", "emptyDir"}
-
-
-def test_the_sweeper_has_an_account_of_its_own(moves: Documents, pod: dict[str, Any]) -> None:
-    account = only(moves, "ServiceAccount", "slopewise-sweeper")
-
-    assert pod["serviceAccountName"] == account["metadata"]["name"]
-    assert pod["automountServiceAccountToken"] is True
-    assert account["automountServiceAccountToken"] is False
-
-
-def test_the_command_line_knows_what_the_sweeper_is_started_with(container: dict[str, Any]) -> None:
-    command = get_command(app).commands[container["args"][0]]  # type: ignore[attr-defined]
-    known = {flag for parameter in command.params for flag in parameter.opts}
-
-    assert {argument.split("=")[0] for argument in container["args"][1:]} <= known
 
 
 def test_the_sweepers_image_is_the_controllers_also_in_somebodys_own_overlay(tmp_path: Path) -> None:

@@ -66,6 +66,17 @@ def container(pod: dict[str, Any]) -> dict[str, Any]:
     return dict(found)
 
 
+@pytest.fixture(params=[*OVERLAYS, "the sweeper"])
+def started(request: pytest.FixtureRequest) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The pod of an overlay's controller, or of the sweeper, and its account."""
+    name, sweeps = str(request.param), request.param == "the sweeper"
+    documents = render(MANIFESTS / "overlays" / ("moves" if sweeps else name))
+    spec = only(documents, "CronJob" if sweeps else "Deployment")["spec"]
+    template = spec["jobTemplate"]["spec"]["template"] if sweeps else spec["template"]
+    account = only(documents, "ServiceAccount", "slopewise-sweeper" if sweeps else "slopewise-controller")
+    return template["spec"], account
+
+
 @pytest.mark.parametrize("name", OVERLAYS)
 def test_an_overlay_has_what_it_needs_and_no_more(name: str) -> None:
     documents = render(MANIFESTS / "overlays" / name)
@@ -110,8 +121,8 @@ def test_only_tmp_can_be_written(pod: dict[str, Any], container: dict[str, Any])
     assert all(volume["emptyDir"]["sizeLimit"] for volume in pod["volumes"] if "emptyDir" in volume)
 
 
-def test_the_token_is_in_the_controllers_pod_alone(overlay: Documents, pod: dict[str, Any]) -> None:
-    account = only(overlay, "ServiceAccount", "slopewise-controller")
+def test_the_token_is_in_its_pod_alone(started: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    pod, account = started
 
     assert pod["serviceAccountName"] == account["metadata"]["name"]
     assert pod["automountServiceAccountToken"] is True
@@ -123,7 +134,10 @@ def test_memory_is_bounded_and_cpu_is_not(container: dict[str, Any]) -> None:
     assert container["resources"]["limits"].keys() == {"memory"}
 
 
-def test_the_command_line_knows_every_flag_that_the_pod_is_started_with(container: dict[str, Any]) -> None:
+def test_the_command_line_knows_every_flag_that_a_pod_is_started_with(
+    started: tuple[dict[str, Any], dict[str, Any]],
+) -> None:
+    (container,) = started[0]["containers"]
     command = get_command(app).commands[container["args"][0]]  # type: ignore[attr-defined]
     known = {flag for parameter in command.params for flag in parameter.opts}
 

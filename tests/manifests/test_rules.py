@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
+from support.readme import anchors
 
 from grafana.queries import documented_metrics, metric_names
 
@@ -21,12 +22,6 @@ each_alert = pytest.mark.parametrize("alert", ALERTS, ids=[alert["alert"] for al
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def anchors(page: Path) -> set[str]:
-    """The anchors that GitHub gives the headings of a page: lower case, spaces as hyphens."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
 def test_promtool_finds_nothing_wrong_with_the_rules(promtool: Path) -> None:

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slopewise.config.training_policy import Behaviour, CpuBounds
+from slopewise.model import CpuControl
+from slopewise.simulator.world.default_scheduler import DefaultScheduler
 from slopewise.simulator.world.model import Curve, Instance, Physics, PolicyRun, SimJob, SimNode
+from slopewise.simulator.world.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,24 @@ def an_instance(
 ) -> Instance:
     arrived = tuple(sorted(jobs, key=lambda job: (job.arrive_seconds, job.name)))
     return Instance("test", seed, tuple(nodes) or (a_sim_node(),), arrived, physics, duration)
+
+
+def a_world(instance: Instance, control: CpuControl = "requests") -> World:
+    """The world a moment after its start: what arrives at 0 has been placed."""
+    world = World(instance, control)
+    pass_to(world, 0.0)
+    return world
+
+
+def pass_to(world: World, seconds: float) -> None:
+    """Let time pass until then, or until all jobs have ended; the default scheduler places what arrives meanwhile."""
+    scheduler = DefaultScheduler(world, 1)
+    while not world.over and world.next_event_seconds <= seconds:
+        world.pass_time(world.next_event_seconds)
+        scheduler.place_waiting()
+    if not world.over:
+        world.pass_time(seconds)
+        world.settle()
 
 
 def a_policy_run(name: str = "fair", **more: object) -> PolicyRun:

@@ -17,13 +17,7 @@ from slopewise.adapters.prometheus.history import LARGEST, JobHistory, Points, R
 from slopewise.advise.findings import finding
 from slopewise.advise.flatness import MIN_POINTS
 from slopewise.advise.scenarios.groups import MAX_GROUP_JOBS, groups_of
-from slopewise.advise.scenarios.recorded_jobs import (
-    CURVE_POINTS,
-    WORK_RATIO,
-    RecordedJob,
-    recorded_job,
-    write_scenario,
-)
+from slopewise.advise.scenarios.recorded_jobs import CURVE_POINTS, WORK_RATIO, RecordedJob, recorded_job, write_scenario
 from slopewise.simulator import curves
 from slopewise.simulator.scenario.scenario import load_scenario
 from slopewise.simulator.workload import draw

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import yaml
+from support.kubernetes_fields import mistakes_by_definition
 from support.past_jobs import START, past
 
 from slopewise.adapters.prometheus.history import Resources
@@ -12,7 +13,6 @@ from slopewise.advise.proposal import proposal, proposed_policy
 from slopewise.advise.replay import PolicyReplay, Replayer, Replays, chosen
 from slopewise.advise.scenarios.groups import Group, groups_of
 from slopewise.advise.scenarios.recorded_jobs import RecordedJob, recorded_job
-from slopewise.crds.schema.definitions import training_policies
 from slopewise.reports.estimates import Estimate
 
 
@@ -141,23 +141,6 @@ def test_a_policy_is_proposed_where_it_is_better_and_no_job_ends_much_later(
     assert (None if found is None else found.policy) == expected
 
 
-def mistakes(value: object, schema: dict[str, object], path: str = "") -> list[str]:
-    """What of a value its definition does not allow, as the API server would find."""
-    kinds = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool}
-    kind = schema.get("type")
-    if isinstance(kind, str) and not isinstance(value, kinds[kind]):  # type: ignore[arg-type]
-        return [f"{path}: {value!r} is no {kind}"]
-    found = [f"{path}: {value!r}"] if "enum" in schema and value not in schema["enum"] else []  # type: ignore[operator]
-    if isinstance(value, dict) and "properties" in schema:
-        known: dict[str, dict[str, object]] = schema["properties"]  # type: ignore[assignment]
-        for key, each in value.items():
-            found += mistakes(each, known[key], f"{path}.{key}") if key in known else [f"{path}.{key}: unknown"]
-    if isinstance(value, list):
-        for each in value:
-            found += mistakes(each, schema["items"], f"{path}[]")  # type: ignore[arg-type]
-    return found
-
-
 @pytest.mark.parametrize(
     ("requests", "namespace"),
     [([0.5, 4.0], "team"), ([None], "team"), ([0.01], "team"), ([500.0], "</script>"), ([0.5], "x" * 64)],
@@ -165,9 +148,8 @@ def mistakes(value: object, schema: dict[str, object], path: str = "") -> list[s
 def test_what_is_proposed_is_valid_to_the_custom_resource(requests: list[float | None], namespace: str) -> None:
     findings = [finding(past(request=each, namespace=namespace)) for each in requests]
     document, text = proposal(findings, Replays(1, 1, 1, 2, (replayed("marginal", 0.8),)), "val_accuracy", "max")
-    schema = training_policies()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     written = yaml.safe_load(text)
-    assert mistakes(written, {**schema, "properties": {**schema["properties"], "metadata": {"type": "object"}}}) == []
+    assert mistakes_by_definition(written) == []
     assert (document.spec.mode, document.spec.policy.name) == ("Recommend", "marginal")
     assert (document.spec.evaluation.metric, document.spec.evaluation.objective) == ("val_accuracy", "max")
     assert ("namespaces" in written["spec"].get("selector", {})) == (namespace == "team")

@@ -1,11 +1,13 @@
-"""Giving back: whose original resources are due, and what becomes of each, without a pass and without metrics."""
+"""Giving back: whose original resources are due, and what becomes of each, without a pass or metrics; and outages."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import pytest
 from support.worlds import START, FakeActuator, FakeMemory
 
-from slopewise.feedback.restore import due, restore_originals
+from slopewise.feedback.restore import Outage, due, restore_originals
 from slopewise.model import (
     Backoff,
     Change,
@@ -16,8 +18,10 @@ from slopewise.model import (
     MemoryState,
     MemoryUse,
     NodeMemory,
+    PassReport,
     PolicyMemory,
     Restored,
+    RestoreResult,
     in_canary,
 )
 
@@ -38,15 +42,18 @@ def three_changed() -> FakeMemory:
 
 
 class TestDue:
-    @pytest.mark.parametrize("mode", ["Observe", "Recommend"])
-    def test_every_changed_job_when_the_mode_changes_nothing(self, mode: str) -> None:
-        assert due(three_changed().state, mode, 1.0, {"a", "b", "c", "untouched"}) == ["a", "b", "c"]
-
-    def test_those_that_the_selector_let_go(self) -> None:
-        assert due(three_changed().state, "Auto", 1.0, {"a", "c"}) == ["b"]
-
-    def test_all_of_a_policy_that_is_deleted(self) -> None:
-        assert due(three_changed().state, "Auto", 1.0, ()) == ["a", "b", "c"]
+    @pytest.mark.parametrize(
+        ("mode", "selected", "expected"),
+        [
+            *((mode, {"a", "b", "c", "untouched"}, ["a", "b", "c"]) for mode in ("Observe", "Recommend")),
+            ("Auto", {"a", "c"}, ["b"]),  # the selector let it go
+            ("Auto", (), ["a", "b", "c"]),  # the policy is deleted
+        ],
+    )
+    def test_changed_jobs_of_a_mode_that_changes_nothing_and_those_of_no_policy(
+        self, mode: str, selected: Collection[str], expected: list[str]
+    ) -> None:
+        assert due(three_changed().state, mode, 1.0, selected) == expected
 
     def test_those_out_of_the_canary_when_auto_becomes_canary(self) -> None:
         uids = [f"workload-{number}:0" for number in range(100)]
@@ -75,19 +82,15 @@ class TestGiveBack:
         assert [memory.state.jobs[uid].original for uid in "abc"] == [None, ORIGINAL, ORIGINAL]
         assert not given.settled
 
-    def test_what_the_platform_has_only_accepted_is_kept_and_waited_for(self) -> None:
+    @pytest.mark.parametrize(
+        ("result", "part", "settled"), [("accepted", "accepted", False), ("infeasible", "impossible", True)]
+    )
+    def test_an_original_that_is_not_back_is_kept_and_tried_again_where_that_helps(
+        self, result: RestoreResult, part: str, settled: bool
+    ) -> None:
         memory = three_changed()
-        given = restore_originals(
-            memory, FakeActuator(restores={"a": Restored("accepted", "node-a says nothing yet")}), ["a"]
-        )
-        assert (given.accepted, given.restored, given.settled) == ({"a": "node-a says nothing yet"}, {}, False)
-        assert memory.state.jobs["a"].original == ORIGINAL
-
-    def test_what_no_other_try_would_change_is_settled_and_its_original_kept(self) -> None:
-        memory = three_changed()
-        given = restore_originals(memory, FakeActuator(restores={"a": Restored("infeasible", "vpa resizes it")}), ["a"])
-        assert given.settled
-        assert given.impossible == {"a": "vpa resizes it"}
+        given = restore_originals(memory, FakeActuator(restores={"a": Restored(result, "vpa resizes it")}), ["a"])
+        assert (getattr(given, part), given.restored, given.settled) == ({"a": "vpa resizes it"}, {}, settled)
         assert memory.state.jobs["a"].original == ORIGINAL
 
     def test_a_second_time_there_is_nothing_to_do_and_nothing_is_written(self) -> None:
@@ -130,3 +133,55 @@ class TestMemory:
         assert actuator.restored_memory == {"a": MemoryAllocation(2**30)}
         assert "a memory limit that was raised stays: the job uses 2048Mi" in given.restored["a"]
         assert memory.state.jobs["a"].memory_resizes.written_limit_bytes is None
+
+
+# --- no pass observes ------------------------------------------------------------------------------------------------
+
+HELD = "Prometheus did not answer; nothing is changed meanwhile."
+
+
+def a_report(at: float, *, held: str | None = None, failed: bool = False, requeue_at: float = 0.0) -> PassReport:
+    return PassReport(at, "las", {}, requeue_at or at + 20, held=held, policy_failed=failed)
+
+
+def an_outage(*, restores: bool = True) -> Outage:
+    outage = Outage(20.0, 0.0, restores=restores)
+    outage.note(a_report(100))
+    return outage
+
+
+@pytest.mark.parametrize(("at", "lasts"), [(159, False), (160, True), (165, True)])
+def test_it_lasts_from_three_intervals_on(at: float, lasts: bool) -> None:
+    outage = an_outage()
+    report = outage.note(a_report(at, held=HELD))
+    assert outage.lasts is lasts
+    restored = f" No observation for {at - 100} s, {(at - 100) // 20} intervals: original resources are restored."
+    assert report.held == ("Prometheus did not answer." + restored if lasts else HELD)
+
+
+@pytest.mark.parametrize(
+    "passes",
+    [
+        [(a_report(200, held=HELD), True), (a_report(220), False), (a_report(240, held=HELD), False)],
+        [(a_report(120, requeue_at=400), False), (a_report(400, held=HELD), False), (a_report(440, held=HELD), True)],
+        [(a_report(150, held="the policy failed", failed=True), False), (a_report(200, held=HELD), False)],
+    ],
+    ids=["ends with a pass that observes", "a planned pause is none", "a policy that fails has observed"],
+)
+def test_whether_an_outage_lasts_after_each_pass(passes: list[tuple[PassReport, bool]]) -> None:
+    outage = an_outage()
+    for report, lasts in passes:
+        outage.note(report)
+        assert outage.lasts is lasts
+
+
+def test_a_controller_that_never_observed_counts_from_its_start() -> None:
+    outage = Outage(20.0, 100.0, restores=True)
+    outage.note(a_report(160, held=HELD))
+    assert outage.lasts
+
+
+def test_a_policy_that_changes_nothing_restores_nothing() -> None:
+    outage = an_outage(restores=False)
+    assert outage.note(a_report(900, held=HELD)).held == HELD
+    assert not outage.lasts

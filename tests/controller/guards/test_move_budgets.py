@@ -8,9 +8,10 @@ import pytest
 from msgspec import structs
 from support.moving import AUTO, bounded, crowded, remembered, to
 from support.reviewing import reviewed
-from support.worlds import START, a_node
+from support.worlds import START, a_job, a_node, a_snapshot
 
-from slopewise.model import MoveRecord, MoveUnderWay, Place
+from slopewise.guards.move_budgets import Ledger
+from slopewise.model import MemoryState, MoveRecord, MoveUnderWay, Place
 
 
 def left_n1(at: float) -> MoveRecord:
@@ -70,3 +71,15 @@ def test_an_arriving_job_meets_none_of_the_bounds_of_migrations() -> None:
     placed = Place("new", "n2", "why")
     moving = replace(crowded("a"), moving=(MoveUnderWay("z:0", "n5", "n6", START, "starting"),))
     assert reviewed([placed], moving, remembered("a"), bounded(enabled=False)) == ((placed,), ())
+
+
+def test_a_lowered_memory_request_makes_room_at_home_and_needs_the_original_elsewhere() -> None:
+    """What the job's next pod requests."""
+    gib = 2.0**30
+    lowered = a_job("a").altered(memory_request_bytes=1 * gib, memory_at_start_bytes=6 * gib)
+    ledger = Ledger(a_snapshot([lowered], [a_node("n1"), a_node("n2")]), MemoryState(), ())
+    assert ledger.room == {"n1": 7 * gib, "n2": 8 * gib}
+    move = to("n2")
+    assert ledger.need([move]) == 6 * gib
+    ledger.enter([move])
+    assert ledger.room == {"n1": 8 * gib, "n2": 2 * gib}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from msgspec import structs
 from support.worlds import START, a_job, a_node, a_snapshot, known, remembering
 
 from slopewise.model import Arrival, ClusterSnapshot, Decisions, Job, JobMemory, MemoryState, Node, Place
@@ -64,17 +63,6 @@ def test_a_placed_job_makes_the_completing_ones_beside_it_claim_less() -> None:
     world = a_world({"x": ("a", COMPLETING), "y": ("b", NEW)}, an_arrival("p"), an_arrival("q", START + 1), nodes=nodes)
     # p: a has 1/(2·1) = 0.5, b has 1. q: a has 1 + 1/(2·2) = 1.25, b still 1.
     assert places(decide(*world, beta=2)) == {"p": "a", "q": "b"}
-
-
-def test_a_tie_goes_to_the_node_with_the_lowest_measured_cpu_fraction() -> None:
-    nodes = (a_node("a", 2.0), a_node("b", 2.0))
-    jobs = [a_job("busy", node="a"), a_job("waits-for-data", node="b")]
-    idle = known(efficiency=0.01)
-    assert idle.growth is not None
-    idle = structs.replace(idle, growth=structs.replace(idle.growth, cpu_cores=0.1))
-    memory = remembering({"busy": known(efficiency=0.01), "waits-for-data": idle})
-    snapshot = replace(a_snapshot(jobs, nodes), waiting=(an_arrival("new"),))
-    assert places(decide(snapshot, memory)) == {"new": "b"}
 
 
 def test_the_lists_that_count_are_those_of_this_look() -> None:

@@ -6,26 +6,70 @@ from rich.text import Text as RichText
 from support.pages import HOSTILE, Page
 from support.printing import printed, words
 
+from slopewise.reports import plots
 from slopewise.reports.cells import Cell, Row
 from slopewise.reports.columns import named, sized
 from slopewise.reports.page import page_of
-from slopewise.reports.report import Comparison, Facts, Notes, Report, Section, Table, Text, Tiles, notes_of, terminal
+from slopewise.reports.plots import Area, Axis, Box, Line, Mark, Plot
+from slopewise.reports.report import (
+    Cards,
+    Chart,
+    Comparison,
+    Facts,
+    Jobs,
+    Notes,
+    Part,
+    Report,
+    Section,
+    Table,
+    Text,
+    Tiles,
+    notes_of,
+    terminal,
+)
 
 
-def a_report(name: str = "job") -> Report:
-    columns = [named("JOB", [name], str), sized("LENGTH", [name], lambda each: RichText(str(len(each))), "right")]
-    compared = Comparison("Measure", ["fair", name], [("", [Row("Makespan", (Cell("1 s"), Cell("2 s", "×2.00")))])])
+def a_report() -> Report:
+    columns = [named("JOB", ["job"], str), sized("LENGTH", ["job"], lambda each: RichText(str(len(each))), "right")]
+    compared = Comparison("Measure", ["fair", "job"], [("", [Row("Makespan", (Cell("1 s"), Cell("2 s", "×2.00")))])])
     return Report(
-        f"Report of {name}",
+        "Report",
         [
             Section("First", [Tiles([("what", "1", "of 2", "better")])], on="page"),
-            Section("Second", [compared, Text(name)]),
-            Section("Third", [Table(columns, [name], ("LENGTH", "JOB")), Facts([("Read from", name)])]),
-            Section("Fourth", [Notes([("better", "green", [name])], "it"), *notes_of([name])], on="terminal"),
+            Section("Second", [compared, Text("job")]),
+            Section("Third", [Table(columns, ["job"], ("LENGTH", "JOB")), Facts([("Read from", "job")])]),
+            Section("Fourth", [Notes([("better", "green", ["job"])], "it"), *notes_of(["job"])], on="terminal"),
             Section("Fifth", notes_of([])),
         ],
-        notes=[name],
+        notes=["a note"],
     )
+
+
+def foreign(name: str, ours: str) -> Report:
+    """Every kind of part, with this for each text that may be foreign and another for those that are made here."""
+    cell = Cell(ours, ours, note=ours)
+    x, y = (Axis(0.0, 1.0, ((0.5, name),), name) for _ in "xy")
+    plot = Plot(
+        x,
+        y,
+        100,
+        lines=(Line(name, [(0.0, 0.0), (1.0, 1.0)], "#000"),),
+        areas=(Area(name, [0.0, 1.0], [0.0, 0.0], [1.0, 1.0], "#000", 0),),
+        boxes=(Box(0.0, 1.0, 0.0, 1.0, "#000", title=name, text=name),),
+        marks=(Mark(0.5, 0.5, "diamond", title=name),),
+        texts=(plots.Text(0.0, 0.0, name),),
+        key=((name, "#000"),),
+        unit=name,
+    )
+    columns = [named(ours, [name], str), sized(f"{ours} ", [ours], RichText)]
+    parts: list[Part] = [
+        Comparison(name, [name], [(ours, [Row(name, (cell,))])], caption=ours),
+        Table(columns, [name], (ours, f"{ours} "), caption=ours),
+        *(Text(name, style) for style in ("", "code")),
+        *(Facts([(ours, name)]), Notes([("better", "green", [name])], ours), Tiles([(ours, ours, ours, "better")])),
+        *(Chart("chart", name, plot, name, name), Jobs([(name, "#000")])),
+    ]
+    return Report(name, [Section(name, parts), Section("", [Cards([Section(name, parts[:1])])])], name, [name], [name])
 
 
 def test_a_terminal_has_the_sections_without_headings_and_an_empty_line_between() -> None:
@@ -51,9 +95,10 @@ def test_a_page_has_the_headings_and_what_is_for_a_page_only() -> None:
 
 
 def test_foreign_text_adds_no_element_and_no_attribute() -> None:
-    plainly = Page(page_of(a_report()))
+    plainly = Page(page_of(foreign("job", "job")))
     for name in HOSTILE:
-        page = Page(page_of(a_report(name)))
+        page = Page(page_of(foreign(name, name)))
         assert page.tags == plainly.tags
-        assert {key for key, _ in page.attributes} == {key for key, _ in plainly.attributes}
-        assert "\x1b[31m" not in printed(terminal(a_report(name)))
+        assert [key for key, _ in page.attributes] == [key for key, _ in plainly.attributes]
+        assert list(page.figures) == ["chart"]
+        assert "\x1b[31m" not in printed(terminal(foreign(name, "ours")))

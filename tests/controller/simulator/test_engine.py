@@ -6,14 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from support.instances import (
-    AT_ONCE,
-    Exponential,
-    a_policy_run,
-    a_sim_job,
-    a_sim_node,
-    an_instance,
-)
+from support.instances import AT_ONCE, Exponential, a_policy_run, a_sim_job, a_sim_node, an_instance
 
 from slopewise.config.training_policy import EvaluationSettings
 from slopewise.errors import SlopewiseError

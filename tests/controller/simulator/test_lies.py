@@ -7,15 +7,15 @@ from functools import cache
 from typing import Any
 
 import pytest
+from support.instances import IDEAL, a_world, pass_to
 from support.scenarios import a_scenario
 
 from slopewise.model import Job
 from slopewise.simulator.engine import run, run_unmanaged
 from slopewise.simulator.scenario.scenario import Scenario, load_scenario, policy_runs
 from slopewise.simulator.workload import draw
-from slopewise.simulator.world.model import Instance, Physics, RunOutcome
+from slopewise.simulator.world.model import Instance, RunOutcome
 from slopewise.simulator.world.observer import SimObserver
-from slopewise.simulator.world.world import World
 
 SEEDS = range(1, 4)
 
@@ -32,11 +32,8 @@ def under(policy: str, seed: int) -> RunOutcome:
 
 def seen_after(seconds: float, instance: Instance) -> Job:
     """The only job of the instance, alone on a node."""
-    world = World(replace(instance, physics=Physics(contention_ratio=0.0)), "requests")
-    world.pass_time(0.0)
-    world.place(world.jobs[0], 0)
-    world.settle()
-    world.pass_time(seconds)
+    world = a_world(replace(instance, physics=IDEAL))
+    pass_to(world, seconds)
     (seen,) = SimObserver(world, oracle=False).observe().snapshot.jobs
     return seen
 

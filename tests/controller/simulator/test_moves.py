@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
-from support.instances import a_policy_run, a_sim_job, a_sim_node, an_instance
+from support.instances import a_policy_run, a_sim_job, a_sim_node, a_world, an_instance
 
 from slopewise.config.training_policy import Migration
 from slopewise.model import (
@@ -142,11 +142,7 @@ def test_a_simulated_job_saves_when_it_is_signalled_to_end_and_is_under_way_whil
 
 
 def test_a_job_that_only_crashes_is_not_under_way() -> None:
-    crashing = a_sim_job("a", 100.0, crashes_at_done_ratio=(0.2,), restart_seconds=50.0)
-    world = World(an_instance([crashing]), "requests")
-    world.pass_time(0.0)
-    world.place(world.jobs[0], 0)
-    world.settle()
+    world = a_world(an_instance([a_sim_job("a", 100.0, crashes_at_done_ratio=(0.2,), restart_seconds=50.0)]))
     world.pass_time(world.next_event_seconds)
     assert world.jobs[0].paused
     assert SimObserver(world, oracle=False).observe().snapshot.moving == ()

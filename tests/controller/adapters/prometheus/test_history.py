@@ -22,13 +22,7 @@ from support.past_jobs import fast, straight
 from slopewise.adapters.http.config import Endpoint
 from slopewise.adapters.local.prometheus_server import PrometheusBinaries
 from slopewise.adapters.prometheus.evaluations import JobKey
-from slopewise.adapters.prometheus.history import (
-    POINTS_PER_JOB,
-    JobHistory,
-    Lifetime,
-    Period,
-    PrometheusHistory,
-)
+from slopewise.adapters.prometheus.history import POINTS_PER_JOB, JobHistory, Lifetime, Period, PrometheusHistory
 from slopewise.errors import ObservationError, UsageError
 
 HOUR = 3600.0

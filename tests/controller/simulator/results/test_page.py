@@ -1,4 +1,4 @@
-"""The table and the report of a sweep: what they say in words, and that no name can do anything in them."""
+"""The table and the report of a sweep: what they say in words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 from support.instances import a_policy_run, a_sim_job, a_sim_node, an_instance
-from support.pages import HOSTILE, Page
+from support.pages import Page
 
 from slopewise.reports.page import page_of
 from slopewise.reports.report import terminal
@@ -19,10 +19,7 @@ from slopewise.simulator.results import charts
 from slopewise.simulator.results.measures import SHOWN, figures
 from slopewise.simulator.results.sections import caveats, legend, report_of, rows, shown_measures
 from slopewise.simulator.results.sweep_result import SweepResult
-from slopewise.simulator.world.model import JobOutcome, MoveKind, RunOutcome, Stay
-
-# Names of nodes and jobs, models and labels, each of an enemy's choosing.
-_NODES, _JOBS, _MODEL, _LABEL, _SCENARIO = HOSTILE[:2], HOSTILE[2:5], HOSTILE[5], HOSTILE[0], HOSTILE[4]
+from slopewise.simulator.world.model import MoveKind, RunOutcome, Stay
 
 
 def swept() -> SweepResult:
@@ -46,22 +43,6 @@ def result_of(
     return SweepResult("two-nodes", tuple(policies), tuple(asked or seeds), tuple(seeds), reported, runs)
 
 
-def hostile(result: SweepResult) -> SweepResult:
-    nodes, jobs = dict(zip(("n1", "n2"), _NODES, strict=True)), dict(zip(("a", "b", "c"), _JOBS, strict=True))
-
-    def renamed(job: JobOutcome) -> JobOutcome:
-        stays = tuple(replace(stay, node=nodes[stay.node]) for stay in job.stays)
-        return replace(job, name=jobs[job.name], model=_MODEL, stays=stays)
-
-    labels = {"fair": "fair", "flowcon": _LABEL}
-    runs = {
-        (labels[policy], seed): replace(each, policy=labels[policy], jobs=tuple(renamed(job) for job in each.jobs))
-        for (policy, seed), each in result.runs.items()
-    }
-    reported = {labels[policy]: of_policy for policy, of_policy in result.figures.items()}
-    return replace(result, scenario=_SCENARIO, policies=("fair", _LABEL), figures=reported, runs=runs)
-
-
 def render(result: SweepResult) -> str:
     return page_of(report_of(result))
 
@@ -80,11 +61,6 @@ def result() -> SweepResult:
 @pytest.fixture(scope="module")
 def page(result: SweepResult) -> Page:
     return Page(render(result))
-
-
-@pytest.fixture(scope="module")
-def hostile_page(result: SweepResult) -> Page:
-    return Page(render(hostile(result)))
 
 
 # --- the table --------------------------------------------------------------------------------------------
@@ -230,17 +206,3 @@ def test_a_cluster_that_no_page_can_show_is_cut_at_whole_nodes_and_reported(resu
     assert (
         "35 further nodes would not fit the page" in Page(render(result_of({("fair", 1): crowd}, ("fair",), [1]))).text
     )
-
-
-# --- hostile names ----------------------------------------------------------------------------------------
-
-
-def test_hostile_names_are_text_and_add_no_element_and_no_attribute(page: Page, hostile_page: Page) -> None:
-    assert hostile_page.tags == page.tags
-    assert len(hostile_page.attributes) == len(page.attributes)
-    assert [name for name, _ in hostile_page.attributes if name.startswith("on")] == []
-    assert [value for name, value in hostile_page.attributes if name in ("src", "href", "srcset", "action")] == []
-    assert all(name in hostile_page.text for name in (_JOBS[0], _LABEL, f"Simulation of {_SCENARIO}"))
-    assert len(hostile_page.scripts) == 2
-    assert hostile_page.figures == {}
-    assert [line for line in hostile_page.source.splitlines() if "<script>alert" in line or "<img src=x" in line] == []

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from slopewise.simulator.engine import run
+from slopewise.simulator.scenario.builtin_models import BUILT_IN
 from slopewise.simulator.scenario.scenario import load_scenario, policy_runs, shipped
 from slopewise.simulator.workload import draw
 
@@ -30,16 +30,6 @@ def test_a_shipped_scenario_names_its_source_has_room_for_its_jobs_and_draws_ali
     assert all((job.memory_bytes or 0) <= largest for job in first.jobs)
 
 
-def test_fair_sharing_of_the_fixed_run_takes_as_long_as_printed() -> None:
-    """Printed: 394.0 s makespan, 84.7 s for MNIST-TF, 240.5 s with two jobs or more."""
-    scenario = load_scenario("flowcon-fixed")
-    outcome = run(draw(scenario, 1), policy_runs(scenario, ["fair"])[0])
-    times = {job.name: job.jct_seconds for job in outcome.jobs}
-    assert outcome.ended_seconds == pytest.approx(394.0, abs=0.1)
-    assert times["mnist-tf"] == pytest.approx(84.7, abs=0.1)
-    assert outcome.overlap_seconds[2] + outcome.overlap_seconds[3] == pytest.approx(240.5, abs=0.1)
-
-
 def test_the_two_clusters_of_flowcon_2_get_the_same_jobs() -> None:
     unlike, alike = (draw(load_scenario(name), 3) for name in ("flowcon2-60", "flowcon2-60-homogeneous"))
     works = [
@@ -56,3 +46,28 @@ def test_the_day_asks_for_about_seven_tenths_of_the_cpu() -> None:
     there = sum(node.cpu_cores for node in instance.nodes) * 86_400
     assert (len(instance.jobs), len(instance.nodes)) == (1000, 64)
     assert asked / there == pytest.approx(0.7, abs=0.07)
+
+
+@pytest.mark.parametrize(
+    ("model", "done", "improvement"),
+    [
+        ("vae-pytorch", 0.2, 0.65),
+        ("vae-tensorflow", 0.2, 0.65),
+        ("birnn", 0.2, 0.98),
+        ("gru", 0.2, 0.9),
+        ("gru", 0.27, 0.99),
+    ],
+)
+def test_built_in_models_improve_as_the_published_curves_do(model: str, done: float, improvement: float) -> None:
+    curve = BUILT_IN[model].curve
+    assert curve is not None
+    assert 1 - curve.build().at(done) == pytest.approx(improvement, abs=1e-4)
+
+
+def test_every_built_in_work_is_the_published_or_chosen_one() -> None:
+    works = {name: model.work_cpu_seconds[0] for name, model in BUILT_IN.items() if model.work_cpu_seconds}
+    assert works == {
+        "vae-pytorch": 260, "vae-tensorflow": 200, "mnist-pytorch": 106, "mnist-tensorflow": 28, "gru": 150,
+        "birnn": 120, "lstm-crf": 180, "rnn": 90, "dynamic-rnn": 140,
+    }  # fmt: skip
+    assert BUILT_IN["lstm-crf"].parallelism == 0.19

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from support.instances import a_sim_job, a_sim_node, an_instance
+from support.instances import a_sim_job, a_sim_node, an_instance, pass_to
 
 from slopewise.model import CpuAllocation, Job
 from slopewise.simulator.world.accelerators import Accelerator
-from slopewise.simulator.world.default_scheduler import DefaultScheduler
 from slopewise.simulator.world.model import Instance, Physics, SimJob
 from slopewise.simulator.world.observer import SimObserver
 from slopewise.simulator.world.running import RunningJob
@@ -94,12 +93,8 @@ def two_nodes(*jobs: SimJob) -> Instance:
 
 def after(instance: Instance, seconds: float) -> World:
     """The world with what the default scheduler does until then."""
-    world, scheduler = World(instance, "limits"), None
-    scheduler = DefaultScheduler(world, 1)
-    while world.next_event_seconds <= seconds:
-        world.pass_time(world.next_event_seconds)
-        scheduler.place_waiting()
-    world.pass_time(seconds)
+    world = World(instance, "limits")
+    pass_to(world, seconds)
     return world
 
 

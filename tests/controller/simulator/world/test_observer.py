@@ -7,10 +7,9 @@ import statistics
 from collections.abc import Sequence
 
 import pytest
-from support.instances import Diverging, Straight, a_served_model, a_sim_job, a_sim_node, an_instance
+from support.instances import Diverging, Straight, a_served_model, a_sim_job, a_sim_node, an_instance, pass_to
 
 from slopewise.model import Job
-from slopewise.simulator.world.default_scheduler import DefaultScheduler
 from slopewise.simulator.world.model import Physics, SimJob
 from slopewise.simulator.world.observer import EPOCH_SECONDS, SERIES, SimObserver
 from slopewise.simulator.world.world import World
@@ -23,12 +22,9 @@ def look_at(
     settings = Physics(**{"contention_ratio": 0.0, **physics})  # type: ignore[arg-type]
     instance = an_instance(jobs, [a_sim_node(cpu=float(len(jobs)))], physics=settings, seed=seed, duration=1e6)
     world = World(instance, "requests")
-    scheduler, observer, seen = DefaultScheduler(world, 1), SimObserver(world, oracle=False, points=points), []
+    observer, seen = SimObserver(world, oracle=False, points=points), []
     for seconds in times:
-        while world.next_event_seconds <= seconds:
-            world.pass_time(world.next_event_seconds)
-            scheduler.place_waiting()
-        world.pass_time(seconds)
+        pass_to(world, seconds)
         seen.append(observer.observe().snapshot.jobs[0])
     return seen
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from support.instances import a_policy_run, a_sim_job, a_sim_node, an_instance
+from support.instances import a_policy_run, a_sim_job, a_sim_node, a_world, an_instance, pass_to
 
 from slopewise.model import Resize
 from slopewise.simulator.engine import run
 from slopewise.simulator.world.actuator import SimActuator
-from slopewise.simulator.world.default_scheduler import DefaultScheduler
 from slopewise.simulator.world.model import JobOutcome, SimJob
 from slopewise.simulator.world.observer import SimObserver
 from slopewise.simulator.world.threads import (
@@ -19,7 +18,6 @@ from slopewise.simulator.world.threads import (
     ThreadBehaviour,
     Threads,
 )
-from slopewise.simulator.world.world import World
 from slopewise_exporter.threads.cpu import Reading
 from slopewise_exporter.threads.following import FIRST_INTERVAL_SECONDS, INTERVAL_SECONDS
 
@@ -68,14 +66,10 @@ def test_a_second_thread_that_is_slower_is_tried_for_a_second_and_then_the_obser
     # Two threads do a tenth of a core's work a second until 1 s and from 7 s to 8 s.
     (job,) = run(an_instance([a_threaded_job("a", 20.0, "follow", slower)], TWO_CORES), a_policy_run()).jobs
     assert job.jct_seconds == pytest.approx(20.0 + 2 * 0.9)
-    world = World(an_instance([a_threaded_job("a", 20.0, "follow", slower)], TWO_CORES), "requests")
-    world.pass_time(0.0)
-    DefaultScheduler(world, 1).place_waiting()
+    world = a_world(an_instance([a_threaded_job("a", 20.0, "follow", slower)], TWO_CORES))
     observer, useful = SimObserver(world, oracle=False), []
     for at in (5.0, 15.0):
-        while world.next_event_seconds <= at:
-            world.pass_time(world.next_event_seconds)
-        world.pass_time(at)
+        pass_to(world, at)
         useful += [job.useful_parallelism_cores for job in observer.observe().snapshot.jobs]
     assert useful == [2.0, 1.0]
 
@@ -87,18 +81,14 @@ def test_it_rises_at_the_second_reading_after_a_neighbour_has_ended() -> None:
 
 
 def test_a_lower_limit_lowers_it_at_the_next_reading() -> None:
-    world = World(an_instance([a_threaded_job("a", 100.0, "follow")], TWO_CORES), "limits")
-    world.pass_time(0.0)
-    DefaultScheduler(world, 1).place_waiting()
+    world = a_world(an_instance([a_threaded_job("a", 100.0, "follow")], TWO_CORES), "limits")
     threads = world.by_uid["a"].threads
     assert threads is not None
     assert threads.number == 2
     SimActuator(world).carry_out(Resize("a", "n1", "limits", 2000, 500, "less"))
     reading, numbers = FIRST_READING_SECONDS, []
     for at in (reading - 0.5, reading, reading + READING_SECONDS):
-        while world.next_event_seconds <= at:
-            world.pass_time(world.next_event_seconds)
-        world.pass_time(at)
+        pass_to(world, at)
         numbers.append(threads.number)
     assert numbers == [2, 1, 1]
 

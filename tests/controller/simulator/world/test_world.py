@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.instances import Diverging, Straight, a_served_model, a_sim_job, a_sim_node, an_instance
+from support.instances import Diverging, Straight, a_served_model, a_sim_job, a_sim_node, a_world, an_instance, pass_to
 
 from slopewise.errors import ActuationError, SlopewiseError
 from slopewise.model import CpuAllocation, CpuControl, JobState, Migrate, Place, Resize
@@ -14,29 +14,11 @@ from slopewise.simulator.engine import run_unmanaged
 from slopewise.simulator.results.outcomes import run_outcome
 from slopewise.simulator.world.accelerators import Accelerator
 from slopewise.simulator.world.actuator import SimActuator
-from slopewise.simulator.world.default_scheduler import DefaultScheduler
 from slopewise.simulator.world.model import Instance, RunOutcome, SchedulerRule
 from slopewise.simulator.world.observer import EPOCH_SECONDS, SimObserver
 from slopewise.simulator.world.world import World
 
 THREE_DEVICES = Accelerator(count=3, step_seconds=0.4, input_cpu_seconds=2.0)
-
-
-def a_world(instance: Instance, control: CpuControl = "requests") -> World:
-    """The world a moment after its start: what arrives at 0 has been placed."""
-    world = World(instance, control)
-    pass_to(world, 0.0)
-    return world
-
-
-def pass_to(world: World, seconds: float, tie_break_seed: int = 1) -> None:
-    scheduler = DefaultScheduler(world, tie_break_seed)
-    while not world.over and world.next_event_seconds <= seconds:
-        world.pass_time(world.next_event_seconds)
-        scheduler.place_waiting()
-    if not world.over:
-        world.pass_time(seconds)
-        world.settle()
 
 
 def placed(instance: Instance, rule: SchedulerRule, seed: int) -> list[str]:
