@@ -235,10 +235,10 @@ def beside_others(
     time.sleep(MEASURED_SECONDS)
     if (use := machine.use(before, machine.count())) is None:
         return jobs
-    chosen = fewer_jobs(workload, scale, jobs, cores, cores - use.away_cores)
+    chosen = fewer_jobs(workload, scale, jobs, cores, cores - use.other_cores)
     if len(chosen) < len(jobs):
         announce(
-            f"Other programs use {use.away_cores:.1f} of {cores:g} cores: {len(chosen)} of the {len(jobs)} jobs run, "
+            f"Other programs use {use.other_cores:.1f} of {cores:g} cores: {len(chosen)} of the {len(jobs)} jobs run, "
             "so that the demo takes no longer."
         )
     return chosen
