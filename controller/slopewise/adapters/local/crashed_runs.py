@@ -94,7 +94,7 @@ def earlier_run(state_dir: Path, jobs_identity: str) -> EarlierRun:
     files: list[Path] = []
     started: list[float] = []
     for path in reversed(journals(state_dir, CRASHED_SUFFIX)):  # newest first: its entries take precedence
-        entries = read_journal(path)[0]
+        entries = read_journal(path)
         run_of = _run_of(entries)
         if run_of is None or run_of.jobs != jobs_identity:
             continue
@@ -137,7 +137,7 @@ def check_not_running(state_dir: Path, jobs_identity: str, *, where: str, otherw
             os.close(descriptor)
             continue
         run_id = run_id_of(path)
-        run_of = _run_of(read_journal(path)[0])
+        run_of = _run_of(read_journal(path))
         if run_of is not None and run_of.jobs == jobs_identity:
             pid = run_id.rpartition("-")[2]
             raise SlopewiseError(f"{where}: run {run_id} has these jobs now; stop it first (kill {pid}){otherwise}.")
@@ -236,7 +236,7 @@ def _run_of(entries: Iterable[JournalEntry]) -> RunOf | None:
 def _prune(state_dir: Path) -> None:
     """Delete killed runs of an earlier boot, and expired ones of which nothing runs."""
     for path in journals(state_dir, CRASHED_SUFFIX):
-        jobs = _jobs(read_journal(path)[0], run_id_of(path))
+        jobs = _jobs(read_journal(path), run_id_of(path))
         with suppress(OSError):
             is_old = time.time() - path.stat().st_mtime > RETENTION_SECONDS
             if not jobs or (is_old and not any(job.runs for job in jobs.values())):

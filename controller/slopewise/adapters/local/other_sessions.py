@@ -55,7 +55,7 @@ class OtherSessions:
         """Of one journal, with its size; None: that session has just ended."""
         with suppress(OSError):
             size, known = path.stat().st_size, self._read.get(path)
-            return known if known is not None and known[0] == size else (size, read_journal(path)[0])
+            return known if known is not None and known[0] == size else (size, read_journal(path))
         return None
 
 
