@@ -104,9 +104,6 @@ class Want:
     beware: str
 
 
-BASELINES = {"fair", "kube-default", "las", "srpt-oracle"}
-"""Policies that others are compared with; nobody chooses them."""
-
 WANTS: tuple[Want, ...] = (
     Want(
         "trainings that become good and end sooner on average",
@@ -233,17 +230,6 @@ def kept_figures(results: Mapping[str, SweepResult]) -> Kept:
     return {name: kept_of(results[name], policies) for name, policies in scenarios_of(WANTS).items()}
 
 
-def first_seed(name: str, policies: Sequence[str]) -> dict[str, dict[str, float | None]]:
-    """The figures of the scenario's first seed that the page shows, by policy."""
-    result = simulate(load_scenario(name), range(1, 2), 1, policies=policies)
-    return {policy: _of_first_seed(result, policy, name) for policy in policies}
-
-
-def _of_first_seed(result: SweepResult, policy: str, scenario: str) -> dict[str, float | None]:
-    (first, *_) = result.figures[policy]
-    return {each.measure: first.value(each.measure) for each in _figures_of(scenario, policy)}
-
-
 def _figures_of(scenario: str, policy: str) -> Sequence[Figure]:
     return [
         each
@@ -260,14 +246,15 @@ def kept_of(result: SweepResult, policies: Sequence[str]) -> dict[str, Any]:
     summary, ratios = result.summary(), result.ratio_to_fair()
     found: dict[str, Any] = {"seeds": len(result.seeds), "policies": {}, "firstSeed": {}}
     for policy in policies:
-        found["firstSeed"][policy] = _of_first_seed(result, policy, result.scenario)
+        figures, (first, *_) = _figures_of(result.scenario, policy), result.figures[policy]
+        found["firstSeed"][policy] = {each.measure: first.value(each.measure) for each in figures}
         found["policies"][policy] = {
             each.measure: {
                 "fair": summary[result.baseline][each.measure].mean,
                 "policy": summary[policy][each.measure].as_json(),
                 "ratio": ratios[policy][each.measure].as_json(),
             }
-            for each in _figures_of(result.scenario, policy)
+            for each in figures
         }
     return found
 

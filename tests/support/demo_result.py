@@ -90,7 +90,6 @@ def run(policy: str) -> RunResult:
         withheld=outcomes.count("withheld"),
         controller_cpu_ratio=0.0041 if policy == "fair" else 0.0063,
         other_cpu_cores=0.03,
-        stolen_cpu_cores=0.0,
     )
 
 

@@ -15,7 +15,7 @@ def job(name: str, jct: float | None = 40.0, state: str = "finished", **more: An
 def run(policy: str, *jobs: JobResult, **more: Any) -> RunResult:
     reported: dict[str, Any] = {
         "curves": {}, "passes": 3, "passes_held": 0, "resizes_applied": 1, "withheld": 0,
-        "controller_cpu_ratio": 0.004, "node_cores": 2.0, "other_cpu_cores": 0.0, "stolen_cpu_cores": 0.0,
+        "controller_cpu_ratio": 0.004, "node_cores": 2.0, "other_cpu_cores": 0.0,
     }  # fmt: skip
     return RunResult(policy, list(jobs), **{**reported, **more})
 

@@ -10,9 +10,9 @@ import typer
 from slopewise.commands.console import announce, err, out, print_json
 from slopewise.commands.options import (
     LossMetric,
+    LossObjective,
     MaxJobs,
     Namespaces,
-    ObjectiveOption,
     PoliciesFolders,
     PrometheusConfig,
     PrometheusOfHistory,
@@ -33,7 +33,7 @@ def advise(
     since: Since = "7d",
     prometheus_config: PrometheusConfig = None,
     metric: LossMetric = "training_loss",
-    objective: Annotated[ObjectiveOption, typer.Option(help="max for an accuracy.")] = ObjectiveOption.min,
+    objective: LossObjective = "min",
     namespace: Namespaces = None,
     policy: Annotated[list[str] | None, typer.Option(help="A policy to replay, or its file; one option each.")] = None,
     policies_folders: PoliciesFolders = None,
@@ -47,7 +47,7 @@ def advise(
     max_jobs: MaxJobs = 20_000,
     timeout: QueryTimeout = 60.0,
     price_gpu_hour: Annotated[float | None, typer.Option(min=0, help="What a GPU-hour costs, in any currency.")] = None,
-    output: Annotated[RowsFormat, typer.Option("--output", "-o", help="How to print it.")] = RowsFormat.table,
+    output: Annotated[RowsFormat, typer.Option("--output", "-o", help="How to print it.")] = "table",
     report: ReportFile = None,
     policy_out: Annotated[Path | None, typer.Option(help="Write the proposed TrainingPolicy.")] = None,
 ) -> None:
@@ -85,9 +85,9 @@ def _print_advice(advice: Advice, output: RowsFormat, report: Path | None, polic
     from slopewise.reports.page import write_page, write_report
     from slopewise.reports.report import terminal
 
-    if output is RowsFormat.json:
+    if output == "json":
         print_json(advice.as_json())
-    elif output is RowsFormat.csv:
+    elif output == "csv":
         typer.echo(advice.csv_text(), nl=False)
     else:
         out.print(terminal(report_of(advice)))

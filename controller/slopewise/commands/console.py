@@ -66,7 +66,7 @@ def print_result(data: Any, text: RenderableType, output: OutputFormat) -> None:
         out.print(text)
 
 
-def print_rankings(rankings: Sequence[Ranking], output: OutputFormat | RowsFormat) -> None:
+def print_rankings(rankings: Sequence[Ranking], output: RowsFormat) -> None:
     """Studies as tables with their figures below, as one JSON object, or as a line of CSV for each trial."""
     from slopewise.reports.columns import csv_text, fitting, table_of
     from slopewise.reports.wording import plain

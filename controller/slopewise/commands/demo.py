@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from slopewise.commands.console import announce, err, out, print_json
 from slopewise.commands.options import (
     Actuator,
-    ActuatorOption,
     JobsFile,
     Output,
     OutputFormat,
@@ -27,24 +25,6 @@ if TYPE_CHECKING:
     from slopewise.demo.report.results import DemoResult
 
 
-class ControlOption(StrEnum):
-    """Which side of CPU is changed."""
-
-    limits = "limits"
-    requests = "requests"
-
-
-class WorkloadOption(StrEnum):
-    """Which jobs the demo runs."""
-
-    trainings = "trainings"
-    served = "served"
-    deadlines = "deadlines"
-    targets = "targets"
-    uneven = "uneven"
-    threads = "threads"
-
-
 Policy = Annotated[
     str | None,
     typer.Option(
@@ -53,12 +33,13 @@ Policy = Annotated[
 ]
 Compare = Annotated[list[str] | None, typer.Option(help="Further policies, one option each.")]
 Workload = Annotated[
-    WorkloadOption | None, typer.Option(help="Which built-in jobs; else those that fit the first policy.")
+    Literal["trainings", "served", "deadlines", "targets", "uneven", "threads"] | None,
+    typer.Option(help="Which built-in jobs; else those that fit the first policy."),
 ]
 Nodes = Annotated[
     int | None, typer.Option(min=1, help="Split this machine's cores into so many nodes; policies that place: 2.")
 ]
-Control = Annotated[ControlOption | None, typer.Option(help="limits are hard, requests are shares.")]
+Control = Annotated[Literal["limits", "requests"] | None, typer.Option(help="limits are hard, requests are shares.")]
 Interval = Annotated[float | None, typer.Option(min=4, max=3600, help="Seconds between two passes.")]
 Scale = Annotated[float, typer.Option(min=0.01, max=10, help="Length of the built-in jobs.")]
 Repeat = Annotated[int, typer.Option(min=1, max=100, help="Rounds, in alternating order; figures then have intervals.")]
@@ -78,9 +59,9 @@ def demo(
     interval: Interval = None,
     scale: Scale = 1.0,
     repeat: Repeat = 1,
-    actuator: Actuator = ActuatorOption.auto,
+    actuator: Actuator = "auto",
     report: ReportFile = None,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Run real trainings or served models on this machine, first unmanaged, then under a policy, and compare.
 
@@ -96,13 +77,13 @@ def demo(
         policies=[*([] if policy is None else [policy]), *(compare or [])],
         jobs_file=jobs,
         policy_file=policy_file,
-        control=None if control is None else control.value,
+        control=control,
         interval_seconds=interval,
         scale=scale,
-        actuator=actuator.value,
+        actuator=actuator,
         report=report,
         nodes=nodes,
-        workload=None if workload is None else workload.value,
+        workload=workload,
         repeat=repeat,
         placement=placement,
     )
@@ -122,7 +103,7 @@ def _print_result(result: DemoResult, output: OutputFormat, report: Path | None)
     from slopewise.reports.page import write_report
     from slopewise.reports.report import terminal
 
-    if output is OutputFormat.json:
+    if output == "json":
         print_json(as_json(result))
     else:
         out.print(terminal(report_of(result)))

@@ -10,14 +10,12 @@ import typer
 from slopewise.commands.console import out, print_json
 from slopewise.commands.options import (
     Actuator,
-    ActuatorOption,
     JobsFile,
     Kubeconfig,
     KubeContext,
     LeaseNamespace,
     OneNamespace,
     Output,
-    OutputFormat,
     PrometheusConfig,
     ScrapeInterval,
     given,
@@ -43,12 +41,12 @@ def doctor(
     prometheus_config: PrometheusConfig = None,
     scrape_interval: ScrapeInterval = 15.0,
     jobs: JobsFile = None,
-    actuator: Actuator = ActuatorOption.auto,
+    actuator: Actuator = "auto",
     kubeconfig: Kubeconfig = None,
     context: KubeContext = None,
     namespace: OneNamespace = None,
     lease_namespace: LeaseNamespace = None,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Check what a controller needs, one line a check, with the remedy. It changes nothing.
 
@@ -62,7 +60,7 @@ def doctor(
         refuse_clusters(call, "--local")
         from slopewise.operate.doctor.machine import check_machine
 
-        found = check_machine(jobs, actuator.value, endpoint, scrape_interval)
+        found = check_machine(jobs, actuator, endpoint, scrape_interval)
     else:
         refuse(call, ("--jobs", "--actuator"), "is for this machine; add --local, or leave it out")
         from slopewise.adapters.kube.connection import Connection, lease_namespace_of, lease_namespaces_of
@@ -75,9 +73,9 @@ def doctor(
     done: list[Finding] = []
     for finding in found:
         done.append(finding)
-        if output is OutputFormat.table:
+        if output == "table":
             out.print(findings.line(finding), soft_wrap=True)  # one line, also for a program such as grep
-    if output is OutputFormat.json:
+    if output == "json":
         print_json(findings.as_json(done))
     raise typer.Exit(findings.exit_code(done))
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -19,10 +18,8 @@ from slopewise.commands.options import (
     LeaseNamespace,
     OneNamespace,
     Output,
-    OutputFormat,
     PoliciesFolders,
     Rows,
-    RowsFormat,
     refuse,
     refuse_clusters,
 )
@@ -43,7 +40,7 @@ def history(
     kubeconfig: Kubeconfig = None,
     context: KubeContext = None,
     namespace: OneNamespace = None,
-    output: Rows = RowsFormat.table,
+    output: Rows = "table",
 ) -> None:
     """Print the last ten resizes, placements and moves of each job of a cluster, or all of a decision record.
 
@@ -69,9 +66,9 @@ def history(
         from slopewise.operate.growths import read_history
 
         lines = read_history(Connection(kubeconfig, context, namespace), job)
-    if output is RowsFormat.json:
+    if output == "json":
         print_json(as_json(lines))
-    elif output is RowsFormat.csv:
+    elif output == "csv":
         typer.echo(csv_text(lines), nl=False)
     else:
         out.print(listing(lines), soft_wrap=True)  # a line for a program such as grep is one line
@@ -90,7 +87,7 @@ def explain(
     kubeconfig: Kubeconfig = None,
     context: KubeContext = None,
     namespace: OneNamespace = None,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Explain what was seen of a job, what was decided for it, and why.
 
@@ -116,7 +113,7 @@ def explain(
 
         growths = read_growths(Connection(kubeconfig, context, namespace), "explain", job)
         explanations = [explanation.explain(each.name, each.status, each.lines) for each in growths]
-    if output is OutputFormat.json:
+    if output == "json":
         print_json([each.as_json() for each in explanations])
     else:
         for each in explanations:
@@ -134,7 +131,7 @@ def _seconds(at: str) -> float:
 def replay(
     file: Annotated[Path, typer.Argument(help="A decision record, as `slopewise run --record` writes it.")],
     policies_folders: PoliciesFolders = None,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Decide the passes of a record again. Exit code 1: a pass decided something else than was recorded.
 
@@ -150,13 +147,6 @@ def replay(
     raise typer.Exit(0 if whole.is_same else 1)
 
 
-class Effect(StrEnum):
-    """What a freeze does, as its `spec.effect` has it."""
-
-    Freeze = "Freeze"
-    Recommend = "Recommend"
-
-
 Scope = Annotated[
     str, typer.Argument(metavar="SCOPE", help="all, namespace/NAME, node/NAME or policy/NAME.", show_default=False)
 ]
@@ -167,11 +157,12 @@ def freeze(
     lasts: Annotated[str, typer.Option("--for", help="How long, such as 1h, 90m or 2d.")] = "1h",
     reason: Annotated[str, typer.Option(help="Why, for those who find it.", show_default=False)] = "",
     effect: Annotated[
-        Effect, typer.Option(help="Freeze: no change at all. Recommend: as the mode, originals are restored.")
-    ] = Effect.Freeze,
+        Literal["Freeze", "Recommend"],
+        typer.Option(help="Freeze: no change at all. Recommend: as the mode, originals are restored."),
+    ] = "Freeze",
     kubeconfig: Kubeconfig = None,
     context: KubeContext = None,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Stop changes of all jobs, or of those of a namespace, a node or a policy, until `unfreeze` or for a time.
 
@@ -186,7 +177,7 @@ def freeze(
     if seconds is None or not 1 <= seconds <= MAX_FOR_SECONDS:
         raise UsageError(f"--for {lasts!r} is not a time from 1s to 366d; write it like 1h, 90m or 2d.")
     with closing(connect(Connection(kubeconfig, context))) as api:
-        made = freeze_by_hand(api, parsed, seconds, reason, effect.value)
+        made = freeze_by_hand(api, parsed, seconds, reason, effect)
     print_result(made.as_json(), made.sentence, output)
 
 
@@ -194,7 +185,7 @@ def unfreeze(
     scope: Scope,
     kubeconfig: Kubeconfig = None,
     context: KubeContext = None,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Delete all Freezes of a scope, also those of others; exit 1 where there is none.
 
@@ -221,7 +212,7 @@ def restore(
     namespace: OneNamespace = None,
     lease_namespace: LeaseNamespace = None,
     deadline: Annotated[float, typer.Option(min=1, max=3600, help="Seconds to try for.")] = 60.0,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Restore the original resources of every container of the cluster, and remove the policies' finalizers.
 
@@ -250,7 +241,7 @@ def sweep(
     kubeconfig: Kubeconfig = None,
     context: KubeContext = None,
     namespace: OneNamespace = None,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Free pods and Jobs that a dead controller has left gated, suspended, or pinned to a node that does not exist.
 

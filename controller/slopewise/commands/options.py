@@ -6,9 +6,8 @@ A value from an environment variable is not refused: a shell may have it set for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -20,34 +19,11 @@ if TYPE_CHECKING:
 MIN_SINCE_SECONDS, MAX_SINCE_SECONDS = 600.0, 366 * 86_400.0
 
 
-class OutputFormat(StrEnum):
-    """How data is printed."""
+OutputFormat = Literal["table", "json"]
+"""How data is printed."""
 
-    table = "table"
-    json = "json"
-
-
-class RowsFormat(StrEnum):
-    """How data is printed that is rows of figures."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-
-
-class ActuatorOption(StrEnum):
-    """How CPU is given on this machine."""
-
-    auto = "auto"
-    cgroup = "cgroup"
-    duty_cycle = "duty-cycle"
-
-
-class ObjectiveOption(StrEnum):
-    """Which way the metric improves, where a job does not say."""
-
-    min = "min"
-    max = "max"
+RowsFormat = Literal["table", "json", "csv"]
+"""How data is printed that is rows of figures."""
 
 
 def _use_folders(folders: list[Path] | None) -> list[Path] | None:
@@ -81,7 +57,9 @@ PoliciesFolders = Annotated[
         help="A folder with policies of your own, also SLOPEWISE_POLICIES; one option each.",
     ),
 ]
-Actuator = Annotated[ActuatorOption, typer.Option(help="cgroup quotas and weights, or stop-and-continue.")]
+Actuator = Annotated[
+    Literal["auto", "cgroup", "duty-cycle"], typer.Option(help="cgroup quotas and weights, or stop-and-continue.")
+]
 ReportFile = Annotated[Path | None, typer.Option("--report", help="Write one self-contained HTML file.")]
 Kubeconfig = Annotated[
     Path | None,
@@ -113,6 +91,7 @@ ScrapeInterval = Annotated[
     float, typer.Option(min=1, max=300, help="Seconds between two scrapes of the trainers by that Prometheus.")
 ]
 Since = Annotated[str, typer.Option(help="How far back, such as 7d, 36h or 90m.")]
+LossObjective = Annotated[Literal["min", "max"], typer.Option("--objective", help="max for an accuracy.")]
 LossMetric = Annotated[str, typer.Option("--metric", help="The metric that is a job's loss.")]
 Namespaces = Annotated[
     list[str] | None, typer.Option("--namespace", help="Only jobs of this namespace; one option each.")
@@ -127,7 +106,7 @@ def history_options(
     config: Path | None,
     since: str,
     metric: str,
-    objective: ObjectiveOption,
+    objective: Literal["min", "max"],
     namespaces: list[str] | None,
     max_jobs: int,
     timeout_seconds: float,
@@ -145,7 +124,7 @@ def history_options(
     if seconds is None or not MIN_SINCE_SECONDS <= seconds <= MAX_SINCE_SECONDS:
         raise UsageError(f"--since {since!r} is not a time from 10m to 366d; write it like 7d, 36h or 90m.")
     return HistoryOptions(
-        Endpoint(url, config), seconds, metric, objective.value, tuple(namespaces or ()), max_jobs, timeout_seconds
+        Endpoint(url, config), seconds, metric, objective, tuple(namespaces or ()), max_jobs, timeout_seconds
     )
 
 

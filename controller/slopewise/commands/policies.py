@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from slopewise.commands.console import announce, out, print_json, print_result
-from slopewise.commands.options import Output, OutputFormat, PoliciesFolders
+from slopewise.commands.options import Output, PoliciesFolders
 
 
 class ListsByDefault(TyperGroup):
@@ -37,7 +37,7 @@ def _policies_group() -> None:
 def list_policies(
     name: Annotated[str | None, typer.Argument(help="Only this one, or the one in this file, in full.")] = None,
     policies_folders: PoliciesFolders = None,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """List what each policy is for; of one, its parameters with units, defaults, bounds and sources.
 
@@ -70,7 +70,7 @@ def new_policy(
 def check_policy(
     file: Annotated[Path, typer.Argument(help="A policy's file.")],
     worlds: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many random worlds.")] = 200,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Check a policy against the contract of all policies.
 
@@ -85,7 +85,7 @@ def check_policy(
     from slopewise.policy_listing import checked
 
     result = check_file(file, worlds)
-    if output is OutputFormat.json:
+    if output == "json":
         print_json(result.as_json())
     else:
         out.print(checked(result), soft_wrap=True)
@@ -100,7 +100,7 @@ def push(
     url: Annotated[str, typer.Option(envvar="GRAFANA_URL", help="Grafana, e.g. https://grafana.example.org.")],
     token: Annotated[str, typer.Option(envvar="GRAFANA_TOKEN", help="A service account's token.")],
     folder: Annotated[str, typer.Option(help="Folder, made when missing.")] = "Slopewise",
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Put the Slopewise dashboards into a Grafana, replacing older versions of them.
 
@@ -115,7 +115,7 @@ def push(
 @dashboards.command("export")
 def export(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Made where it is missing.")],
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Write the Slopewise dashboards into a folder, with a provider for Grafana's provisioning.
 

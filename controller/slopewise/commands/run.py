@@ -18,7 +18,6 @@ import typer
 from slopewise.commands.console import JSON_LOGS, announce, err, out, print_json
 from slopewise.commands.options import (
     Actuator,
-    ActuatorOption,
     JobsFile,
     Kubeconfig,
     KubeContext,
@@ -118,10 +117,10 @@ class LocalRun(RunSettings):
 
     jobs: JobsFile = None
     policy: LocalPolicy = None
-    actuator: Actuator = ActuatorOption.auto
+    actuator: Actuator = "auto"
     again: Again = False
     targets_file: TargetsFile = None
-    output: ResultFormat = RowsFormat.table
+    output: ResultFormat = "table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +214,7 @@ def run_here(call: typer.Context, asked: LocalRun) -> NoReturn:
     from slopewise.reports.report import terminal
 
     options = LocalRunOptions(
-        asked.jobs, asked.policy_file, asked.actuator.value, asked.port, asked.json_logs, asked.dry_run,
+        asked.jobs, asked.policy_file, asked.actuator, asked.port, asked.json_logs, asked.dry_run,
         again=asked.again, record=recording, annotated=annotated, policy=asked.policy,
     )  # fmt: skip
     if named and asked.prometheus_url is not None:
@@ -223,9 +222,9 @@ def run_here(call: typer.Context, asked: LocalRun) -> NoReturn:
         options = replace(options, prometheus=in_use, scrape_interval_seconds=asked.scrape_interval)
     with orderly_stop(announce):
         result, stopped = run_local(options, err, announce)
-    if asked.output is RowsFormat.json:
+    if asked.output == "json":
         print_json(result.as_json())
-    elif asked.output is RowsFormat.csv:
+    elif asked.output == "csv":
         typer.echo(result.csv_text(), nl=False)
     elif asked.json_logs:
         structlog.get_logger("slopewise").info("run ended", **result.as_json())

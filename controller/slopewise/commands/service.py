@@ -20,9 +20,7 @@ from slopewise.commands.console import (
 )
 from slopewise.commands.options import (
     Actuator,
-    ActuatorOption,
     Output,
-    OutputFormat,
     PoliciesFolders,
     PolicyFile,
     Rows,
@@ -54,7 +52,7 @@ def up(
     max_running: Annotated[
         int | None, typer.Option(min=1, max=10_000, help="Jobs that run at the same time; else as many as cores.")
     ] = None,
-    actuator: Actuator = ActuatorOption.auto,
+    actuator: Actuator = "auto",
     port: Port = 8080,
     systemd: Annotated[
         bool, typer.Option("--systemd", help="Print a user unit of systemd with these options, and exit.")
@@ -75,7 +73,7 @@ def up(
             *(("--policies-dir", folder.absolute()) for folder in policies_folders or ()),
             ("--policy", policy),
             ("--max-running", max_running),
-            ("--actuator", actuator.value),
+            ("--actuator", actuator),
             ("--port", port),
         ]
         words = [word for option, value in written if value is not None for word in (option, str(value))]
@@ -84,7 +82,7 @@ def up(
     most = len(os.sched_getaffinity(0)) if max_running is None else max_running
     with orderly_stop(announce):
         serve(
-            LocalRunOptions(Path(), policy_file, actuator.value, port, json_logs, policy=policy, max_running=most),
+            LocalRunOptions(Path(), policy_file, actuator, port, json_logs, policy=policy, max_running=most),
             announce,
         )
 
@@ -102,7 +100,7 @@ def submit(
     memory: Annotated[str | None, typer.Option(help="Memory that must be free, such as 4Gi.")] = None,
     max_useful_cpu: Annotated[str | None, typer.Option(help="CPU beyond which it gets no faster, such as 1.")] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end; Ctrl-C ends the waiting alone.")] = False,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Give a command, or the jobs of a file, to the `slopewise up` of this machine.
 
@@ -155,7 +153,7 @@ def attach(
     study: Study = None,
     class_: JobClass = None,
     planned_steps: PlannedSteps = None,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Give a process that runs already to the `slopewise up` of this machine.
 
@@ -209,7 +207,7 @@ def _wait(names: list[str], stop: StopSignal) -> list[JobAnswer]:
 
 def jobs(
     study: Annotated[str | None, typer.Option(help="Only jobs of this study, the best first.")] = None,
-    output: Rows = RowsFormat.table,
+    output: Rows = "table",
 ) -> None:
     """Print the jobs of this machine: those that wait and why, those that run, and those that have ended.
 
@@ -220,20 +218,20 @@ def jobs(
 
     listed = session_and_jobs()[1] if study is None else jobs_of(study, session_and_jobs()[1])
     if study is None:
-        if output is RowsFormat.csv:
+        if output == "csv":
             raise UsageError("jobs: CSV has the trials of a study; add the --study NAME of one, or print JSON.")
-        _print_jobs(listed, OutputFormat(output.value))
-    elif output is RowsFormat.json:
+        _print_jobs(listed, output)
+    elif output == "json":
         by_name = {job.name: job for job in listed}
-        _print_jobs([by_name[each.name] for each in ranking_of(study, listed).trials], OutputFormat.json)
+        _print_jobs([by_name[each.name] for each in ranking_of(study, listed).trials], "json")
     else:
         print_rankings([ranking_of(study, listed)], output)
 
 
-def _print_jobs(listed: list[JobAnswer], output: OutputFormat) -> None:
+def _print_jobs(listed: list[JobAnswer], output: RowsFormat) -> None:
     from slopewise.operate.local_session import jobs_json, jobs_table
 
-    if output is OutputFormat.json:
+    if output == "json":
         print_json(jobs_json(listed))
     elif listed:
         print_unpadded(jobs_table(listed, out.width))
@@ -245,7 +243,7 @@ def cancel(
     names: Annotated[list[str] | None, typer.Argument(help="Names of jobs.")] = None,
     study: Annotated[str | None, typer.Option(help="All jobs of this study.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All jobs.")] = False,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """End jobs: one that waits at once; one that runs gets SIGTERM and 30 s to save; an attached one runs on.
 
@@ -312,7 +310,7 @@ def _job(name: str) -> JobAnswer:
 
 def mode(
     wanted: Annotated[str, typer.Argument(metavar="MODE", help="Observe, Recommend, Canary or Auto.")],
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Change the mode of the session on this machine, and of later ones, until its policy file changes.
 

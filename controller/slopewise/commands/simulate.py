@@ -14,9 +14,9 @@ import typer
 from slopewise.commands.console import announce, err, out, print_json, print_unpadded
 from slopewise.commands.options import (
     LossMetric,
+    LossObjective,
     MaxJobs,
     Namespaces,
-    ObjectiveOption,
     PoliciesFolders,
     PrometheusConfig,
     QueryTimeout,
@@ -49,9 +49,7 @@ def simulate(
     policies_folders: PoliciesFolders = None,
     seeds: Annotated[int | None, typer.Option(help="Seeds 1 to N; the scenario says how many otherwise.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes at the same time; one a core otherwise.")] = None,
-    output: Annotated[RowsFormat, typer.Option("--output", "-o", help="How to print the figures.")] = (
-        RowsFormat.table
-    ),
+    output: Annotated[RowsFormat, typer.Option("--output", "-o", help="How to print the figures.")] = "table",
     report: ReportFile = None,
     trace: Annotated[Path | None, typer.Option(help="Write every event of every run as a line of JSON.")] = None,
     from_prometheus: Annotated[
@@ -60,7 +58,7 @@ def simulate(
     since: Since = "7d",
     prometheus_config: PrometheusConfig = None,
     metric: LossMetric = "training_loss",
-    objective: Annotated[ObjectiveOption, typer.Option(help="max for an accuracy.")] = ObjectiveOption.min,
+    objective: LossObjective = "min",
     namespace: Namespaces = None,
     max_jobs: MaxJobs = 20_000,
     timeout: QueryTimeout = 60.0,
@@ -133,9 +131,9 @@ def _print_study(file: Path, trials: int, running: int, seed: int, threads: int,
 
     results = compare(draw(read_trials(file), trials, seed), running, threads, seed)
     rows = [each.compared(results[0]) for each in results]
-    if output is RowsFormat.json:
+    if output == "json":
         print_json({"file": str(file), "trials": trials, "running": running, "seed": seed, "policies": rows})
-    elif output is RowsFormat.csv:
+    elif output == "csv":
         typer.echo(csv_text(rows, list(rows[0])), nl=False)
     else:
         cells = ([_cell(value) for value in row.values()] for row in rows)
@@ -179,9 +177,9 @@ def _print_result(result: SweepResult, output: RowsFormat, report: Path | None, 
     from slopewise.reports.report import terminal
     from slopewise.simulator.results.sections import report_of
 
-    if output is RowsFormat.json:
+    if output == "json":
         print_json(result.as_json())
-    elif output is RowsFormat.csv:
+    elif output == "csv":
         typer.echo(result.csv_text(), nl=False)
     else:
         out.print(terminal(report_of(result, everything=everything)))

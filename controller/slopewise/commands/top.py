@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -28,19 +27,11 @@ if TYPE_CHECKING:
     from slopewise.operate.top import Sort, View
 
 
-class SortOption(StrEnum):
-    """By what the jobs are ordered."""
-
-    growth = "growth"
-    cpu = "cpu"
-    name = "name"
-
-
 Interval = Annotated[float, typer.Option(min=1, max=3600, help="Seconds between two tables.")]
 Count = Annotated[
     int | None, typer.Option(min=1, max=1_000_000, help="So many tables; else until Ctrl-C, without a terminal one.")
 ]
-SortBy = Annotated[SortOption, typer.Option(help="Largest growth or CPU first, or by name.")]
+SortBy = Annotated[Literal["growth", "cpu", "name"], typer.Option(help="Largest growth or CPU first, or by name.")]
 
 
 def status(
@@ -51,7 +42,7 @@ def status(
     namespace: OneNamespace = None,
     lease_namespace: LeaseNamespace = None,
     study: Annotated[str | None, typer.Option(help="Only jobs of this study, the best first.")] = None,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Print who leads, the policies and jobs of a cluster or of this machine, and what somebody should look at.
 
@@ -75,7 +66,7 @@ def status(
         leader = overview.read_leader(api, lease_namespaces_of(connection, lease_namespace))
         policies = overview.read_policies(api, namespace)
         freezes = read_freezes(api)
-        if output is OutputFormat.json:
+        if output == "json":
             print_json(overview.as_json(leader, policies, freezes, overview.read_jobs(api, namespace)))
             return
         print_line(overview.leader_line(leader))
@@ -106,14 +97,14 @@ def _status_here(study: str | None, output: OutputFormat) -> None:
 def top(
     call: typer.Context,
     local: Here = False,
-    sort: SortBy = SortOption.growth,
+    sort: SortBy = "growth",
     interval: Interval = 2.0,
     count: Count = None,
     kubeconfig: Kubeconfig = None,
     context: KubeContext = None,
     namespace: OneNamespace = None,
     lease_namespace: LeaseNamespace = None,
-    output: Output = OutputFormat.table,
+    output: Output = "table",
 ) -> None:
     """Show the jobs of a cluster as they change: state, loss, growth, CPU, and why. Ctrl-C ends it.
 
@@ -122,7 +113,7 @@ def top(
     """
     from slopewise.operate import top as shown
 
-    if output is OutputFormat.json and count not in (None, 1):
+    if output == "json" and count not in (None, 1):
         raise UsageError("-o json prints one object; leave --count out.")
     with received_signals() as stop, ExitStack() as stack:
         if local:
@@ -130,12 +121,12 @@ def top(
             view = shown.LocalWatch().view
         else:
             view = _cluster(stack, kubeconfig, context, namespace, lease_namespace)
-        if output is OutputFormat.json:
-            print_json(shown.as_json(view(), sort.value))
+        if output == "json":
+            print_json(shown.as_json(view(), sort))
         elif out.is_terminal and not out.is_dumb_terminal:
-            _redraw(view, sort.value, interval, count, stop)
+            _redraw(view, sort, interval, count, stop)
         else:
-            _print(view, sort.value, interval, count or 1, stop)
+            _print(view, sort, interval, count or 1, stop)
 
 
 def _cluster(

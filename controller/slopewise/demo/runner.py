@@ -95,7 +95,6 @@ def _gather(session: Session, sampler: CpuSampler, others: OtherCpuSampler, poli
         control=session.control,
         moves_applied=sum(move.result == "applied" for report in reports for move in report.results.of(Place, Migrate)),
         other_cpu_cores=others.use.other_cores if others.use else None,
-        stolen_cpu_cores=others.use.stolen_cores if others.use else None,
         fair_seconds={name: known.fair for name, known in beside_fair.items() if known is not None},
         note="; ".join(filter(None, [note, *map(trouble, records.values())])),
     )

@@ -229,7 +229,7 @@ class Service:
         return cancelled
 
     def _spec(self, job: StoredJob) -> JobSpec:
-        """What is started; UsageError when an entry of an earlier version cannot be used any more."""
+        """What is started; UsageError when its entry cannot be used any more."""
         (spec,) = read_jobs([job.document], job.name, Path(job.folder), None)
         queueing = replace(spec.queueing, submission=job.number, attempt=job.attempt)
         since = job.submitted_at_seconds - (self._session.plan.earlier.started_at_seconds or 0.0)

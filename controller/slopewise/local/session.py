@@ -197,7 +197,6 @@ class Session(ClosesStack):
 
     def attach(self, spec: JobSpec, identity: ProcessIdentity, *, fresh: bool = True) -> None:
         """Take in a process that runs already, as `add` takes a job; UsageError when it cannot be managed here."""
-        OtherSessions(self.workshop.state_dir, self.workshop.journal.run_id).refuse(identity.pid)
         self.supervisor.attach(spec, identity)
         self._taken([spec], fresh=fresh)
 

@@ -19,7 +19,6 @@ from slopewise.operate.explanation import Explanation, explain
 from slopewise.reports.columns import Column, fitting, named, sized, table_of
 from slopewise.reports.live_table import STATE_STYLES
 from slopewise.reports.ranking import Ranking
-from slopewise.reports.trials import Trial
 from slopewise.reports.wording import UNKNOWN, counted, loss_change, plain, steps_done
 from slopewise.text import bounded, duration, unknown_name
 
@@ -77,8 +76,8 @@ def jobs_of(study: str, jobs: Sequence[JobAnswer]) -> list[JobAnswer]:
 
 
 def ranking_of(study: str, jobs: Sequence[JobAnswer]) -> Ranking:
-    """Jobs as trials; a session of an earlier version says less of them."""
-    return Ranking(study, [job.trial or Trial(job.name, job.state, job.loss_last, job.cpu_seconds) for job in jobs])
+    """Jobs as trials."""
+    return Ranking(study, [job.trial for job in jobs if job.trial is not None])
 
 
 def explained(name: str) -> Explanation:

@@ -222,7 +222,7 @@ class TestJobs:
         assert " ".join(rows) == reason
 
     def test_json_has_every_key_of_each_job_and_a_study_is_chosen(self) -> None:
-        with answering(with_jobs(TRAINS, FAILED)):
+        with answering(with_jobs(replace(TRAINS, trial=Trial("train", "training", 0.5, 3.0)), FAILED)):
             (found,) = json.loads(slopewise("jobs", "--study", "nets", "-o", "json").stdout)
         assert found["name"] == "train"
         assert set(found) == set(JobAnswer.__struct_fields__)

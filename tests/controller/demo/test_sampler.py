@@ -64,7 +64,7 @@ class FakeMachine(MachineCpu):
     def count(self) -> CpuCount:
         self.counts += 1
         busy = 0.25 * min(10.0, self.now_seconds) + max(0.0, self.now_seconds - 10.0)
-        return CpuCount(self.now_seconds, busy + 100.0, 0.0, self.now_seconds, 100.0)
+        return CpuCount(self.now_seconds, busy + 100.0, self.now_seconds, 100.0)
 
 
 def test_others_are_counted_every_five_seconds_and_at_the_end() -> None:

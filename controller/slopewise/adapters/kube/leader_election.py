@@ -22,13 +22,10 @@ import structlog
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.protocol import Api, Json, path_of
 from slopewise.adapters.kube.client.retry import get_or_none
-from slopewise.errors import UsageError
 
 _LEASE_API_VERSION = "coordination.k8s.io/v1"
 _MAX_JITTER = 1.3
 _STOP_SECONDS = 5.0
-_SUSPENDED_SECONDS = 1.0
-"""A wait that ends this late means that the whole process was suspended; a busy thread is late by milliseconds."""
 
 
 def clock_with_sleep() -> float:
@@ -49,13 +46,6 @@ class Terms:
     """How long after the last successful renewal was sent this replica writes. The 5 s until the lease expires cover
     requests in flight."""
     retry_seconds: float = 2.0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.retry_seconds * _MAX_JITTER < self.renew_deadline_seconds < self.lease_seconds:
-            raise UsageError(
-                f"Leader election with a lease of {self.lease_seconds:g} s, renewed every {self.retry_seconds:g} s and "
-                f"given up after {self.renew_deadline_seconds:g} s cannot be safe; each must be well below the former."
-            )
 
     @classmethod
     def within(cls, lease_seconds: float) -> Terms:
@@ -194,27 +184,18 @@ class Elector:
 
     def _wait_until_lost(self) -> str | None:
         """Why the lease was lost; None: it was released."""
-        late = 0.0
         with self._state:
             while (remaining := self._remaining_seconds()) > 0:
-                until = self._clock() + remaining
                 self._state.wait(remaining)
-                late = self._clock() - until
             if self._stopping:
                 return None
             if self._lost is None:
                 self._lost = (
                     f"the lease {self._name} could not be renewed for {self.terms.renew_deadline_seconds:g} s "
-                    f"({self._not_renewed_reason(late)})"
+                    f"({self.failure or 'the API server did not answer, or this process did not run'})"
                 )
                 self._state.notify_all()
             return self._lost
-
-    def _not_renewed_reason(self, late_seconds: float) -> str:
-        """`late_seconds`: how much later than requested the wait for the deadline ended."""
-        if late_seconds >= _SUSPENDED_SECONDS:
-            return f"this process did not run for at least {late_seconds:.0f} s: it was suspended, or had no CPU"
-        return self.failure or "the API server did not answer"
 
     def _take_or_renew(self) -> bool:
         """One try; True when this try wrote the lease for this process."""

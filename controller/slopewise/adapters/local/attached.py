@@ -40,8 +40,6 @@ def attachable(pid: int) -> ProcessIdentity:
     """The process of this pid; UsageError when it may not become a job."""
     if not 0 < pid <= 2**22 or not psutil.pid_exists(pid):  # the kernel has no higher one
         raise UsageError(f"there is no process {pid}; `ps -u` lists those of this user.")
-    if pid == 1:
-        raise UsageError(f"process 1 has started all others; {_ATTACH_ANOTHER}.")
     own = psutil.Process()
     try:
         process = psutil.Process(pid)
@@ -52,10 +50,6 @@ def attachable(pid: int) -> ProcessIdentity:
             raise UsageError(f"process {pid} was started by this session; {_ATTACH_ANOTHER}.")
         if os.geteuid() not in (0, process.uids().real):
             raise UsageError(f"process {pid} is that of {process.username()}; attach one of your own.")
-        if not running([pid]):
-            raise UsageError(f"process {pid} has ended, and waits to be collected; {_ATTACH_ANOTHER}.")
-        if not process.cmdline() and not process.exe():
-            raise UsageError(f"process {pid} is a thread of the kernel; {_ATTACH_ANOTHER}.")
     except (psutil.NoSuchProcess, ProcessLookupError) as error:
         raise UsageError(f"process {pid} has just ended.") from error
     except psutil.AccessDenied as error:

@@ -209,7 +209,7 @@ def _clean_up(path: Path, run_id: str, *, crash: bool) -> list[str]:
 
     After a `crash` the entries of a user's jobs are kept too (`crashed_runs.py`), because those jobs may still run.
     """
-    entries, unreadable = read_journal(path)
+    entries = read_journal(path)
     messages, failed = [], False
     crashed = crash and is_worth_keeping(entries)
     for each in entries if crashed else ():
@@ -223,11 +223,9 @@ def _clean_up(path: Path, run_id: str, *, crash: bool) -> list[str]:
             done, failed = f"{entry} cannot be cleaned up ({error}); the next start tries again", True
         if done is not None:
             messages.append(f"Cleaned up after run {run_id}: {done}.")
-    if crashed and (failed or unreadable):  # its jobs run on all the same, and the next run has to know them
+    if crashed and failed:  # its jobs run on all the same, and the next run has to know them
         shutil.copy(path, path.with_suffix(CRASHED_SUFFIX))
-    if unreadable and not failed:
-        messages.append(_move_aside(path, unreadable))
-    elif not failed and crashed:
+    elif crashed:
         path.rename(path.with_suffix(CRASHED_SUFFIX))
     elif not failed:
         path.unlink(missing_ok=True)
@@ -241,21 +239,10 @@ def is_worth_keeping(entries: Iterable[JournalEntry]) -> bool:
     return started and any(isinstance(each, RunOf) for each in found)
 
 
-def read_journal(path: Path) -> tuple[list[JournalEntry], int]:
-    """The journal's entries, and how many of its lines are invalid."""
-    entries, unreadable = [], 0
+def read_journal(path: Path) -> list[JournalEntry]:
+    """The journal's entries, without lines that cannot be read, such as those that a power cut has left."""
+    entries = []
     for line in path.read_bytes().splitlines() if path.exists() else ():
-        try:
+        with suppress(ValidationError):
             entries.append(JOURNAL_ENTRY.validate_json(line))
-        except ValidationError:
-            unreadable += 1
-    return entries, unreadable
-
-
-def _move_aside(path: Path, unreadable: int) -> str:
-    aside = path.with_suffix(".unreadable")
-    path.rename(aside)
-    return (
-        f"{aside}: {unreadable} of its lines cannot be read, so something of that run may be left; "
-        "find processes and cgroups named slopewise, then delete this file."
-    )
+    return entries

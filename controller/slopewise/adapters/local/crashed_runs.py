@@ -94,7 +94,7 @@ def earlier_run(state_dir: Path, jobs_identity: str) -> EarlierRun:
     files: list[Path] = []
     started: list[float] = []
     for path in reversed(journals(state_dir, CRASHED_SUFFIX)):  # newest first: its entries take precedence
-        entries = read_journal(path)[0]
+        entries = read_journal(path)
         run_of = _run_of(entries)
         if run_of is None or run_of.jobs != jobs_identity:
             continue
@@ -137,7 +137,7 @@ def check_not_running(state_dir: Path, jobs_identity: str, *, where: str, otherw
             os.close(descriptor)
             continue
         run_id = run_id_of(path)
-        run_of = _run_of(read_journal(path)[0])
+        run_of = _run_of(read_journal(path))
         if run_of is not None and run_of.jobs == jobs_identity:
             pid = run_id.rpartition("-")[2]
             raise SlopewiseError(f"{where}: run {run_id} has these jobs now; stop it first (kill {pid}){otherwise}.")
@@ -148,10 +148,11 @@ def check_goes_on(earlier: EarlierRun, specs: Sequence[JobSpec], *, where: str) 
     by_name = {spec.name: spec for spec in specs}
     for name, job in earlier.jobs.items():
         spec = by_name.get(name)
-        if spec is not None and job.runs and (changed := _changed(job, spec)) is not None:
+        if spec is not None and job.runs and _is_another(job, spec):
             raise SlopewiseError(
-                f"{where}: {name} still runs from before its controller was killed (process {job.started.pid}), and "
-                f"{changed}; end it (kill {job.started.pid}), or start it a second time with --again."
+                f"{where}: {name} still runs from before its controller was killed (process {job.started.pid}), with "
+                f"another command, folder or port; end it (kill {job.started.pid}), or start it a second time with "
+                "--again."
             )
     over = {name for name, job in earlier.jobs.items() if not job.runs}
     if specs and by_name.keys() <= over:
@@ -204,18 +205,11 @@ def _how(job: EarlierJob) -> str:
     return "had finished" if job.ended.status == 0 else f"had ended with status {job.ended.status}"
 
 
-def _changed(job: EarlierJob, spec: JobSpec) -> str | None:
-    """How the file's entry of a running job differs from what was started; None: it does not."""
-    command = job.started.command
-    if command is None:
-        return "with what is not known"
-    if list(command.arguments) != spec.command:
-        return f"with another command ({' '.join(command.arguments)})"
-    if command.working_directory != spec.working_directory:
-        return f"in another folder ({command.working_directory})"
-    if spec.port not in (None, command.port):
-        return f"on another port ({command.port})"
-    return None
+def _is_another(job: EarlierJob, spec: JobSpec) -> bool:
+    """Whether the file's entry of a running job differs from what was started."""
+    had = job.started.command
+    same = had is not None and (list(had.arguments), had.working_directory) == (spec.command, spec.working_directory)
+    return not same or (had is not None and spec.port not in (None, had.port))
 
 
 def _jobs(entries: Iterable[JournalEntry], run_id: str) -> dict[str, EarlierJob]:
@@ -236,7 +230,7 @@ def _run_of(entries: Iterable[JournalEntry]) -> RunOf | None:
 def _prune(state_dir: Path) -> None:
     """Delete killed runs of an earlier boot, and expired ones of which nothing runs."""
     for path in journals(state_dir, CRASHED_SUFFIX):
-        jobs = _jobs(read_journal(path)[0], run_id_of(path))
+        jobs = _jobs(read_journal(path), run_id_of(path))
         with suppress(OSError):
             is_old = time.time() - path.stat().st_mtime > RETENTION_SECONDS
             if not jobs or (is_old and not any(job.runs for job in jobs.values())):

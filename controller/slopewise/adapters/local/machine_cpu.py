@@ -1,7 +1,7 @@
 """Measures the CPU that other programs on this machine use: the kernel's busy time less that of the run's processes.
 
 What they leave of a node is what its jobs are promised. The demo compares only runs in which other programs used
-similar amounts. Time that a hypervisor gave to other machines (steal) is counted separately.
+similar amounts. Time that a hypervisor gave to other machines (steal) is use of others, too.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from slopewise.model import Node
 _STAT = Path("/proc/stat")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 # proc(5): user, nice, system, idle, iowait, irq, softirq, steal; what follows is part of user and nice.
-_BUSY = (0, 1, 2, 5, 6)
-_STEAL = 7
+_BUSY = (0, 1, 2, 5, 6, 7)
 _COUNTED_RATIO = 0.5
 """Least share of the elapsed time that a kernel must have counted; a sandbox may show constant zeros."""
 
@@ -40,7 +39,6 @@ class CpuCount:
     at_seconds: float
     busy_seconds: float
     """Busy time of these cores, by any process."""
-    stolen_seconds: float
     counted_seconds: float
     """All time that the kernel has counted, idle or not."""
     ours_seconds: float
@@ -53,16 +51,9 @@ class OtherUse:
     """Means over some time, in cores."""
 
     other_cores: float
-    """Used by other processes, and by the kernel for them."""
-    stolen_cores: float
-    """Given to other machines by the hypervisor while these cores had work."""
+    """Used by other processes, by the kernel for them, and by other machines while these cores had work."""
     session_cores: float = 0.0
     """Of `other_cores`: used by the jobs of this user's other sessions."""
-
-    @property
-    def away_cores(self) -> float:
-        """The sum of both: what the jobs could not use."""
-        return self.other_cores + self.stolen_cores
 
 
 @dataclass(slots=True)
@@ -79,11 +70,6 @@ class MachineCpu:
     _meter: ProcessMeter = field(init=False, default_factory=ProcessMeter)
     _sessions_meter: ProcessMeter = field(init=False, default_factory=ProcessMeter)
 
-    @property
-    def cores(self) -> int:
-        """How many they are."""
-        return len(self.cpus)
-
     def count(self) -> CpuCount | None:
         """The counters now; None where the kernel does not show them."""
         with suppress(OSError, ValueError, IndexError):
@@ -93,8 +79,7 @@ class MachineCpu:
             return CpuCount(
                 self.monotonic_seconds(),
                 sum(sum(of_cpu[place] for place in _BUSY) for of_cpu in ticks) / _TICKS_PER_SECOND,
-                sum(of_cpu[_STEAL] for of_cpu in ticks) / _TICKS_PER_SECOND,
-                sum(sum(of_cpu[: _STEAL + 1]) for of_cpu in ticks) / _TICKS_PER_SECOND,
+                sum(sum(of_cpu[: _BUSY[-1] + 1]) for of_cpu in ticks) / _TICKS_PER_SECOND,
                 self._meter.read(self.ours()).cpu_seconds,
                 self._sessions_meter.read(self.sessions()).cpu_seconds,
             )
@@ -108,13 +93,12 @@ class MachineCpu:
         if before is None or after is None or after.at_seconds <= before.at_seconds:
             return None
         elapsed = after.at_seconds - before.at_seconds
-        if after.counted_seconds - before.counted_seconds < _COUNTED_RATIO * elapsed * self.cores:
+        if after.counted_seconds - before.counted_seconds < _COUNTED_RATIO * elapsed * len(self.cpus):
             return None
         ours = after.ours_seconds - before.ours_seconds
         others = max(0.0, after.busy_seconds - before.busy_seconds - ours)
-        stolen = after.stolen_seconds - before.stolen_seconds
         theirs = min(others, after.sessions_seconds - before.sessions_seconds)
-        return OtherUse(others / elapsed, stolen / elapsed, theirs / elapsed)
+        return OtherUse(others / elapsed, theirs / elapsed)
 
 
 class RunningJobs(NamedTuple):
@@ -154,6 +138,6 @@ class LeftByOthers:
         if use is None:
             return node
         own, of_others = self._running()
-        shared = max(0.0, node.cpu_cores - use.away_cores + use.session_cores)
+        shared = max(0.0, node.cpu_cores - use.other_cores + use.session_cores)
         even = shared * own / (own + of_others) if of_others else 0.0
         return replace(node, available_cores=max(even, shared - use.session_cores))

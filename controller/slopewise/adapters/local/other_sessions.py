@@ -16,7 +16,6 @@ from slopewise.adapters.local.crash_journal import journals, read_journal, run_i
 from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.limiters.process_group import process_groups, process_tree
 from slopewise.adapters.local.prometheus_server import PROCESS_NAME
-from slopewise.errors import UsageError
 
 
 @dataclass(slots=True)
@@ -39,11 +38,6 @@ class OtherSessions:
         ]
         return [pid for job in self.jobs for pid in job]
 
-    def refuse(self, pid: int) -> None:
-        """UsageError when a process, or one that it has started, is that of a job of theirs: managed twice."""
-        for each in {*self.processes()}.intersection(process_tree(pid)):
-            raise UsageError(f"process {each} is managed already, by another session; end that, or leave it to it.")
-
     def _running(self) -> Iterator[StartedProcess | MovedProcesses]:
         listed = [path for path in journals(self.state_dir) if run_id_of(path) != self.run_id]
         read = {path: self._entries(path) for path in listed}
@@ -55,7 +49,7 @@ class OtherSessions:
         """Of one journal, with its size; None: that session has just ended."""
         with suppress(OSError):
             size, known = path.stat().st_size, self._read.get(path)
-            return known if known is not None and known[0] == size else (size, read_journal(path)[0])
+            return known if known is not None and known[0] == size else (size, read_journal(path))
         return None
 
 

@@ -25,17 +25,17 @@ _KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule in CEL. `message_expression` is CEL for a message with values in it."""
+    """A rule in CEL, with a message, or with CEL for one that has values in it."""
 
     rule: str
-    message: str
-    message_expression: str | None = None
-    field_path: str | None = None
+    message: str = ""
+    expression: str = ""
+    field_path: str = ""
 
     def as_schema(self) -> Schema:
         """The entry of `x-kubernetes-validations`."""
         keys = ("rule", "message", "messageExpression", "fieldPath")
-        values = (self.rule, self.message, self.message_expression, self.field_path)
+        values = (self.rule, self.message, self.expression, self.field_path)
         return {key: value for key, value in zip(keys, values, strict=True) if value}
 
 

@@ -100,9 +100,8 @@ def _belongs_to(key: str, names: list[str], shipped: list[str]) -> Rule:
     may_others = f" || !(self.name.replace('_', '-') in {shipped})" if shipped else ""
     return Rule(
         f"!has(self.parameters) || !has(self.parameters.{key}) || self.name.replace('_', '-') in {names}{may_others}",
-        f"unknown key for this policy, only {theirs}; remove it",
-        f"'unknown key for policy ' + self.name + ', only {theirs}; remove it'",
-        f".parameters.{key}",
+        expression=f"'unknown key for policy ' + self.name + ', only {theirs}; remove it'",
+        field_path=f".parameters.{key}",
     )
 
 

@@ -34,13 +34,11 @@ FORMATS = {
         rules=(
             Rule(
                 r"string(self).matches('^[0-9]+(\\.[0-9]+)?m?$')",
-                "not a CPU quantity; write millicores as 250m or cores as 0.25",
-                f"{_AS_WRITTEN} + ' is not a CPU quantity; write millicores as 250m or cores as 0.25'",
+                expression=f"{_AS_WRITTEN} + ' is not a CPU quantity; write millicores as 250m or cores as 0.25'",
             ),
             Rule(
                 "!isQuantity(string(self)) || quantity(string(self)).isGreaterThan(quantity('500u'))",
-                "less than the smallest CPU quantity; write at least 1m",
-                f"{_AS_WRITTEN} + ' is less than the smallest CPU quantity; write at least 1m'",
+                expression=f"{_AS_WRITTEN} + ' is less than the smallest CPU quantity; write at least 1m'",
             ),
         ),
         default=cpu_quantity,
@@ -50,8 +48,8 @@ FORMATS = {
         rules=(
             Rule(
                 "self.matches('^[a-zA-Z_:][a-zA-Z0-9_:]*$')",
-                "not a metric name; use letters, digits, _ and : (PromQL is not accepted)",
-                '"\'" + self + "\' is not a metric name; use letters, digits, _ and : (PromQL is not accepted)"',
+                expression='"\'" + self + "\' is not a metric name; use letters, digits, _ and : '
+                '(PromQL is not accepted)"',
             ),
         ),
     ),
@@ -60,8 +58,7 @@ FORMATS = {
         rules=(
             Rule(
                 "self.matches('^[a-zA-Z_][a-zA-Z0-9_]*$')",
-                "not a label name; use letters, digits and _ (PromQL is not accepted)",
-                '"\'" + self + "\' is not a label name; use letters, digits and _ (PromQL is not accepted)"',
+                expression='"\'" + self + "\' is not a label name; use letters, digits and _ (PromQL is not accepted)"',
             ),
         ),
     ),
@@ -81,8 +78,7 @@ RULES: Mapping[type[BaseModel], tuple[Rule, ...]] = {
         Rule(
             "!isQuantity(string(self.min)) || !isQuantity(string(self.max)) || "
             "quantity(string(self.min)).compareTo(quantity(string(self.max))) <= 0",
-            "min is above max; swap them",
-            "'min ' + string(self.min) + ' is above max ' + string(self.max) + "
+            expression="'min ' + string(self.min) + ' is above max ' + string(self.max) + "
             f"({_UNIT_LEFT_OUT} ? '; did you mean ' + string(self.min) + 'm?' : '; swap them')",
         ),
     ),
@@ -96,21 +92,18 @@ RULES: Mapping[type[BaseModel], tuple[Rule, ...]] = {
     LabelRequirement: (
         Rule(
             "!(self.operator in ['In', 'NotIn']) || (has(self.values) && size(self.values) > 0)",
-            "operators In and NotIn need values",
-            "'operator ' + self.operator + ' needs values'",
+            expression="'operator ' + self.operator + ' needs values'",
         ),
         Rule(
             "self.operator in ['In', 'NotIn'] || !has(self.values) || size(self.values) == 0",
-            "operators Exists and DoesNotExist take no values",
-            "'operator ' + self.operator + ' takes no values'",
+            expression="'operator ' + self.operator + ' takes no values'",
         ),
     ),
     FreezeSpec: (
         Rule("self.scope != 'all' || !has(self.name)", "scope all takes no name", field_path=".name"),
         Rule(
             "self.scope == 'all' || has(self.name)",
-            "this scope needs the name of what is frozen",
-            "'scope ' + self.scope + ' needs the name of what is frozen'",
+            expression="'scope ' + self.scope + ' needs the name of what is frozen'",
         ),
     ),
 }
@@ -124,9 +117,8 @@ def known_policy_rules(*, others: bool = False) -> tuple[Rule, ...]:
     listed = ", ".join(policy.name for policy in found if not policy.simulator_only)
     named = Rule(
         f"self.name.replace('_', '-') in {known}",
-        f"there is no such policy; use one of {listed}",
-        f'"there is no policy \'" + self.name + "\'; use one of {listed}"',
-        ".name",
+        expression=f'"there is no policy \'" + self.name + "\'; use one of {listed}"',
+        field_path=".name",
     )
     return (_NAMEABLE if others else named, *_only_simulated(found))
 
@@ -145,9 +137,8 @@ def _only_simulated(found: Iterable[PolicyFile]) -> Iterator[Rule]:
 
 _NAMEABLE = Rule(
     "self.name.matches('^[a-z][a-z0-9]*([-_][a-z0-9]+)*$')",
-    "not the name of a policy; use small letters, digits and _ or - in between",
-    '"\'" + self.name + "\' is not the name of a policy; use small letters, digits and _ or - in between"',
-    ".name",
+    expression='"\'" + self.name + "\' is not the name of a policy; use small letters, digits and _ or - in between"',
+    field_path=".name",
 )
 
 
@@ -160,9 +151,8 @@ def placing_policy_rules(*, others: bool = False) -> tuple[Rule, ...]:
     known = "self.name.replace('_', '-')"
     chooses = Rule(
         f"!({known} in {rest})" if others else f"{known} in {placing}",
-        f"this policy chooses no nodes; use one that does: {listed}",
-        f"'policy ' + self.name + ' chooses no nodes; use one that does: {listed}'",
-        ".name",
+        expression=f"'policy ' + self.name + ' chooses no nodes; use one that does: {listed}'",
+        field_path=".name",
     )
     return (*((_NAMEABLE,) if others else ()), chooses, *_only_simulated(able))
 
@@ -173,7 +163,6 @@ def beside_a_placement_rule() -> Rule:
     only = "only chooses nodes, which spec.placement does here; name one that decides CPU, or fair, which changes none"
     return Rule(
         f"!has(self.placement) || !(self.policy.name.replace('_', '-') in {idle})",
-        f"this policy {only}",
-        f"'policy ' + self.policy.name + ' {only}'",
-        ".policy.name",
+        expression=f"'policy ' + self.policy.name + ' {only}'",
+        field_path=".policy.name",
     )

@@ -86,7 +86,7 @@ def left_alike(before: float, after: float) -> bool:
 
 
 def _busy(result: DemoResult, base: RunResult, run: RunResult) -> str | None:
-    before, after = base.away_cpu_cores, run.away_cpu_cores
+    before, after = base.other_cpu_cores, run.other_cpu_cores
     if before is None or after is None:
         return None
     left_before, left_after = (max(0.0, result.node_cores - away) for away in (before, after))

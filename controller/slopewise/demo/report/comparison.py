@@ -277,11 +277,9 @@ def _changes(runs: Sequence[RunResult]) -> Cell:
 
 
 def _other_cpu(runs: Sequence[RunResult]) -> Cell:
-    """`0.12 cores`, with what the hypervisor took where that is worth a word."""
-    away = _over_rounds(run.away_cpu_cores for run in runs)
-    stolen = _over_rounds(run.stolen_cpu_cores for run in runs).mean or 0.0
-    note = f"{stolen:.2f} of it taken by the hypervisor" if stolen >= 0.005 else ""
-    return Cell(UNKNOWN if away.mean is None else f"{plus_minus(away, 2)} cores", note=note)
+    """`0.12 cores`."""
+    used = _over_rounds(run.other_cpu_cores for run in runs)
+    return Cell(UNKNOWN if used.mean is None else f"{plus_minus(used, 2)} cores")
 
 
 def _path(job: JobResult | None) -> Cell:

@@ -146,7 +146,7 @@ class Curves:
 
 _FIGURES = (
     "passes", "passes_held", "resizes_applied", "moves_applied", "withheld", "controller_cpu_ratio", "control", "note",
-    "other_cpu_cores", "stolen_cpu_cores", "makespan_seconds", "fair_seconds",
+    "other_cpu_cores", "makespan_seconds", "fair_seconds",
 )  # fmt: skip
 
 
@@ -174,15 +174,8 @@ class RunResult:
     other_cpu_cores: float | None = None
     """Mean CPU, in cores, that everything else on the machine used meanwhile, on the cores of the nodes; None: the
     kernel does not show it."""
-    stolen_cpu_cores: float | None = None
-    """Mean CPU, in cores, that the hypervisor gave to other machines meanwhile."""
     fair_seconds: dict[str, float] = field(default_factory=dict)
     """What each job would have taken under fair sharing, as estimated when all had ended; none that is not known."""
-
-    @property
-    def away_cpu_cores(self) -> float | None:
-        """Both together: what the jobs could not have."""
-        return None if self.other_cpu_cores is None else self.other_cpu_cores + (self.stolen_cpu_cores or 0.0)
 
     def names_in_state(self, state: JobState) -> list[str]:
         """The jobs that are in that state at the end."""

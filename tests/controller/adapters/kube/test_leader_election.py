@@ -12,7 +12,6 @@ from support.waiting import eventually
 from support.worlds import FakeClock
 
 from slopewise.adapters.kube.leader_election import Elector, Terms
-from slopewise.errors import UsageError
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/slopewise-system/leases"
 LEASE = f"{LEASES}/slopewise"
@@ -153,14 +152,13 @@ def test_a_lease_that_is_renewed_is_never_taken_however_old_its_times_are(electi
     assert not waiting.elector.is_leader
 
 
-def test_a_leader_that_was_suspended_says_so_and_blames_no_api_server(election: Election) -> None:
+def test_a_leader_that_was_suspended_leads_no_more(election: Election) -> None:
     clock = FakeClock()
     first = election.lead("a", clock=clock.monotonic)
     election.server.freeze()  # or it would renew in time
     clock.seconds += 60
     assert eventually(lambda: first.lost)
-    assert "could not be renewed for 2.5 s (this process did not run for at least 5" in first.lost[0]
-    assert first.lost[0].endswith("s: it was suspended, or had no CPU)")
+    assert "could not be renewed for 2.5 s (" in first.lost[0]
 
 
 def test_writing_ends_at_the_deadline_while_a_renewal_hangs(election: Election) -> None:
@@ -285,10 +283,3 @@ def test_the_beginning_may_take_its_time_without_costing_the_lease(election: Ele
         assert election.makes_more_requests(2, "PUT")
     assert slow.elector.may_write()
     finish.set()
-
-
-def test_terms_that_cannot_be_safe_are_refused() -> None:
-    with pytest.raises(UsageError, match="cannot be safe"):
-        Terms(lease_seconds=10, renew_deadline_seconds=10)
-    with pytest.raises(UsageError, match="cannot be safe"):
-        Terms(retry_seconds=9)

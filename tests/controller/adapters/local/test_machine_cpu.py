@@ -31,22 +31,22 @@ def machine(folder: Path, *lines: str, cpus: tuple[int, ...] = (0, 1)) -> Machin
     return MachineCpu(cpus, list, path)
 
 
-def count(at: float, busy: float, ours: float, stolen: float = 0.0, counted: float | None = None) -> CpuCount:
-    return CpuCount(at, busy, stolen, 2 * at if counted is None else counted, ours)
+def count(at: float, busy: float, ours: float, counted: float | None = None) -> CpuCount:
+    return CpuCount(at, busy, 2 * at if counted is None else counted, ours)
 
 
-def test_busy_is_what_is_neither_idle_nor_waiting_nor_stolen_on_our_own_cores(tmp_path: Path) -> None:
+def test_busy_is_what_is_neither_idle_nor_waiting_on_our_own_cores(tmp_path: Path) -> None:
     read = machine(tmp_path, line("cpu0", 3, 5, 1, 1), line("cpu1", 4, 6), line("cpu10", 100)).count()
     assert read is not None
-    assert (read.busy_seconds, read.stolen_seconds, read.counted_seconds) == (7.0, 1.0, 20.0)
+    assert (read.busy_seconds, read.counted_seconds) == (8.0, 20.0), "stolen time is use of others"
 
 
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        (count(0, 100, 50), count(10, 115, 62, stolen=1.0), OtherUse(0.3, 0.1)),
-        (count(0, 0, 0), count(10, 19.9, 20.0), OtherUse(0.0, 0.0)),  # the two counts are rounded apart
-        (count(0, 0, 0), replace(count(10, 5, 0), sessions_seconds=6.0), OtherUse(0.5, 0.0, 0.5)),
+        (count(0, 100, 50), count(10, 116, 62), OtherUse(0.4)),
+        (count(0, 0, 0), count(10, 19.9, 20.0), OtherUse(0.0)),  # the two counts are rounded apart
+        (count(0, 0, 0), replace(count(10, 5, 0), sessions_seconds=6.0), OtherUse(0.5, 0.5)),
         (count(0, 0, 0, counted=0), count(10, 0, 9, counted=0), None),  # a sandbox that shows zeros
     ],
 )

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from support.waiting import eventually
 
@@ -15,7 +14,6 @@ from slopewise.adapters.local.cleanup import MovedProcess, MovedProcesses, Start
 from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.identity import identify
 from slopewise.adapters.local.other_sessions import OtherSessions
-from slopewise.errors import UsageError
 
 STARTS_CHILD = [sys.executable, "-S", "-c", "import subprocess; subprocess.run(['sleep', '600'])"]
 
@@ -71,9 +69,6 @@ def test_one_that_has_ended_counts_no_more_and_neither_does_a_session_that_has(
         theirs.record_process("job", process.pid, ours=False, command=command(tmp_path))
     sessions.processes()
     assert len(sessions.jobs) == 2
-    sessions.refuse(start().pid)
-    with pytest.raises(UsageError, match=f"process {first.pid} is managed already, by another session; "):
-        sessions.refuse(first.pid)
     first.kill()
     first.wait()
     sessions.processes()
@@ -93,22 +88,3 @@ def test_an_attached_job_counts_with_its_children_while_it_has_its_cgroup(
     assert eventually(lambda: len(sessions.processes()) == 2)
     directory.rmdir()
     assert sessions.processes() == []
-
-
-def test_what_has_started_a_session_with_jobs_is_refused_too(
-    tmp_path: Path, theirs: Journal, start: Callable[[], subprocess.Popen[bytes]]
-) -> None:
-    """A shell: attached, its session's jobs would come with it and be managed twice."""
-    started = f"import subprocess, sys; subprocess.run({STARTS_CHILD!r}, start_new_session=True)"
-    shell = subprocess.Popen([sys.executable, "-S", "-c", started], start_new_session=True)
-    try:
-        assert eventually(lambda: len(psutil.Process(shell.pid).children(recursive=True)) == 2)
-        job = psutil.Process(shell.pid).children()[0]
-        theirs.record_process("job", job.pid, ours=False, command=command(tmp_path))
-        with pytest.raises(UsageError, match=r"process \d+ is managed already, by another session; "):
-            OtherSessions(tmp_path, "ours").refuse(shell.pid)
-    finally:
-        family = psutil.Process(shell.pid)
-        for each in [*family.children(recursive=True), family]:
-            each.kill()
-        shell.wait()

@@ -185,8 +185,8 @@ def test_where_a_job_failed_nothing_is_compared(failing: str) -> None:
 
 
 def test_runs_of_which_one_was_disturbed_by_another_program_are_not_comparable() -> None:
-    quiet, disturbed = run("fair", job("a", 20)), run("flowcon", job("a", 30), other_cpu_cores=0.4)
-    result = demo(quiet, replace(disturbed, stolen_cpu_cores=0.1))
+    quiet, disturbed = run("fair", job("a", 20)), run("flowcon", job("a", 30), other_cpu_cores=0.5)
+    result = demo(quiet, disturbed)
 
     assert verdicts(result) == {None}
     (output,) = caveats(result)

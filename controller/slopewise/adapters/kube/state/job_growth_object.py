@@ -302,9 +302,7 @@ MAX_JSON_BYTES = 1_000_000
 
 def memory_text(known: JobMemory, pods: int) -> str:
     """The memory of one of so many pods."""
-    encoded, limit = MEMORY_JSON.encode(_learning_part(known, pods)), known.memory_resizes.written_limit_bytes
-    if limit is not None:  # versions before November 2026 read it here, and would lower a raised limit without it
-        encoded = encoded[:-1] + b',"written_limit_bytes":%d}' % limit
+    encoded = MEMORY_JSON.encode(_learning_part(known, pods))
     if pods <= READABLE_PODS:
         return encoded.decode()
     return COMPRESSED + base64.b85encode(zlib.compress(encoded, level=9)).decode()

@@ -40,7 +40,6 @@ KNOWN = (
 )  # fmt: skip
 
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_WITH_UNIT = re.compile(r"([+-]?[\d.]+) ?(ms|us|min|s|m|h|d|%)", re.ASCII)
 _CLASS_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?", re.ASCII)
 _MAX_VALUE = 63
 """The length limit of a label's value; no number, time or name is longer."""
@@ -180,10 +179,8 @@ def _moment(text: str) -> float:
 
 
 def _number(text: str) -> float:
-    if (unit := _WITH_UNIT.fullmatch(text)) is not None:
-        raise ValueError(f"{text!r} has a unit, {unit[2]!r}; write the number alone, like 0.25")
     if not _NUMBER.fullmatch(text) or not math.isfinite(number := float(text)):
-        raise ValueError(f"{text!r} is not a number; write it like 0.25")
+        raise ValueError(f"{text!r} is not a number without a unit; write it like 0.25")
     return number
 
 
@@ -195,8 +192,6 @@ def _positive(text: str) -> float:
 
 
 def _seconds(text: str) -> float:
-    if (unit := _WITH_UNIT.fullmatch(text)) is not None:
-        raise ValueError(f"{text!r} has a unit, {unit[2]!r}; write the number of seconds alone, like 0.25")
     number = _positive(text)
     if number > MAX_OBJECTIVE_SECONDS:
         raise ValueError(f"{text!r} seconds are more than a year; is its unit right?")

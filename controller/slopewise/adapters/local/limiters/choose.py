@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, get_args
 
 from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.cgroup_files import PROC_SELF, UNIFIED, CgroupFiles, own_cgroups
@@ -17,7 +16,7 @@ from slopewise.adapters.local.limiters.cgroup_jobs import CgroupLimiter
 from slopewise.adapters.local.limiters.cgroup_v1 import CgroupV1Limiter
 from slopewise.adapters.local.limiters.cgroup_v2 import CgroupV2Limiter
 from slopewise.adapters.local.limiters.duty_cycle import DutyCycleLimiter
-from slopewise.errors import MissingToolError, UsageError
+from slopewise.errors import MissingToolError
 
 
 def own_quota_cores(proc_self: Path = PROC_SELF) -> float:
@@ -51,19 +50,15 @@ its `job_uid`. Targets are absolute, and setting one twice does no harm. Unknown
 because jobs share the machine's. To release and to restore one that has ended are no errors.
 """
 
-ActuatorChoice = Literal["auto", "cgroup", "duty-cycle"]
-
 
 def choose_limiter(
     journal: Journal, choice: str = "auto", *, proc_self: Path = PROC_SELF, files: CgroupFiles | None = None
 ) -> Limiter:
     """The best way that works here: cgroup v2, cgroup v1, stop and continue.
 
-    `choice` is the user's `--actuator`. UsageError for one that does not exist, MissingToolError when cgroups
-    are asked for and cannot be used. `proc_self` and `files` let tests lay out another machine.
+    `choice` is the user's `--actuator`. MissingToolError when cgroups are asked for and cannot be used. `proc_self` and
+    `files` let tests lay out another machine.
     """
-    if choice not in get_args(ActuatorChoice):
-        raise UsageError(f"--actuator {choice}: is none of {', '.join(get_args(ActuatorChoice))}; use one of them.")
     if choice == "duty-cycle":
         return DutyCycleLimiter("as asked for", journal.run_id)
     refusals = []

@@ -242,7 +242,7 @@ class TestAttach:
         self, limiter: CgroupV1Limiter, family: Family, journal: Journal
     ) -> None:
         limiter.attach("train", family.process)
-        entries, _ = read_journal(journal._path)
+        entries = read_journal(journal._path)
         (moved,) = [each for each in entries if isinstance(each, MovedProcesses)]
         assert ORDER.index(MovedProcesses) < ORDER.index(MadeCgroup)
         assert moved.clean_up("another-run") is None

@@ -11,7 +11,7 @@ from support.cgroup_trees import FileTree, ReadOnlyTree, UnifiedTree
 from slopewise.adapters.local.crash_journal import Journal
 from slopewise.adapters.local.limiters.cgroup_files import own_cgroups
 from slopewise.adapters.local.limiters.choose import choose_limiter
-from slopewise.errors import MissingToolError, UsageError
+from slopewise.errors import MissingToolError
 
 
 def machine(tmp_path: Path, *lines: tuple[str, str, str]) -> Path:
@@ -68,11 +68,6 @@ def test_duty_cycling_tries_no_cgroup(v1_machine: Path, journal: Journal, file_t
 def test_unusable_cgroups_are_an_error(v1_machine: Path, journal: Journal, read_only_tree: ReadOnlyTree) -> None:
     with pytest.raises(MissingToolError, match=r"Permission denied.*run as root, or use --actuator duty-cycle"):
         choose_limiter(journal, "cgroup", proc_self=v1_machine, files=read_only_tree)
-
-
-def test_an_actuator_that_does_not_exist_is_reported_with_those_that_do(journal: Journal) -> None:
-    with pytest.raises(UsageError, match="--actuator docker: is none of auto, cgroup, duty-cycle"):
-        choose_limiter(journal, "docker")
 
 
 def test_controllers_mounted_together_are_found_together(tmp_path: Path) -> None:
