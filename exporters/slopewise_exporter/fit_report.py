@@ -88,9 +88,11 @@ class Waits:
 class FitReport:
     """One fit after another. After `begin` with `first_rank=False` nothing is reported."""
 
-    def __init__(self, reporter: Reporter | None, framework: str) -> None:
+    def __init__(self, reporter: Reporter | None, framework: str, *, saves: bool = False) -> None:
+        """`saves`: of a callback that saves: checkpoints set the counters, and without a reporter none is opened."""
         self._given = reporter
         self._framework = framework
+        self._saves = saves
         self._reporter: Reporter | None = None
         self._plan = Plan(None)
         self.waits = Waits()
@@ -117,10 +119,12 @@ class FitReport:
         first_rank: bool = True,
     ) -> None:
         """A fit begins. It takes `steps` in all, `done` of them before: those of a checkpoint that was loaded."""
-        self._reporter = (self._given or common_reporter(self._framework)) if first_rank else None
+        self._reporter = self._given if first_rank else None
+        if first_rank and not (self._given or self._saves):
+            self._reporter = common_reporter(self._framework)
         if self._reporter is None:
             return
-        if done > 0 and self._reporter.steps == 0:
+        if done > 0 and self._reporter.steps == 0 and not self._saves:
             self._reporter.resume(Progress(done, epochs=epochs_done))
         self._reached = done
         self._lower = None
