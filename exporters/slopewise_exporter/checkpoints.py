@@ -154,16 +154,16 @@ class Checkpoints:
         if self._reporter is not None:
             self._reporter.resume(progress)
 
-    def step(self, state: Callable[[], Any], steps: int = 1) -> None:
+    def step(self, state: Callable[[], Any] | None = None, steps: int = 1) -> None:
         """Steps are done, and `reporter.step` was called. Saves where that is due; `state` is asked for it only then.
 
-        SystemExit(143) after SIGTERM, once the state is saved, or could not be.
+        None is that of the step before. SystemExit(143) after SIGTERM, once the state is saved, or could not be.
         """
         self._steps += steps
-        self._state = state
+        self._state = state or self._state
         self.check(state)
 
-    def check(self, state: Callable[[], Any]) -> None:
+    def check(self, state: Callable[[], Any] | None = None) -> None:
         """What `step` does, without a step: for long evaluations between two steps, which outlast a grace period."""
         if not self._closed and self._agreed(self._termination.asked or self._is_due()):
             self.save(state)
@@ -172,14 +172,15 @@ class Checkpoints:
             if self._agreed(self._termination.asked):
                 self._termination.leave()
 
-    def save(self, state: Callable[[], Any]) -> bool:
+    def save(self, state: Callable[[], Any] | None = None) -> bool:
         """Save now, unless this step was saved already. False where it could not be; the log says why."""
+        state = state or self._state
         if self._steps == self._saved_steps and self._steps > 0:
             return True
         self._saving = True
         self._tried_steps = self._steps
         try:
-            if self._folder is None or not self._saved(self._folder, state):
+            if self._folder is None or state is None or not self._saved(self._folder, state):
                 return False
             self._saved_steps = self._steps
             return True
@@ -216,8 +217,8 @@ class Checkpoints:
         self._closed = True
         try:
             # Not tried, rather than not saved: in a collective save no rank may be alone.
-            if save and self._state is not None and self._steps > self._tried_steps:
-                self.save(self._state)
+            if save and self._steps > self._tried_steps:
+                self.save()
         finally:
             self._state = None
             self._termination.restore()
