@@ -2,7 +2,7 @@ r"""Finds patterns that make Python's `re` try exponentially many ways: `(a+)+`,
 
 Only where google-re2 is not installed. Refused is a repetition whose body repeats something itself, or has
 alternatives: some of those are harmless, which only running them would show; the message names the way out.
-Patterns of polynomial time, such as `.*a.*b.*c.*`, are counted: without a way to interrupt them, few are let pass.
+Patterns of polynomial time, such as `.*a.*b.*c.*`, are counted, and few are let pass.
 """
 
 from __future__ import annotations

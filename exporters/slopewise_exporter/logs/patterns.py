@@ -5,9 +5,8 @@ r"""Patterns of the user: one group, the loss; two, a name and its value, as in 
     step (?P<step>\d+) of (?P<steps_planned>\d+): cost (?P<loss>\S+)
 
 With google-re2 (`slopewise-exporter[re2]`) the time for a line grows with its length and no faster, whatever the
-pattern. Without it Python's `re` matches: patterns that could take exponential time are refused, lines are read up to
-4,096 characters, and a line that takes more than half a second is given up. Inside a training, whose signals are its
-own, lines are read up to 500 characters, and patterns with more than three wide repetitions are refused.
+pattern. Without it Python's `re` matches: patterns that could take exponential time, or with more than three wide
+repetitions, are refused, and lines are read up to 500 characters.
 """
 
 from __future__ import annotations
@@ -18,14 +17,11 @@ from typing import Any
 
 from slopewise_exporter.logs.backtracking import explodes, wide_repetitions
 from slopewise_exporter.logs.found import Found
-from slopewise_exporter.logs.interruption import MAX_SECONDS_A_LINE, TimeUp, Watch
 from slopewise_exporter.logs.names import Names
 from slopewise_exporter.logs.text import LOSSES, NUMBER, is_usable, number_of
-from slopewise_exporter.values import Checker
 
-MAX_CHARACTERS = 4096
+MAX_CHARACTERS = 500
 """Of a line, without RE2. With it, as many as `parser` reads."""
-MAX_CHARACTERS_UNINTERRUPTED = 500
 _MAX_WIDE_REPETITIONS = 3
 """Of 500 characters three make 500^3 / 6 ways, which takes less than a second."""
 
@@ -43,7 +39,7 @@ def engine_name() -> str:
     return "re" if _re2() is None else "RE2"
 
 
-def compiled(pattern: str, *, interruptible: bool = True) -> Any:
+def compiled(pattern: str) -> Any:
     """A pattern of the engine that is installed. PatternError where it cannot be used."""
     try:
         re.compile(pattern)
@@ -61,7 +57,7 @@ def compiled(pattern: str, *, interruptible: bool = True) -> Any:
             raise PatternError(
                 f"RE2 cannot use the pattern {pattern!r}: {reason} (it has no lookahead, lookbehind and backreferences)"
             ) from error
-    if explodes(pattern) or (not interruptible and wide_repetitions(pattern) > _MAX_WIDE_REPETITIONS):
+    if explodes(pattern) or wide_repetitions(pattern) > _MAX_WIDE_REPETITIONS:
         raise PatternError(
             f"the pattern {pattern!r} has repetitions that Python's re may need hours for; simplify it, or install "
             "slopewise-exporter[re2], which takes it"
@@ -69,9 +65,9 @@ def compiled(pattern: str, *, interruptible: bool = True) -> Any:
     return re.compile(pattern)
 
 
-def usable(pattern: str, *, interruptible: bool = True) -> Any:
+def usable(pattern: str) -> Any:
     """Like `compiled`, for patterns that find numbers: they need groups."""
-    found = compiled(pattern, interruptible=interruptible)
+    found = compiled(pattern)
     named = set(found.groupindex) & set(_FIELDS)
     if not named and (found.groupindex or not found.groups):
         raise PatternError(f"the pattern {pattern!r} needs {_GROUPS}; it has {_groups_of(found)}")
@@ -81,30 +77,14 @@ def usable(pattern: str, *, interruptible: bool = True) -> Any:
 class PatternReader:
     """Finds what patterns of the user match. PatternError where one cannot be used."""
 
-    def __init__(self, patterns: Sequence[str], names: Names, *, may_use_signals: bool = False) -> None:
+    def __init__(self, patterns: Sequence[str], names: Names) -> None:
         self._names = names
         self._uses_re2 = _re2() is not None
-        self._watch = Watch.of_this_thread() if may_use_signals and not self._uses_re2 else None
-        interruptible = self._watch is not None
-        self._patterns = [_Pattern(usable(pattern, interruptible=interruptible)) for pattern in patterns]
-        self._check = Checker()
+        self._patterns = [_Pattern(usable(pattern)) for pattern in patterns]
 
     def read(self, text: str) -> dict[str, Any]:
         """Field of `Found`: number."""
-        if self._uses_re2:
-            return self._values(text.encode("utf-8", "replace"))
-        if self._watch is None:
-            return self._values(text[:MAX_CHARACTERS_UNINTERRUPTED])
-        try:
-            with self._watch:
-                return self._values(text[:MAX_CHARACTERS])
-        except TimeUp:
-            self._check.warn(
-                "slow pattern",
-                f"a pattern took longer than {MAX_SECONDS_A_LINE:g} s for a line, which is left out; "
-                "slopewise-exporter[re2] would not",
-            )
-            return {}
+        return self._values(text.encode("utf-8", "replace") if self._uses_re2 else text[:MAX_CHARACTERS])
 
     def _values(self, text: str | bytes) -> dict[str, Any]:
         values: dict[str, Any] = {}
