@@ -18,20 +18,9 @@ MAX_LINE_CHARACTERS = 65_536
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]|\x08+|\x1b")
 _SIGNS = (
-    "loss",
-    "step",
-    "epoch",
-    "%|",
-    "iter",
+    *("loss", "step", "epoch", "%|", "iter"),
     "\u2501",
-    "/s",
-    "update",
-    "trainer.fit",
-    "train_runtime",
-    "training ",
-    "nll",
-    "mse",
-    "entropy",
+    *("/s", "update", "trainer.fit", "train_runtime", "training ", "nll", "mse", "entropy"),
     "]\t",
     "finished with value",
 )

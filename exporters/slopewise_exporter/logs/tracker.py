@@ -23,17 +23,8 @@ _RECENT_LOSSES = 50
 """Kept for a reader that is restarted: as far back as the moving average of the loss reaches."""
 
 _KEPT = (
-    "steps",
-    "epochs",
-    "_plan",
-    "_epoch",
-    "_epochs_planned",
-    "_fractions",
-    "_plan_is_counted",
-    "_plan_is_estimated",
-    "finished",
-    "failed",
-    "_kinds",
+    *("steps", "epochs", "_plan", "_epoch", "_epochs_planned", "_fractions", "_plan_is_counted", "_plan_is_estimated"),
+    *("finished", "failed", "_kinds"),
 )
 _KEPT_COUNTS = ("in_epoch", "origin", "start", "number", "length", "epoch", "saw_loss", "from_zero", "plan", "numbered")
 
