@@ -1,7 +1,6 @@
 """Checkpoints on disk: written so that a kill at any moment leaves the one before whole, and read with suspicion.
 
-Before it: `checkpoints` and the callbacks of frameworks, which say how their state becomes a file. After it: a folder
-that another node may open next. What a checkpoint is made of, in the order in which it gets its names:
+What a checkpoint is made of, in the order in which it gets its names:
 
     00000012.pt      the state, exactly as the framework writes it
     00000012.json    the manifest: size and CRC of the state, steps, samples, epochs

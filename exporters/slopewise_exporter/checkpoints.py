@@ -7,9 +7,8 @@
             reporter.step(loss=loss)
             checkpoints.step(lambda: learner)
 
-Before it: the training loop, `termination` for SIGTERM. After it: `checkpoint_files`, which puts the state on the disk,
-and `reporter`, the metrics. What saving needs and cannot have is reported once in the log and never raised:
-the training goes on, and its metrics say that it would lose its work.
+What saving needs and cannot have is reported once in the log and never raised: the training goes on, and its metrics
+say that it would lose its work.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@
     callback = SlopewiseCallback(FOLDER, reporter=Reporter(planned_steps=STEPS))
     model.fit(batches_from(callback.steps), epochs=1, callbacks=[callback])
 
-Before it: `fit`, which calls it at every batch, or every `steps_per_execution` batches. After it: `checkpoints` and
-`reporter`. Weights, optimiser and random numbers are saved; where the data are is not: begin them at step
-`callback.steps` (docs/checkpointing.md shows how).
+Weights, optimiser and random numbers are saved; where the data are is not: begin them at step `callback.steps`
+(docs/checkpointing.md shows how).
 """
 
 from __future__ import annotations

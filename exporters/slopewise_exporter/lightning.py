@@ -6,10 +6,9 @@
     trainer = Trainer(callbacks=[callback], ...)
     trainer.fit(module, ckpt_path=callback.resume_path)
 
-Before it: the trainer, which calls it at every batch. After it: `checkpoints`, through the trainer's own
-`save_checkpoint`, and `reporter`. Lightning itself ends on SIGTERM with exit code 0 and saves nothing; while it trains,
-this callback's handler stands in for its own. Where a DataLoader is in its epoch is not saved (`order`), and each draws
-from the common random numbers whenever it is made, unless it has a `generator` of its own.
+Lightning itself ends on SIGTERM with exit code 0 and saves nothing; while it trains, this callback's handler stands in
+for its own. Where a DataLoader is in its epoch is not saved (`order`), and each draws from the common random numbers
+whenever it is made, unless it has a `generator` of its own.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """SIGTERM, heard and kept until somebody can act on it.
 
-Before it: the kubelet, or Slopewise on one machine, which asks a training to end and kills it after the grace
-period. After it: `checkpoints` and the callbacks, which look at `asked` where a step ends. Nothing is saved in the
-handler itself: it runs in the middle of a step, when the state is neither the old nor the new one.
+Nothing is saved in the handler itself: it runs in the middle of a step, when the state is neither the old nor the new
+one. `checkpoints` and the callbacks look at `asked` where a step ends.
 """
 
 from __future__ import annotations

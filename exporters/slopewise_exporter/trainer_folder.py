@@ -1,7 +1,6 @@
 """The checkpoints of a trainer that writes a folder for each, not atomically, and removes old ones as it likes.
 
-Before it: `transformers`, which sees such a save begin and end. After it: `checkpoint_files`, whose manifest says that
-one is whole. A save of step 16 that is cut short, and the next life:
+A manifest says that one is whole. A save of step 16 that is cut short, and the next life:
 
     checkpoint-8/slopewise.json     whole
     checkpoint-16.saving            put there when the save began; gone once the trainer has written all of it

@@ -6,9 +6,9 @@
     trainer = Trainer(model, TrainingArguments(output_dir, save_total_limit=2), callbacks=[callback], ...)
     trainer.train(resume_from_checkpoint=callback.resume_path)
 
-Before it: the trainer, which saves its own checkpoints (model, optimiser, scheduler, random numbers, and the place in
-the data) in folders of its own, and not atomically. After it: `trainer_folder`, which marks one as whole, and
-`reporter`. The loss is reported as often as the trainer logs it (`logging_steps`).
+The trainer saves its own checkpoints (model, optimiser, scheduler, random numbers, and the place in the data) in
+folders of its own, and not atomically; `trainer_folder` marks one as whole. The loss comes as often as the trainer logs
+it (`logging_steps`).
 """
 
 from __future__ import annotations
