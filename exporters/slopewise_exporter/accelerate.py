@@ -15,8 +15,7 @@ from typing import Any
 from accelerate.state import PartialState
 from accelerate.tracking import GeneralTracker
 
-from slopewise_exporter.fit_report import FitReport, harmless
-from slopewise_exporter.loss_names import eval_loss, train_loss
+from slopewise_exporter.fit_report import FitReport, harmless, loss_among
 from slopewise_exporter.reporter import Reporter
 
 _PLANS = ("max_train_steps", "max_steps", "num_training_steps", "total_steps", "num_train_steps", "train_steps")
@@ -57,12 +56,12 @@ class SlopewiseTracker(GeneralTracker):  # type: ignore[misc] # of a package tha
         """A step, or all steps since the last one that was logged."""
         if not self._begun:
             self._begin(self._planned_steps)
-        loss = train_loss(values)
+        loss = loss_among(values)
         if step is not None:
             self._report.reach(step, loss)
         elif loss is not None:
             self._report.step(loss)
-        self._report.evaluate(eval_loss(values))
+        self._report.evaluate(loss_among(values, "evaluation"))
 
     @harmless
     def finish(self) -> None:

@@ -10,13 +10,14 @@ import inspect
 import math
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import wraps
 from time import perf_counter
 from typing import Any, Callable, TypeVar
 from weakref import WeakSet
 
 from slopewise_exporter import lifecycle
+from slopewise_exporter.logs.names import Names
 from slopewise_exporter.progress import Progress
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.threads.following import following
@@ -30,6 +31,8 @@ _planned_here: WeakSet[Reporter] = WeakSet()
 _making = threading.Lock()
 _common: tuple[int, Reporter] | None = None
 """The process that made it, and the reporter of all callbacks that were given none."""
+
+_names = Names()
 
 check = Checker()
 """What was logged once by a callback is not logged by its copies, of which a search makes many."""
@@ -263,6 +266,16 @@ def harmless(hook: Hook) -> Hook:
             return None
 
     return call  # type: ignore[return-value]
+
+
+def loss_among(values: Mapping[str, Any], field: str = "loss") -> Any | None:
+    """The training loss among the values of a log entry, or its `evaluation`; None: it has none. Scores are none."""
+    found = [
+        (meaning.rank, value)
+        for name, value in values.items()
+        if (meaning := _names.meaning(str(name))) and meaning.field == field
+    ]
+    return min(found, key=lambda each: each[0])[1] if found else None
 
 
 def running(module: str, name: str) -> Any:

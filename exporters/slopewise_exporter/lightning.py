@@ -26,8 +26,7 @@ from lightning.pytorch import Callback
 from slopewise_exporter.checkpoint_files import CheckpointFolder
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, CheckpointError, Checkpoints, Ranks
 from slopewise_exporter.environment import checkpoint_folder
-from slopewise_exporter.fit_report import FitReport, harmless, names_of, stops_early
-from slopewise_exporter.loss_names import eval_loss
+from slopewise_exporter.fit_report import FitReport, harmless, loss_among, names_of, stops_early
 from slopewise_exporter.progress import Progress
 from slopewise_exporter.pytorch import random_state, set_random_state
 from slopewise_exporter.reporter import Reporter
@@ -86,7 +85,7 @@ class ReportCallback(Callback):  # type: ignore[misc] # of a package that is not
         """`val_loss` or the like, where the module logs one."""
         self._report.waits.interrupt()
         if not trainer.sanity_checking:
-            self._report.evaluate(eval_loss(trainer.callback_metrics))
+            self._report.evaluate(loss_among(trainer.callback_metrics, "evaluation"))
 
     @harmless
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:

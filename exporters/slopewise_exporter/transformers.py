@@ -24,8 +24,7 @@ from typing import Any
 from transformers import TrainerCallback
 
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, CheckpointError
-from slopewise_exporter.fit_report import FitReport, harmless, stops_early
-from slopewise_exporter.loss_names import eval_loss
+from slopewise_exporter.fit_report import FitReport, harmless, loss_among, stops_early
 from slopewise_exporter.progress import Progress
 from slopewise_exporter.pytorch import agree, distributed
 from slopewise_exporter.reporter import Reporter
@@ -89,7 +88,7 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc] # of a package that
         self, args: Any, state: Any, control: Any, metrics: Mapping[str, Any] | None = None, **_: Any
     ) -> None:
         """The loss of the evaluation."""
-        self._report.evaluate(eval_loss(metrics or {}))
+        self._report.evaluate(loss_among(metrics or {}, "evaluation"))
         self._report.waits.interrupt()
 
     @harmless

@@ -24,7 +24,7 @@ EVALUATION_LOSSES = (
     *(f"loss_{stage}" for stage in _EVALUATION),
     *("test_loss", "holdout_loss", "loss_test"),
 )
-"""Plain losses; `loss_names` uses these two for what callbacks are given."""
+"""Plain losses."""
 
 _HELD_OUT = frozenset((*_EVALUATION, "test", "holdout"))
 
