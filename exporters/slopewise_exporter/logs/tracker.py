@@ -23,8 +23,8 @@ _RECENT_LOSSES = 50
 """Kept for a reader that is restarted: as far back as the moving average of the loss reaches."""
 
 _KEPT = (
-    *("steps", "epochs", "_plan", "_epoch", "_epochs_planned", "_fractions", "_plan_is_counted", "_plan_is_estimated"),
-    *("finished", "failed", "_kinds"),
+    *("steps", "epochs", "planned", "_epoch", "_epochs_planned", "_fractions", "_plan_is_counted"),
+    *("_plan_is_estimated", "finished", "failed", "_kinds"),
 )
 _KEPT_COUNTS = ("in_epoch", "origin", "start", "number", "length", "epoch", "saw_loss", "from_zero", "plan", "numbered")
 
@@ -67,7 +67,7 @@ class Tracker:
         self._reporter = reporter
         self._counts = Counts()
         self._plan_is_fixed = planned_steps is not None
-        self._plan: float | None = None
+        self.planned: float | None = None
         self._plan_is_counted = False
         self._plan_is_estimated = False
         self._losses_without_count = 0
@@ -84,7 +84,7 @@ class Tracker:
     @property
     def plan_is_reached(self) -> bool:
         """Whether as many steps are done as are planned."""
-        return self._plan is not None and self.steps >= self._plan
+        return self.planned is not None and self.steps >= self.planned
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -101,8 +101,8 @@ class Tracker:
         for loss in kept["recent"]:
             self._recent.append(loss)
             self._reporter.advance_to(self.steps, self.epochs, loss, at_seconds=at_seconds)
-        if self._plan is not None:
-            self._reporter.plan(self._plan)
+        if self.planned is not None:
+            self._reporter.plan(self.planned)
         if self.finished:
             self._reporter.mark_ended(failed=self.failed)
 
@@ -226,14 +226,14 @@ class Tracker:
 
     def _may_estimate(self) -> bool:
         """Whether no line has a plan of its own."""
-        self._plan_is_estimated = self._plan_is_estimated or self._plan is None
+        self._plan_is_estimated = self._plan_is_estimated or self.planned is None
         return self._plan_is_estimated
 
     def _steps_by_epoch(self) -> int:
         """Transformers without a bar writes the plan once, and then how many epochs are done, as 0.35."""
         if not (self._fractions and self._epoch and self._epochs_planned):
             return 0
-        plan = None if self._may_estimate() else self._plan
+        plan = None if self._may_estimate() else self.planned
         if plan is None:
             self._set_plan(round((self.steps + 1) / self._epoch * self._epochs_planned))
             return 0
@@ -262,7 +262,7 @@ class Tracker:
         self._reporter.advance_to(steps, self.epochs, loss, at_seconds=at_seconds)
 
     def _set_plan(self, steps: float | None) -> None:
-        if steps == self._plan or (self._plan_is_fixed and self._plan is not None):
+        if steps == self.planned or (self._plan_is_fixed and self.planned is not None):
             return
-        self._plan = steps
+        self.planned = steps
         self._reporter.plan(steps)
