@@ -138,7 +138,7 @@ class FollowedFile:
     def _open(self, path: Path, identity: tuple[int, ...] | None = None) -> bool:
         """False where there is none, or not the one with this `identity`."""
         try:
-            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
             self._first = False  # it is written from now on
             return False
@@ -165,7 +165,4 @@ class FollowedFile:
 
     def _pread(self, count: int, offset: int) -> bytes:
         assert self._descriptor is not None  # noqa: S101 - for the type checker
-        if hasattr(os, "pread"):
-            return os.pread(self._descriptor, count, offset)
-        os.lseek(self._descriptor, offset, os.SEEK_SET)
-        return os.read(self._descriptor, count)
+        return os.pread(self._descriptor, count, offset)

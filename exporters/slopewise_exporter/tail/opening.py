@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -48,7 +47,7 @@ class Opening:
         if what == "-":
             return StreamLog(self._lines(), echo=self.echo is not False)
         path = Path(what)
-        if self.format in _SPECIAL:
+        if self.format in ("tensorboard", "mlflow"):  # of which a folder may be a run, or a store
             return self._special(self.format, path)
         if path.is_dir() or what.endswith(os.sep):
             return Newest(what, lambda: newest_in(path, self.format), self._file)
@@ -73,8 +72,6 @@ class Opening:
         kind = kind_of(path) if self.format == "auto" else self.format
         if kind in _SPECIAL:
             return self._special(kind, path)
-        if path.exists() and stat.S_ISFIFO(path.stat().st_mode):
-            return StreamLog(self._lines(), echo=self.echo is True, descriptor=os.open(path, os.O_RDONLY))
         file = FollowedFile(path, self.check, last_bytes=self.last_bytes)
         if kind == "csv":
             from slopewise_exporter.tail.csv_source import CsvSource
