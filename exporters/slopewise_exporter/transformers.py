@@ -262,7 +262,6 @@ class SlopewiseCallback(ReportCallback):
             self._checkpoints.end(steps)
         if not self._stopping:  # it may outlast the grace period; the next life removes them as well
             self._checkpoints.remove_torn()
-            self._rename_torn(steps)  # what had to stay while none was whole
         self._check.forget("save")
         self._unsaved = False
         self._objective(self._termination.installed)
@@ -282,19 +281,17 @@ class SlopewiseCallback(ReportCallback):
     def _set_aside_torn(self, state: Any) -> None:
         try:
             if state.is_world_process_zero:
-                self._rename_torn(state.global_step)
+                self._checkpoints.set_aside_torn(state.global_step, self._tell_cut_short)
+        except OSError as error:
+            self._check.warn("torn", f"what is left of a save that was cut short cannot be set aside ({error})")
         finally:
             self._agreed(False)  # every rank waits: none may look for the newest while rank 0 still renames
 
-    def _rename_torn(self, good_steps: int) -> None:
-        try:
-            self._checkpoints.set_aside_torn(good_steps, self._tell_cut_short)
-        except OSError as error:
-            self._check.warn("torn", f"what is left of a save that was cut short cannot be set aside ({error})")
-
-    def _tell_cut_short(self, torn: Path, fate: str) -> None:
-        problem = "a save was cut short in a former life; what there is of it"
-        self._check.warn(str(torn), f"{problem} is in {torn}, and {fate}")
+    def _tell_cut_short(self, torn: Path) -> None:
+        self._check.warn(
+            str(torn),
+            f"a save was cut short in a former life; what there is of it is in {torn}, until another one is whole",
+        )
 
     def _tell_torn(self, manifest: Path, why: str) -> None:
         folder = manifest.parent

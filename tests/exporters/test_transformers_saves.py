@@ -18,7 +18,6 @@ import pytest
 from support.training_fixtures import StandIn
 
 from slopewise_exporter import CheckpointError
-from slopewise_exporter.checkpoint_files import mark_of, write_manifest
 from slopewise_exporter.progress import Progress
 
 
@@ -291,16 +290,6 @@ def test_a_trainer_that_takes_the_newest_by_itself_finds_no_torn_one(
     assert "a save was cut short in a former life" in caplog.text
 
 
-def test_only_what_the_last_life_has_torn_is_kept(training: Training) -> None:
-    cut_short(training, 13)
-    second = training.next_life()
-    second.begin(loaded_steps=8)
-    second.step_to(15, should_save=True)
-    second.write("wei")
-    training.next_life().begin(loaded_steps=8)
-    assert training.there == ["_torn-checkpoint-15", "checkpoint-8"]
-
-
 def test_a_checkpoint_that_was_torn_while_it_was_overwritten_is_set_aside_although_it_has_a_manifest(
     training: Training,
 ) -> None:
@@ -331,31 +320,16 @@ def test_a_torn_checkpoint_that_somebody_has_loaded_all_the_same_stays(training:
     assert (tmp_path / "checkpoint-13").exists()
 
 
-def test_while_no_checkpoint_is_whole_nothing_is_renamed_or_removed(
-    training: Training, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    cut_short(training, 8)
-    (tmp_path / "_torn-checkpoint-5").mkdir()
-    training.next_life().begin()
-    there = ["_torn-checkpoint-5", "checkpoint-8", "checkpoint-8.saving"]
-    assert training.there == there
-    assert f"is in {tmp_path / 'checkpoint-8'}, and stays there, since no checkpoint is whole" in caplog.text
-
-
-def test_what_is_torn_is_set_aside_once_the_first_one_is_whole(training: Training) -> None:
+def test_what_is_torn_is_set_aside_before_the_first_one_is_whole_and_goes_with_it(training: Training) -> None:
     training.begin()
     training.step_to(13, should_save=True)
     training.write("wei")
     second = training.next_life()
     second.begin()
+    assert training.there == ["_torn-checkpoint-13"]
     second.step_to(8, should_save=True)
     second.save()
-    assert training.there == ["_torn-checkpoint-13", "checkpoint-8"]
-    second.step_to(9, should_save=True)
-    second.write()
-    second.rotate()
-    # Killed here: the torn one must not have been kept in the place of this one.
-    assert training.next_life().resumes_at == "checkpoint-8"
+    assert training.there == ["checkpoint-8"]
 
 
 def test_a_checkpoint_that_is_torn_twice_is_set_aside_twice(training: Training, tmp_path: Path) -> None:
@@ -391,15 +365,6 @@ def test_what_the_trainer_has_saved_to_the_end_is_not_taken_for_torn_where_it_co
     second.save()
     assert (checkpoint / "model").read_text() == "weights"
     assert training.there == ["checkpoint-11", "checkpoint-13"]
-
-
-def test_what_a_former_life_seals_while_it_is_set_aside_gets_its_name_back(training: Training, tmp_path: Path) -> None:
-    cut_short(training, 13)
-    torn = tmp_path / "checkpoint-13"
-    # As if it came in that moment: what this manifest names is only there under the other name.
-    write_manifest(torn / "slopewise.json", {f"../_torn-{torn.name}/model": mark_of(torn / "model")}, Progress(13))
-    training.next_life().begin(loaded_steps=8)
-    assert training.there == ["checkpoint-13", "checkpoint-8"]
 
 
 def test_what_was_set_aside_stays_where_the_process_is_about_to_end(training: Training, tmp_path: Path) -> None:
