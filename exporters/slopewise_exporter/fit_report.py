@@ -38,34 +38,6 @@ check = Checker()
 """What was logged once by a callback is not logged by its copies, of which a search makes many."""
 
 
-class Plan:
-    """The planned steps of one fit after another, in a reporter whose script gave none itself."""
-
-    def __init__(self, reporter: Reporter | None) -> None:
-        ours = reporter is not None and (reporter.planned_steps is None or reporter in _planned_here)
-        self._reporter = reporter if ours else None
-        self._steps_before = 0
-
-    def begin(self, steps: float | None, *, done: int = 0, upper_bound: bool = False) -> None:
-        """A fit of `steps` begins, of which `done` were done by a former process, or by an earlier fit."""
-        if self._reporter is not None:
-            self._steps_before = self._reporter.steps - done
-            self.correct(steps, upper_bound=upper_bound)
-
-    def correct(self, steps: float | None, *, upper_bound: bool = False) -> None:
-        """The fit that runs takes so many steps; None, infinite or negative: not known."""
-        if self._reporter is None:
-            return
-        known = steps is not None and 0 < steps < math.inf
-        _planned_here.add(self._reporter)
-        self._reporter.plan(self._steps_before + steps if known else None, upper_bound=upper_bound)  # type: ignore[operator]
-
-    def end(self) -> None:
-        """The fit is over, perhaps early: what was done is all that there is to do."""
-        if self._reporter is not None and self._reporter.steps > 0:
-            self._reporter.plan(self._reporter.steps)
-
-
 class Waits:
     """The time from the end of a step to the begin of the next one, in which nothing but its batch was fetched."""
 
@@ -97,11 +69,9 @@ class FitReport:
         self._framework = framework
         self._saves = saves
         self._reporter: Reporter | None = None
-        self._plan = Plan(None)
         self.waits = Waits()
-        self._epochs_left = 0
-        self._epoch_began_at = 0
-        self._reached = 0
+        self._steps_before = self._reached = 0
+        self._epochs_left = self._epoch_began_at = 0
         self._upper_bound = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -124,16 +94,18 @@ class FitReport:
         self._reporter = self._given if first_rank else None
         if first_rank and not (self._given or self._saves):
             self._reporter = common_reporter(self._framework)
+        self.waits = Waits(self._reporter)
         if self._reporter is None:
             return
         if done > 0 and self._reporter.steps == 0 and not self._saves:
             self._reporter.resume(Progress(done, epochs=epochs_done))
+        self._steps_before = self._reporter.steps - done
         self._reached = done
         self._epochs_left = 0
         self._upper_bound = upper_bound
-        self._plan = Plan(self._reporter)
-        self.waits = Waits(self._reporter)
-        self._plan.begin(steps, done=done, upper_bound=upper_bound)
+        if self._reporter.planned_steps is None:
+            _planned_here.add(self._reporter)
+        self.plan(steps)
 
     def begin_epochs(
         self,
@@ -149,11 +121,14 @@ class FitReport:
         done = first_epoch * (steps_an_epoch or 0)
         self.begin(steps, done=done, epochs_done=first_epoch, upper_bound=upper_bound, first_rank=first_rank)
         self._epochs_left = epochs - first_epoch
-        self._epoch_began_at = self._reached
+        self._epoch_began_at = done
 
     def plan(self, steps: float | None) -> None:
-        """The fit that runs takes so many steps in all, which is not what it began with."""
-        self._plan.correct(steps, upper_bound=self._upper_bound)
+        """The fit that runs takes so many steps in all; None, infinite or negative: not known."""
+        if self._reporter is not None and self._reporter in _planned_here:
+            known = steps is not None and 0 < steps < math.inf
+            planned = self._steps_before + steps if known else None  # type: ignore[operator]
+            self._reporter.plan(planned, upper_bound=self._upper_bound)
 
     def step(self, loss: Any = None, steps: int = 1) -> None:
         """So many steps are done; `loss` is that of the last one."""
@@ -176,9 +151,10 @@ class FitReport:
             return
         self._reporter.epoch()
         if self._epochs_left > 0:
+            done = self._reporter.steps - self._steps_before
             self._epochs_left -= 1
-            self.plan(self._reached + self._epochs_left * (self._reached - self._epoch_began_at))
-            self._epoch_began_at = self._reached
+            self.plan(done + self._epochs_left * (done - self._epoch_began_at))
+            self._epoch_began_at = done
 
     def loss(self, loss: Any) -> None:
         """The loss of steps that were counted before."""
@@ -191,8 +167,9 @@ class FitReport:
             self._reporter.evaluate(loss, within_step=within_step)
 
     def end(self) -> None:
-        """The fit is over; the process may begin another one."""
-        self._plan.end()
+        """The fit is over, perhaps early: what was done is all that there is to do. The process may begin another."""
+        if self._reporter is not None and self._reporter in _planned_here and self._reporter.steps > 0:
+            self._reporter.plan(self._reporter.steps)
 
 
 def common_reporter(framework: str) -> Reporter:
@@ -211,15 +188,11 @@ def common_reporter(framework: str) -> Reporter:
 
 def planned_epochs(reporter: Reporter, epochs: int, batches: Any, first: int) -> Iterator[int]:
     """The numbers of the epochs from `first` on; plans them in `reporter`, and counts each one that ends."""
-    plan = Plan(reporter)
-    plan.begin(length(batches) * (epochs - first))
-    steps_before = reporter.steps
+    report = FitReport(reporter, "", saves=True)
+    report.begin_epochs(epochs, length(batches) or None, first_epoch=first)
     for epoch in range(first, epochs):
-        began_at = reporter.steps
         yield epoch
-        reporter.epoch()
-        done = reporter.steps - steps_before
-        plan.correct(done + (reporter.steps - began_at) * (epochs - epoch - 1))
+        report.epoch()
 
 
 def length(batches: Any) -> int:
