@@ -25,7 +25,7 @@ from pathlib import Path
 from time import perf_counter, time
 from typing import Any, Callable
 
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.record import Progress
 from slopewise_exporter.values import Checker
 
 FORMAT = 1

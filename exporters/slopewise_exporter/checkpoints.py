@@ -23,7 +23,7 @@ from typing import Any, Callable
 
 from slopewise_exporter.checkpoint_files import CheckpointFolder, Found
 from slopewise_exporter.environment import checkpoint_folder, is_first_rank
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.record import Progress
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import Termination
 from slopewise_exporter.values import Checker

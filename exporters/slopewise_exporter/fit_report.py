@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from slopewise_exporter import lifecycle
 from slopewise_exporter.logs.names import Names
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.record import Progress
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.threads.following import following
 from slopewise_exporter.values import Checker

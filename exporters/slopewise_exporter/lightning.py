@@ -27,8 +27,8 @@ from slopewise_exporter.checkpoint_files import CheckpointFolder
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, CheckpointError, Checkpoints, Ranks
 from slopewise_exporter.environment import checkpoint_folder
 from slopewise_exporter.fit_report import FitReport, harmless, loss_among, names_of, stops_early
-from slopewise_exporter.progress import Progress
 from slopewise_exporter.pytorch import random_state, set_random_state
+from slopewise_exporter.record import Progress
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import EXIT_CODE
 

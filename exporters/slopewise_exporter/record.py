@@ -13,7 +13,6 @@ from time import perf_counter, time
 from typing import NamedTuple
 
 from slopewise_exporter.average import RobustAverage
-from slopewise_exporter.progress import Progress
 from slopewise_exporter.values import Checker, parse_label, parse_objective
 
 STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
@@ -27,6 +26,17 @@ STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
 STEP_DURATION_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds, inclusive. The kernel throttles in periods of 0.1 s, so a 20 ms step under a small quota shows
 up twice: in the 25 ms bucket, and in those from 100 ms on."""
+
+
+class Progress(NamedTuple):
+    """How far a training was when it was saved, as a checkpoint keeps it; times in Unix seconds."""
+
+    steps: int = 0
+    samples: float = 0.0
+    epochs: int = 0
+    saved_at_seconds: float = 0.0
+    duration_seconds: float | None = 0.0
+    """How long putting the state on the disk took; None: its begin was not seen."""
 
 
 class Facts(NamedTuple):

@@ -26,9 +26,8 @@ from slopewise_exporter.environment import (
     reports_here,
     write_file,
 )
-from slopewise_exporter.progress import Progress
 from slopewise_exporter.push import Pushes
-from slopewise_exporter.record import FAILED, FINISHED, Facts, TrainingRecord, checked_facts
+from slopewise_exporter.record import FAILED, FINISHED, Facts, Progress, TrainingRecord, checked_facts
 from slopewise_exporter.threads.following import following
 from slopewise_exporter.timed_batches import TimedBatches
 from slopewise_exporter.values import (

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Callable
 
 from slopewise_exporter.checkpoint_files import TornCheckpoint, first_whole, flush_folder, read_manifest, seal
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.record import Progress
 
 MANIFEST = "slopewise.json"
 _PREFIX = "checkpoint-"

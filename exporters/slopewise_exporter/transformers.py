@@ -25,8 +25,8 @@ from transformers import TrainerCallback
 
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, CheckpointError
 from slopewise_exporter.fit_report import FitReport, harmless, loss_among, stops_early
-from slopewise_exporter.progress import Progress
 from slopewise_exporter.pytorch import agree, distributed
+from slopewise_exporter.record import Progress
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import Termination
 from slopewise_exporter.trainer_folder import TrainerFolder

@@ -18,7 +18,7 @@ import pytest
 from support.training_fixtures import StandIn
 
 from slopewise_exporter import CheckpointError
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.record import Progress
 
 
 class Base:

@@ -9,8 +9,7 @@ import time
 import pytest
 
 from slopewise_exporter.logs import Found, LineParser, PatternError
-from slopewise_exporter.logs.backtracking import explodes
-from slopewise_exporter.logs.patterns import engine_name
+from slopewise_exporter.logs.patterns import engine_name, explodes
 
 KATIB = r"([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)"
 """The default of Katib's metricsFormat."""

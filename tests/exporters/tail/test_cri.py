@@ -64,7 +64,7 @@ def test_a_log_of_the_training_itself_is_none() -> None:
 
 def test_the_log_of_a_restarted_container_is_the_next_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count(step=10.0)
-    monkeypatch.setattr("slopewise_exporter.tail.newest.time.monotonic", lambda: next(ticks))
+    monkeypatch.setattr("slopewise_exporter.tail.opening.time.monotonic", lambda: next(ticks))
     kept = Kept()
     source = Opening(LineParser(), Tracker(kept).take, Checker()).open(str(tmp_path))
     (tmp_path / "0.log").write_bytes(entry("step 100 loss=1") + entry("step 200 loss=1"))

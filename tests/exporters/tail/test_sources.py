@@ -23,7 +23,7 @@ SAMPLES = Path(__file__).parents[1] / "samples"
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders are looked into at each poll."""
-    for name in ("newest", "tensorboard_source", "mlflow_source"):
+    for name in ("opening", "tensorboard_source", "mlflow_source"):
         monkeypatch.setattr(f"slopewise_exporter.tail.{name}._LOOK_SECONDS", 0.0)
 
 
