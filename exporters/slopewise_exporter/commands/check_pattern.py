@@ -14,7 +14,6 @@ from slopewise_exporter.logs import Found, LineParser, PatternError, Tracker
 from slopewise_exporter.logs.patterns import engine_name
 from slopewise_exporter.tail.followed_file import BLOCK_BYTES, Block
 from slopewise_exporter.tail.log_source import LogLines
-from slopewise_exporter.values import Checker
 
 SUMMARY = "show line by line what is found in a log"
 
@@ -56,7 +55,7 @@ class _Lines(LogLines):
     """Prints each line with what is found in it."""
 
     def __init__(self, parser: LineParser, tracker: Tracker, *, every: bool) -> None:
-        super().__init__(parser, tracker.take, Checker())
+        super().__init__(parser, tracker.take)
         self._tracker = tracker
         self.fields: Counter[str] = Counter()
         self._every = every

@@ -12,7 +12,6 @@ from slopewise_exporter.logs import Found, LineParser, LineSplitter
 from slopewise_exporter.tail.cri import CriReader, Entry, is_cri, seconds_of
 from slopewise_exporter.tail.followed_file import BLOCK_BYTES, Block, FollowedFile
 from slopewise_exporter.tail.source import Source, Take
-from slopewise_exporter.values import Checker
 
 _TRACEBACK = "Traceback (most recent call last)"
 
@@ -25,14 +24,11 @@ class LogLines:
         forced_cri: whether entries are a container runtime's; None: their first line decides.
     """
 
-    def __init__(
-        self, parser: LineParser, take: Take, check: Checker, *, finished: Any = None, forced_cri: bool | None = None
-    ) -> None:
+    def __init__(self, parser: LineParser, take: Take, *, finished: Any = None, forced_cri: bool | None = None) -> None:
         self.failed = False
         """Whether the last that was written, after all progress, is a traceback."""
         self._parser = parser
         self._take = take
-        self._check = check
         self._finished: re.Pattern[str] | None = finished
         self._splitter = LineSplitter()
         self._began = False
@@ -56,8 +52,6 @@ class LogLines:
                 self._entry(entry, past=block.at_seconds is not None)
         else:
             self._lines(self._splitter.feed(block.data), block.at_seconds)
-        if self._splitter.too_long:
-            self._check.warn("long line", "a line is longer than 256 KiB; the rest of such lines is left out")
 
     def flush(self) -> None:
         """Nothing more comes of the line that has no end yet."""

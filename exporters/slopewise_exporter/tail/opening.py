@@ -157,7 +157,7 @@ class Opening:
 
     def _lines(self) -> LogLines:
         forced = {"cri": True, "log": False}.get(self.format)
-        return LogLines(self.parser, self.take, self.check, finished=self.finished, forced_cri=forced)
+        return LogLines(self.parser, self.take, finished=self.finished, forced_cri=forced)
 
 
 def kind_of(path: Path) -> str:

@@ -22,7 +22,7 @@ def entry(content: str, *, tag: str = "F", stream: str = "stdout", second: int =
 
 def read(data: bytes, size: int = 10_000) -> Kept:
     kept = Kept()
-    lines = LogLines(LineParser(), Tracker(kept).take, Checker())
+    lines = LogLines(LineParser(), Tracker(kept).take)
     for start in range(0, len(data), size):
         lines.feed(Block(data[start : start + size], start == 0, 1.0))
     return kept
