@@ -182,6 +182,12 @@ def first_whole(manifests: Iterable[Path], tell: Callable[[Path, str], None]) ->
     return None
 
 
+def passing_over(check: Checker) -> Callable[[Path, str], None]:
+    """Logs that a checkpoint is passed over, by its manifest, once."""
+    message = "the checkpoint {} is passed over: {}; the one before it is tried"
+    return lambda manifest, why: check.warn(str(manifest), message.format(manifest, why))
+
+
 def seal(folder: Path, manifest: str, progress: Progress) -> None:
     """Say that all that is in a folder is a whole checkpoint, for frameworks that write such folders. OSError."""
     marks: dict[str, FileMark] = {}

@@ -21,7 +21,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Callable
 
-from slopewise_exporter.checkpoint_files import CheckpointFolder, Found
+from slopewise_exporter.checkpoint_files import CheckpointFolder, Found, passing_over
 from slopewise_exporter.environment import checkpoint_folder, is_first_rank
 from slopewise_exporter.record import Progress
 from slopewise_exporter.reporter import Reporter
@@ -109,7 +109,7 @@ class Checkpoints:
         self._saving = False
         self._searched = False
         self._closed = False
-        self._termination = Termination(self._nothing_to_lose, self._before_leaving)
+        self._termination = Termination(self._nothing_to_lose, self._reporter)
         place = checkpoint_folder(os.environ, folder)
         self._folder = None if place is None else CheckpointFolder(place, suffix, max(1, keep))
         self._first_rank = is_first_rank(os.environ, self._check) if ranks is None else ranks.first
@@ -228,27 +228,18 @@ class Checkpoints:
         return mine if self._ranks is None else self._ranks.agree(mine)
 
     def _open(self, folder: CheckpointFolder) -> None:
-        listening = self._listen()
-        if self._first_rank:
-            self._tell_reporter(self._prepare(folder) and listening)
-
-    def _prepare(self, folder: CheckpointFolder) -> bool:
+        problem = None
+        if not self._termination.install():
+            problem = "Checkpoints was not made in the main thread, which alone hears SIGTERM: nothing is saved then"
+            self._check.warn("SIGTERM", problem)
+        if not self._first_rank:
+            return
         try:
             folder.prepare()
         except OSError as error:
-            self._check.warn(
-                "save", f"checkpoints cannot be written ({error}): when the training is ended, work is lost"
-            )
-            return False
-        return True
-
-    def _listen(self) -> bool:
-        if self._termination.install():
-            return True
-        self._check.warn(
-            "SIGTERM", "Checkpoints was not made in the main thread, which alone hears SIGTERM: nothing is saved then"
-        )
-        return False
+            problem = f"checkpoints cannot be written ({error}): when the training is ended, work is lost"
+            self._check.warn("save", problem)
+        self._tell_reporter(problem is None)
 
     def _tell_reporter(self, on_sigterm: bool) -> None:
         if self._reporter is not None:
@@ -258,14 +249,11 @@ class Checkpoints:
         if self._folder is None:
             return None
         try:
-            return self._folder.newest(self._tell_torn)
+            return self._folder.newest(passing_over(self._check))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise CheckpointError(f"the checkpoints, or their folder, cannot be read ({error}).") from error
-
-    def _tell_torn(self, manifest: Path, why: str) -> None:
-        self._check.warn(str(manifest), f"the checkpoint {manifest} is passed over: {why}; the one before it is tried")
 
     def _saved(self, folder: CheckpointFolder, state: Callable[[], Any]) -> bool:
         """What this rank does for a save, and whether it is done."""
@@ -322,10 +310,6 @@ class Checkpoints:
         if self._ranks is not None or self._saving or self._steps != self._saved_steps:
             return False
         return self._reporter is None or self._reporter.steps in (0, self._steps)
-
-    def _before_leaving(self) -> None:
-        if self._reporter is not None:
-            self._reporter.leave()
 
     def _warn_of_forgotten_resume(self, folder: CheckpointFolder) -> None:
         if not self._searched and folder.any():

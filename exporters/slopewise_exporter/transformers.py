@@ -23,6 +23,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from slopewise_exporter.checkpoint_files import passing_over
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, CheckpointError
 from slopewise_exporter.fit_report import FitReport, harmless, loss_among, stops_early
 from slopewise_exporter.pytorch import agree, distributed
@@ -134,7 +135,7 @@ class SlopewiseCallback(ReportCallback):
         self._stopping = False
         self._saving = ExitStack()
         self._saving_since: float | None = None
-        self._termination = Termination(self._nothing_to_lose, self._before_leaving)
+        self._termination = Termination(self._nothing_to_lose, reporter)
         listening = self._termination.install()
         if reporter is not None:
             reporter.saves_on_sigterm = listening
@@ -146,7 +147,7 @@ class SlopewiseCallback(ReportCallback):
         CheckpointError: none is whole, and one could not be read.
         """
         try:
-            found = self._checkpoints.newest(self._tell_torn)
+            found = self._checkpoints.newest(passing_over(self._check))
         except OSError as error:
             raise CheckpointError(f"the checkpoints in {self._folder} cannot be read ({error}).") from error
         return None if found is None else str(found[0])
@@ -273,7 +274,7 @@ class SlopewiseCallback(ReportCallback):
     def _progress_at(self, steps: int) -> Progress:
         """What the checkpoint says that was loaded; where it is none of ours, so many steps, and no more is known."""
         with suppress(OSError):  # it was raised by `resume_path`, if that was asked
-            found = self._checkpoints.newest(self._tell_torn)
+            found = self._checkpoints.newest(passing_over(self._check))
             if found is not None and found[1].steps == steps:
                 return found[1]
         return Progress(steps)
@@ -293,10 +294,6 @@ class SlopewiseCallback(ReportCallback):
             f"a save was cut short in a former life; what there is of it is in {torn}, until another one is whole",
         )
 
-    def _tell_torn(self, manifest: Path, why: str) -> None:
-        folder = manifest.parent
-        self._check.warn(str(folder), f"the checkpoint {folder} is passed over: {why}; the one before it is tried")
-
     def _agreed(self, mine: bool) -> bool:
         return agree(mine) if distributed() else mine
 
@@ -306,10 +303,6 @@ class SlopewiseCallback(ReportCallback):
     def _nothing_to_lose(self) -> bool:
         # A save of a step that is saved already, where an epoch ends, must not be left in its middle either.
         return not (distributed() or self._unsaved or self._stopping or self._saving_since is not None)
-
-    def _before_leaving(self) -> None:
-        if self._reporter is not None:
-            self._reporter.leave()
 
 
 def _stops_early(state: Any) -> bool:
