@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, MetricsHandler, ProcessCollecto
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from slopewise_exporter.endpoint import CLIENT_TIMEOUT_SECONDS, LOADED_AT_SECONDS, ScrapeServer
+from slopewise_exporter.endpoint import CLIENT_TIMEOUT_SECONDS, LOADED_AT_SECONDS, MetricsEndpoint
 from slopewise_exporter.record import STATES, STEP_DURATION_BUCKETS_SECONDS, Facts, Snapshot, TrainingRecord
 from slopewise_exporter.threads.following import following
 
@@ -94,14 +94,16 @@ class ScrapeHandler(MetricsHandler):
     """prometheus_client's handler, with a time limit and a report of success."""
 
     timeout = CLIENT_TIMEOUT_SECONDS
-    server: ScrapeServer
+    server: MetricsEndpoint
 
     def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
         """Send all metrics, then say so; looked at first, since the end may come while they are collected."""
         after_end = self.server.training_ended
         self.registry = self.server.registry
         super().do_GET()
-        self.server.note_scrape(after_end=after_end)
+        self.server.scraped = True
+        if after_end:
+            self.server.scraped_after_end.set()
 
 
 def build_registry(record: TrainingRecord, facts: Facts, process: Collector | None = None) -> CollectorRegistry:
