@@ -69,22 +69,13 @@ def compiled(pattern: str) -> Any:
     return re.compile(pattern)
 
 
-def usable(pattern: str) -> Any:
-    """Like `compiled`, for patterns that find numbers: they need groups."""
-    found = compiled(pattern)
-    named = set(found.groupindex) & set(_FIELDS)
-    if not named and (found.groupindex or not found.groups):
-        raise PatternError(f"the pattern {pattern!r} needs {_GROUPS}; it has {_groups_of(found)}")
-    return found
-
-
 class PatternReader:
     """Finds what patterns of the user match. PatternError where one cannot be used."""
 
     def __init__(self, patterns: Sequence[str], names: Names) -> None:
         self._names = names
         self._uses_re2 = _re2() is not None
-        self._patterns = [_Pattern(usable(pattern)) for pattern in patterns]
+        self._patterns = [_Pattern(pattern) for pattern in patterns]
 
     def read(self, text: str) -> dict[str, Any]:
         """Field of `Found`: number."""
@@ -108,12 +99,15 @@ class PatternReader:
 
 
 class _Pattern:
-    """What has to be looked up in a pattern, once."""
+    """One that finds numbers, for which it needs groups, and what has to be looked up in it, once."""
 
-    def __init__(self, pattern: Any) -> None:
-        self.finditer = pattern.finditer
-        self.fields = [(number, name) for name, number in pattern.groupindex.items() if name in _FIELDS]
-        if pattern.groups == 1 and not self.fields:
+    def __init__(self, pattern: str) -> None:
+        found = compiled(pattern)
+        self.finditer = found.finditer
+        self.fields = [(number, name) for name, number in found.groupindex.items() if name in _FIELDS]
+        if not self.fields and (found.groupindex or not found.groups):
+            raise PatternError(f"the pattern {pattern!r} needs {_GROUPS}")
+        if found.groups == 1 and not self.fields:
             self.fields = [(1, "loss")]
 
 
@@ -133,12 +127,6 @@ def _number_in(text: Any) -> float | None:
         match = _NUMBER.search((text if type(text) is str else text.decode("utf-8", "replace"))[:64])
         number = number_of(match[0]) if match else None
     return number
-
-
-def _groups_of(pattern: Any) -> str:
-    if pattern.groupindex:
-        return "groups called " + ", ".join(sorted(pattern.groupindex))
-    return "no groups"
 
 
 def _re2() -> Any:

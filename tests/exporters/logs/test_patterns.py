@@ -72,11 +72,8 @@ def test_names_of_the_user_go_with_katibs_form() -> None:
     ("pattern", "reason"),
     [
         ("(loss", r"missing \)|no regular expression"),
-        (
-            "loss",
-            "needs one group, which is the loss, two groups, a name and its value, or groups called loss, .* no groups",
-        ),
-        ("loss=(?P<lost>.*)", "it has groups called lost"),
+        ("loss", "needs one group, which is the loss, two groups, a name and its value, or groups called loss, "),
+        ("loss=(?P<lost>.*)", "or groups called loss, "),
         ("*", "no regular expression|no argument for repetition"),
     ],
 )
