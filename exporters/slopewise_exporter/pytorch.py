@@ -28,7 +28,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -76,23 +76,16 @@ class ReportedLoader(TimedBatches[Any]):
         self._reporter.epoch()
 
 
-class Stateful(Protocol):
-    """A module, an optimiser, a scheduler, a gradient scaler, an `ema` of one's own."""
-
-    def state_dict(self) -> Any:
-        """What it is now."""
-
-    def load_state_dict(self, state_dict: Any) -> Any:
-        """Become what another one was."""
-
-
 class TorchCheckpoints(Checkpoints):
-    """`Checkpoints` whose state is that of these parts, by name. The arguments are those of `Checkpoints`."""
+    """`Checkpoints` whose state is that of these parts, by name. The other arguments are those of `Checkpoints`.
+
+    A part has a `state_dict`: a module, an optimiser, a scheduler, a gradient scaler, an `ema` of one's own.
+    """
 
     def __init__(
         self,
         folder: str | os.PathLike[str] | None,
-        parts: Mapping[str, Stateful],
+        parts: Mapping[str, Any],
         *,
         reporter: Reporter | None = None,
         every_seconds: float | None = DEFAULT_EVERY_SECONDS,
