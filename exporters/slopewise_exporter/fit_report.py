@@ -76,10 +76,10 @@ class FitReport:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An estimator with callbacks is pickled with them; the reporter of another process is its own.
-        return type(self), (None, self._framework)
+        return type(self), (None, self._framework), {"_saves": self._saves}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FitReport:
-        return type(self)(self._given, self._framework)
+        return type(self)(self._given, self._framework, saves=self._saves)
 
     def begin(
         self,
