@@ -72,7 +72,8 @@ class ReportCallback(Callback):  # type: ignore[misc] # of a package that is not
         steps = trainer.global_step - self._global_step
         if steps > 0:
             self._global_step = trainer.global_step
-            self._report.step(_loss(outputs), steps)
+            loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+            self._report.step(loss, steps)
         self._report.waits.idle()
 
     @harmless
@@ -252,7 +253,3 @@ def _planned(trainer: Any, steps_an_epoch: int | None = None) -> int | None:
 def _stops_early(trainer: Any) -> bool:
     names = names_of(trainer.callbacks)
     return stops_early(names) or "Timer" in names  # of `max_time`
-
-
-def _loss(outputs: Any) -> Any:
-    return outputs.get("loss") if isinstance(outputs, Mapping) else outputs

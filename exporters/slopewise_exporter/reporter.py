@@ -319,7 +319,8 @@ class Reporter:
     ) -> None:
         # Ctrl-C and sys.exit() (often: from a SIGTERM handler) mean that somebody wants the process gone.
         told_to_leave = isinstance(error, (KeyboardInterrupt, SystemExit))
-        self.end(failed=_is_failure(error), linger=not told_to_leave)
+        failed = error.code not in (None, 0) if isinstance(error, SystemExit) else error is not None
+        self.end(failed=failed, linger=not told_to_leave)
 
     def abandon_after_fork(self) -> None:
         """In a forked child, called by `lifecycle`: report nothing, hold no port, wait for no lock."""
@@ -395,9 +396,3 @@ class Reporter:
             epochs=int(amount("epochs")),
             saved_at_seconds=amount("saved_at_seconds"),
         )
-
-
-def _is_failure(error: BaseException | None) -> bool:
-    if isinstance(error, SystemExit):
-        return error.code not in (None, 0)
-    return error is not None

@@ -78,7 +78,10 @@ class TrainJobStatus:
             with error:
                 raise NotSentError(f"the status server answered {error.code} ({error.reason})") from error
         except URLError as error:
-            raise NotSentError(self._unreachable(error.reason)) from error
+            if isinstance(error.reason, ssl.SSLCertVerificationError):
+                problem = f"its certificate does not fit the CA in {self._ca_file} ({error.reason.verify_message})"
+                raise NotSentError(f"{self._url}: {problem}") from error
+            raise NotSentError(f"{self._url} cannot be reached ({error.reason})") from error
 
     def _token(self) -> str:
         try:
@@ -94,11 +97,6 @@ class TrainJobStatus:
             return ssl.create_default_context(cafile=self._ca_file or None)
         except ssl.SSLError as error:
             raise NotSentError(f"{self._ca_file} holds no CA certificate ({error.reason})") from error
-
-    def _unreachable(self, reason: object) -> str:
-        if isinstance(reason, ssl.SSLCertVerificationError):
-            return f"{self._url}: its certificate does not fit the CA in {self._ca_file} ({reason.verify_message})"
-        return f"{self._url} cannot be reached ({reason})"
 
 
 class Pace:

@@ -44,7 +44,7 @@ def open_channels() -> list[Channel]:
 
     Where one cannot be opened, the command is executed in the place of this process, and the kernel closes the others.
     """
-    if _same_file(_STDOUT, _STDERR):
+    if os.path.samestat(os.fstat(_STDOUT), os.fstat(_STDERR)):
         return [_open_channel(_STDOUT, (_STDOUT, _STDERR))]
     return [_open_channel(number, (number,)) for number in (_STDOUT, _STDERR)]
 
@@ -53,11 +53,6 @@ def _open_channel(target: int, stands_for: tuple[int, ...]) -> Channel:
     is_terminal = os.isatty(target)
     reads, writes = _open_terminal(target) if is_terminal else os.pipe()
     return Channel(reads, writes, target, is_terminal, stands_for)
-
-
-def _same_file(one: int, other: int) -> bool:
-    first, second = os.fstat(one), os.fstat(other)
-    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
 
 
 class Copying:

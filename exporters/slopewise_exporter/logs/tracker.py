@@ -163,17 +163,15 @@ class Tracker:
             if epoch == 0:
                 self._counts.origin = 0
             if self._epoch is not None and epoch > self._epoch:
-                self._end_epoch(epoch - self._counts.origin)
+                done = epoch - self._counts.origin
+                # Where the plan is not in the log itself, it comes from the steps of the epochs so far.
+                if self._epochs_planned and not self._counts.length and self.steps and self._may_estimate():
+                    self._set_plan(max(self.steps, round(self.steps / max(1.0, done) * self._epochs_planned)))
             self._lines_in_epoch = 0
             self.epochs = max(0, int(epoch) - self._counts.origin)
         if with_loss:
             self._lines_in_epoch += 1
         self._epoch = epoch
-
-    def _end_epoch(self, epochs_done: float) -> None:
-        """Where the plan is not in the log itself, it comes from the steps of the epochs so far."""
-        if self._epochs_planned and not self._counts.length and self.steps and self._may_estimate():
-            self._set_plan(max(self.steps, round(self.steps / max(1.0, epochs_done) * self._epochs_planned)))
 
     def _count(
         self, number: float, length: float, loss: float | None, at_seconds: float | None, *, is_bar: bool
@@ -191,7 +189,10 @@ class Tracker:
         if self._counts.of_other_work(count):
             return
         if self.finished and number < self._counts.number:
-            self._forget()
+            self._counts = Counts()  # another training begins in the same log
+            self.steps = self.epochs = 0
+            self._suspects.clear()
+            self._begin_again()
         position = self._counts.position(count)
         if self._counts.plan is not None or self._plan_is_counted:
             self._plan_is_counted = True
@@ -201,13 +202,6 @@ class Tracker:
             done = whole_epoch - self._counts.origin + (0 < length <= number)
             self.epochs = max(0, int(done))
         self._move_to(position, loss, at_seconds)
-
-    def _forget(self) -> None:
-        """Another training begins in the same log."""
-        self._counts = Counts()
-        self.steps = self.epochs = 0
-        self._suspects.clear()
-        self._begin_again()
 
     def _begin_again(self) -> None:
         self.finished = self.failed = False

@@ -91,7 +91,9 @@ class FollowedFile:
     def _read(self) -> Block | None:
         if self._descriptor is None and not self._open(self.path):
             return None
-        self._look_for_truncation()
+        size = self._size()
+        if size < self.offset or (size > self.offset and self._differs()):  # it was truncated
+            self._restart()
         data = self._pread(BLOCK_BYTES, self.offset)
         if not data:
             return self._switch()
@@ -116,11 +118,6 @@ class FollowedFile:
             return None
         self.close()
         return self._read() if self._open(self.path) else None
-
-    def _look_for_truncation(self) -> None:
-        size = self._size()
-        if size < self.offset or (size > self.offset and self._differs()):
-            self._restart()
 
     def _size(self) -> int:
         assert self._descriptor is not None  # noqa: S101 - for the type checker

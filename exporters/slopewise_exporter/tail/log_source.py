@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from slopewise_exporter.logs import Found, LineParser, LineSplitter
-from slopewise_exporter.tail.cri import CriReader, Entry, is_cri, seconds_of
+from slopewise_exporter.tail.cri import CriReader, is_cri, seconds_of
 from slopewise_exporter.tail.followed_file import BLOCK_BYTES, Block, FollowedFile
 from slopewise_exporter.tail.source import Source, Take
 
@@ -49,7 +49,8 @@ class LogLines:
                 self._cri = CriReader() if is_cri(block.data) else None
         if self._cri is not None:
             for entry in self._cri.feed(block.data):
-                self._entry(entry, past=block.at_seconds is not None)
+                lines = self._splitter.feed(entry.content + b"\n")
+                self._lines(lines, seconds_of(entry) if block.at_seconds is not None and lines else None)
         else:
             self._lines(self._splitter.feed(block.data), block.at_seconds)
 
@@ -58,10 +59,6 @@ class LogLines:
         if self._cri is not None:
             self._cri.drop()
         self._lines(self._splitter.flush(), None)
-
-    def _entry(self, entry: Entry, *, past: bool) -> None:
-        lines = self._splitter.feed(entry.content + b"\n")
-        self._lines(lines, seconds_of(entry) if past and lines else None)
 
     def _lines(self, lines: list[str], at_seconds: float | None) -> None:
         parse, take, finished = self._parser.parse, self._take, self._finished

@@ -169,12 +169,8 @@ def _items(content: bytes, number: int) -> Iterator[tuple[str, Any]]:
                 yield name, value
         for key, text in texts:
             if key == _JSON:
-                yield name, _number_in_json(text)
-
-
-def _number_in_json(text: str) -> Any:
-    """`0.5`, or `"NaN"`: JSON has no such number."""
-    return number_in(text.strip('"')) if len(text) < 64 else None
+                # `0.5`, or `"NaN"`: JSON has no such number.
+                yield name, number_in(text.strip('"')) if len(text) < 64 else None
 
 
 # --- Protocol Buffers: the fields of a message, as they lie in it ----------------------------------------------
