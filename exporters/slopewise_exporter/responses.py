@@ -224,7 +224,7 @@ class Middleware:
         paths = read("exclude", exclude, _paths, list(UNTIMED_PATHS), "a list of paths such as /healthz or /docs/*")
         self._untimed = frozenset(path.rstrip("/") or "/" for path in paths if not path.endswith("*"))
         self._prefixes = tuple(path[:-1] for path in paths if path.endswith("*"))
-        ways = {"end": "end", "first-byte": "first-byte"}
+        ways: dict[object, str] = {"end": "end", "first-byte": "first-byte"}
         self._first_byte = read("until", until, ways.__getitem__, "end", "'end' or 'first-byte'") == "first-byte"
 
     def _times(self, path: object) -> bool:

@@ -9,9 +9,8 @@ import pytest
 from support.following import Kept
 
 from slopewise_exporter.logs import LineParser, Tracker
-from slopewise_exporter.tail.cri import CriReader, is_cri, seconds_of
 from slopewise_exporter.tail.followed_file import Block
-from slopewise_exporter.tail.log_source import LogLines
+from slopewise_exporter.tail.log_source import CriReader, LogLines, is_cri, seconds_of
 from slopewise_exporter.tail.opening import Opening
 from slopewise_exporter.values import Checker
 
