@@ -132,7 +132,11 @@ def _held(callbacks_of: Callable[[Any], list[Any]], make: Callable[[Reporter], A
     def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
         callbacks, callback = callbacks_of(bound.arguments["self"]), make(reporter)
         callbacks.append(callback)
-        stack.callback(lambda: callback in callbacks and callbacks.remove(callback))
+
+        @stack.callback
+        def take_out() -> None:
+            if callback in callbacks:
+                callbacks.remove(callback)
 
     return lambda bound: callbacks_of(bound.arguments["self"]), add
 
