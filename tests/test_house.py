@@ -76,7 +76,6 @@ MANY_ATTRIBUTES: Mapping[str, int] = {
     "exporters/slopewise_exporter/checkpoints.py:Checkpoints": 18,
     "exporters/slopewise_exporter/logs/tracker.py:Tracker": 18,
     "exporters/slopewise_exporter/record.py:TrainingRecord": 24,
-    "exporters/slopewise_exporter/transformers.py:SlopewiseCallback": 15,
 }
 MANY_FIELDS: Mapping[str, int] = {
     "controller/slopewise/adapters/kube/cache/records.py:PodRecord": 25,

@@ -1,8 +1,7 @@
 """The moving average of a training loss, which leaves outliers out and counts them.
 
-Before it: `record`, at every step. After it: `training_loss{stage="train_ema"}`. One finite loss of 1e12 (mixed
-precision, the first batch, a broken sample) would be in a plain average for some 1,400 steps, during which nothing can
-be told of the training.
+One finite loss of 1e12 (mixed precision, the first batch, a broken sample) would be in a plain average for some 1,400
+steps, during which nothing can be told of the training.
 
 A loss is usual while it is no further from the average than ten times the mean distance of the recent ones. Unusual
 ones are held back: a usual one after fewer than ten shows that they were outliers; ten in a row are a change for good

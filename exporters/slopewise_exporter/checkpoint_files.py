@@ -1,7 +1,6 @@
 """Checkpoints on disk: written so that a kill at any moment leaves the one before whole, and read with suspicion.
 
-Before it: `checkpoints` and the callbacks of frameworks, which say how their state becomes a file. After it: a folder
-that another node may open next. What a checkpoint is made of, in the order in which it gets its names:
+What a checkpoint is made of, in the order in which it gets its names:
 
     00000012.pt      the state, exactly as the framework writes it
     00000012.json    the manifest: size and CRC of the state, steps, samples, epochs
@@ -26,7 +25,7 @@ from pathlib import Path
 from time import perf_counter, time
 from typing import Any, Callable
 
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.record import Progress
 from slopewise_exporter.values import Checker
 
 FORMAT = 1
@@ -181,6 +180,12 @@ def first_whole(manifests: Iterable[Path], tell: Callable[[Path, str], None]) ->
     if unread is not None:
         raise unread
     return None
+
+
+def passing_over(check: Checker) -> Callable[[Path, str], None]:
+    """Logs that a checkpoint is passed over, by its manifest, once."""
+    message = "the checkpoint {} is passed over: {}; the one before it is tried"
+    return lambda manifest, why: check.warn(str(manifest), message.format(manifest, why))
 
 
 def seal(folder: Path, manifest: str, progress: Progress) -> None:

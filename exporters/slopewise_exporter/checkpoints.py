@@ -7,9 +7,8 @@
             reporter.step(loss=loss)
             checkpoints.step(lambda: learner)
 
-Before it: the training loop, `termination` for SIGTERM. After it: `checkpoint_files`, which puts the state on the disk,
-and `reporter`, the metrics. What saving needs and cannot have is reported once in the log and never raised:
-the training goes on, and its metrics say that it would lose its work.
+What saving needs and cannot have is reported once in the log and never raised: the training goes on, and its metrics
+say that it would lose its work.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Callable
 
-from slopewise_exporter.checkpoint_files import CheckpointFolder, Found
+from slopewise_exporter.checkpoint_files import CheckpointFolder, Found, passing_over
 from slopewise_exporter.environment import checkpoint_folder, is_first_rank
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.record import Progress
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import Termination
 from slopewise_exporter.values import Checker
@@ -110,7 +109,7 @@ class Checkpoints:
         self._saving = False
         self._searched = False
         self._closed = False
-        self._termination = Termination(self._nothing_to_lose, self._before_leaving)
+        self._termination = Termination(self._nothing_to_lose, self._reporter)
         place = checkpoint_folder(os.environ, folder)
         self._folder = None if place is None else CheckpointFolder(place, suffix, max(1, keep))
         self._first_rank = is_first_rank(os.environ, self._check) if ranks is None else ranks.first
@@ -154,16 +153,16 @@ class Checkpoints:
         if self._reporter is not None:
             self._reporter.resume(progress)
 
-    def step(self, state: Callable[[], Any], steps: int = 1) -> None:
+    def step(self, state: Callable[[], Any] | None = None, steps: int = 1) -> None:
         """Steps are done, and `reporter.step` was called. Saves where that is due; `state` is asked for it only then.
 
-        SystemExit(143) after SIGTERM, once the state is saved, or could not be.
+        None is that of the step before. SystemExit(143) after SIGTERM, once the state is saved, or could not be.
         """
         self._steps += steps
-        self._state = state
+        self._state = state or self._state
         self.check(state)
 
-    def check(self, state: Callable[[], Any]) -> None:
+    def check(self, state: Callable[[], Any] | None = None) -> None:
         """What `step` does, without a step: for long evaluations between two steps, which outlast a grace period."""
         if not self._closed and self._agreed(self._termination.asked or self._is_due()):
             self.save(state)
@@ -172,14 +171,15 @@ class Checkpoints:
             if self._agreed(self._termination.asked):
                 self._termination.leave()
 
-    def save(self, state: Callable[[], Any]) -> bool:
+    def save(self, state: Callable[[], Any] | None = None) -> bool:
         """Save now, unless this step was saved already. False where it could not be; the log says why."""
+        state = state or self._state
         if self._steps == self._saved_steps and self._steps > 0:
             return True
         self._saving = True
         self._tried_steps = self._steps
         try:
-            if self._folder is None or not self._saved(self._folder, state):
+            if self._folder is None or state is None or not self._saved(self._folder, state):
                 return False
             self._saved_steps = self._steps
             return True
@@ -216,8 +216,8 @@ class Checkpoints:
         self._closed = True
         try:
             # Not tried, rather than not saved: in a collective save no rank may be alone.
-            if save and self._state is not None and self._steps > self._tried_steps:
-                self.save(self._state)
+            if save and self._steps > self._tried_steps:
+                self.save()
         finally:
             self._state = None
             self._termination.restore()
@@ -228,27 +228,18 @@ class Checkpoints:
         return mine if self._ranks is None else self._ranks.agree(mine)
 
     def _open(self, folder: CheckpointFolder) -> None:
-        listening = self._listen()
-        if self._first_rank:
-            self._tell_reporter(self._prepare(folder) and listening)
-
-    def _prepare(self, folder: CheckpointFolder) -> bool:
+        problem = None
+        if not self._termination.install():
+            problem = "Checkpoints was not made in the main thread, which alone hears SIGTERM: nothing is saved then"
+            self._check.warn("SIGTERM", problem)
+        if not self._first_rank:
+            return
         try:
             folder.prepare()
         except OSError as error:
-            self._check.warn(
-                "save", f"checkpoints cannot be written ({error}): when the training is ended, work is lost"
-            )
-            return False
-        return True
-
-    def _listen(self) -> bool:
-        if self._termination.install():
-            return True
-        self._check.warn(
-            "SIGTERM", "Checkpoints was not made in the main thread, which alone hears SIGTERM: nothing is saved then"
-        )
-        return False
+            problem = f"checkpoints cannot be written ({error}): when the training is ended, work is lost"
+            self._check.warn("save", problem)
+        self._tell_reporter(problem is None)
 
     def _tell_reporter(self, on_sigterm: bool) -> None:
         if self._reporter is not None:
@@ -258,14 +249,11 @@ class Checkpoints:
         if self._folder is None:
             return None
         try:
-            return self._folder.newest(self._tell_torn)
+            return self._folder.newest(passing_over(self._check))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise CheckpointError(f"the checkpoints, or their folder, cannot be read ({error}).") from error
-
-    def _tell_torn(self, manifest: Path, why: str) -> None:
-        self._check.warn(str(manifest), f"the checkpoint {manifest} is passed over: {why}; the one before it is tried")
 
     def _saved(self, folder: CheckpointFolder, state: Callable[[], Any]) -> bool:
         """What this rank does for a save, and whether it is done."""
@@ -322,10 +310,6 @@ class Checkpoints:
         if self._ranks is not None or self._saving or self._steps != self._saved_steps:
             return False
         return self._reporter is None or self._reporter.steps in (0, self._steps)
-
-    def _before_leaving(self) -> None:
-        if self._reporter is not None:
-            self._reporter.leave()
 
     def _warn_of_forgotten_resume(self, folder: CheckpointFolder) -> None:
         if not self._searched and folder.any():

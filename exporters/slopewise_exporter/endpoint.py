@@ -47,13 +47,13 @@ if hasattr(os, "register_at_fork"):  # there is no fork on Windows
     os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
 
 
-class ScrapeServer(ThreadingTCPServer):
+class MetricsEndpoint(ThreadingTCPServer):
     """Answers scrapes on daemon threads, and knows which scrapes have seen the end of the training."""
 
     daemon_threads = True
     # The default of 5 is soon full, and a connection that finds it full is tried again only 1 s later.
     request_queue_size = 32
-    # `serve` has already waited: a connection that is gone again must not make `handle_request` wait for another.
+    # `_serve` has already waited: a connection that is gone again must not make `handle_request` wait for another.
     timeout = 0
     # On POSIX this lets a restarted training have the port of its predecessor's dying connections back; on
     # Windows it would let two processes share one port.
@@ -61,6 +61,7 @@ class ScrapeServer(ThreadingTCPServer):
     registry: CollectorRegistry
 
     def __init__(self, address: str, port: int, make_registry: Callable[[], CollectorRegistry]) -> None:
+        """`make_registry` is called by the first scrape. OSError; ModuleNotFoundError without prometheus_client."""
         if find_spec("prometheus_client") is None:
             raise ModuleNotFoundError("No module named 'prometheus_client'")
         self._make_registry: Callable[[], CollectorRegistry] | None = make_registry
@@ -73,12 +74,13 @@ class ScrapeServer(ThreadingTCPServer):
         self._files = ExitStack()
         try:
             self._open(address, port)
+            self._thread.start()
         except BaseException:
             self._files.close()
             raise
 
     def _open(self, address: str, port: int) -> None:
-        # All that needs a file descriptor, here and not in `serve`: no caller would see what fails on a thread.
+        # All that needs a file descriptor, here and not in `_serve`: no caller would see what fails on a thread.
         self._selector = self._files.enter_context(selectors.DefaultSelector())
         self._stop_receiver, self._stop_sender = map(self._files.enter_context, socket.socketpair())
         self.address_family, where = _resolved(address, port)
@@ -86,18 +88,47 @@ class ScrapeServer(ThreadingTCPServer):
         self._files.enter_context(self.socket)
         for waited_for in (self, self._stop_receiver):
             self._selector.register(waited_for, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._serve, name="slopewise-exporter", daemon=True)
 
-    def serve(self) -> None:
-        """Answer until `stop`. Sleeps in between, where `serve_forever` would wake up to look for its end."""
+    @property
+    def port(self) -> int:
+        """The one that it really has."""
+        return int(self.server_address[1])
+
+    @property
+    def url(self) -> str:
+        """Of its metrics."""
+        host = str(self.server_address[0])
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/metrics"
+
+    def _serve(self) -> None:
+        """Answer until `close`. Sleeps in between, where `serve_forever` would wake up to look for its end."""
         while not self._stopping:
             ready = [key.fileobj for key, _ in self._selector.select()]
             if self._stop_receiver not in ready:
                 self.handle_request()
 
-    def stop(self) -> None:
-        """Make `serve` return. A byte and not a close: a forked child's copy would keep the pair open."""
-        self._stopping = True
-        self._stop_sender.send(b".")
+    def close(self, linger_seconds: float) -> None:
+        """Wait for one scrape of the final values, at most `linger_seconds`, then stop listening.
+
+        Does not wait at all where there was never a scrape. KeyboardInterrupt ends the wait and goes on up.
+        """
+        self.training_ended = True
+        try:
+            # In slices: a Ctrl-C is seen when a wait ends, where it came just before one or the system is Windows.
+            give_up_at = monotonic() + linger_seconds
+            while self.scraped and (left_seconds := give_up_at - monotonic()) > 0:
+                if self.scraped_after_end.wait(min(left_seconds, 0.5)):
+                    break
+        finally:
+            self._stopping = True
+            self._stop_sender.send(b".")  # and no close: a forked child's copy would keep the pair open
+            self._thread.join(CLIENT_TIMEOUT_SECONDS)
+            self.server_close()
+
+    def abandon_after_fork(self) -> None:
+        """In a forked child: let go of the port, or it would stay taken as long as the child lives."""
+        self.server_close()
 
     def server_close(self) -> None:
         """Let go of the port and of everything else that is open."""
@@ -111,12 +142,6 @@ class ScrapeServer(ThreadingTCPServer):
         except OSError:
             sleep(PAUSE_AFTER_FAILED_ACCEPT_SECONDS)
             raise
-
-    def note_scrape(self, *, after_end: bool) -> None:
-        """A whole answer was handed to the kernel; `after_end` when it was put together after the end."""
-        self.scraped = True
-        if after_end:
-            self.scraped_after_end.set()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer on a thread of its own, or hang up when too many are being answered."""
@@ -165,45 +190,3 @@ def _resolved(address: str, port: int) -> tuple[socket.AddressFamily, Any]:
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, where = min(found, key=lambda each: each[0] != socket.AF_INET)
     return family, where
-
-
-class MetricsEndpoint:
-    """A listening endpoint; `port` is the one it really has. OSError when it cannot listen."""
-
-    def __init__(self, address: str, port: int, make_registry: Callable[[], CollectorRegistry]) -> None:
-        """`make_registry` is called by the first scrape. ModuleNotFoundError without prometheus_client."""
-        self._server = ScrapeServer(address, port, make_registry)
-        self.port: int = self._server.server_address[1]
-        host = str(self._server.server_address[0])
-        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self.port}/metrics"
-        self._thread = threading.Thread(target=self._server.serve, name="slopewise-exporter", daemon=True)
-        try:
-            self._thread.start()
-        except BaseException:
-            self._server.server_close()
-            raise
-
-    def close(self, linger_seconds: float) -> None:
-        """Wait for one scrape of the final values, at most `linger_seconds`, then stop listening.
-
-        Does not wait at all where there was never a scrape. KeyboardInterrupt ends the wait and goes on up.
-        """
-        self._server.training_ended = True
-        try:
-            if self._server.scraped:
-                self._wait_for_last_scrape(linger_seconds)
-        finally:
-            self._server.stop()
-            self._thread.join(CLIENT_TIMEOUT_SECONDS)
-            self._server.server_close()
-
-    def _wait_for_last_scrape(self, linger_seconds: float) -> None:
-        # In slices: a Ctrl-C is seen when a wait ends, where it came just before one or the system is Windows.
-        give_up_at = monotonic() + linger_seconds
-        while (left_seconds := give_up_at - monotonic()) > 0:
-            if self._server.scraped_after_end.wait(min(left_seconds, 0.5)):
-                return
-
-    def abandon_after_fork(self) -> None:
-        """In a forked child: let go of the port, or it would stay taken as long as the child lives."""
-        self._server.server_close()

@@ -1,8 +1,7 @@
 """What the surroundings decide: whether this process reports and saves, and where.
 
-Before it: the process's environment variables and the arguments of `Reporter` and `Checkpoints`; a variable wins
-over an argument, because its user cannot always edit a training. After it: `endpoint` and `checkpoint_files`
-open what is described here. An empty variable counts as unset (a manifest often has `value: ""`).
+A variable wins over an argument, because its user cannot always edit a training. An empty variable counts as unset (a
+manifest often has `value: ""`).
 """
 
 from __future__ import annotations
@@ -33,13 +32,7 @@ DEFAULT_LINGER_SECONDS = 20.0
 Kubernetes gives a pod to end."""
 
 RANK_VARIABLES = (
-    "RANK",
-    "SLURM_PROCID",
-    "OMPI_COMM_WORLD_RANK",
-    "PMI_RANK",
-    "PMIX_RANK",
-    "MV2_COMM_WORLD_RANK",
-    "HOROVOD_RANK",
+    *("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MV2_COMM_WORLD_RANK", "HOROVOD_RANK"),
     "JAX_PROCESS_ID",
 )
 """Where launchers put the *global* rank; the first that is set counts, so torchrun's wins over Slurm's (which
@@ -95,25 +88,14 @@ def endpoint_settings(
     wanted_port = "a port from 0 to 65535"
     wanted_linger = "a number of seconds from 0 to 3600"
     port = check.read("port", port, parse_port, DEFAULT_PORT, wanted_port)
-    linger_seconds = check.read(
-        "linger_seconds", linger_seconds, parse_linger_seconds, DEFAULT_LINGER_SECONDS, wanted_linger
-    )
+    linger = check.read("linger_seconds", linger_seconds, parse_linger_seconds, DEFAULT_LINGER_SECONDS, wanted_linger)
+    port = _variable(environ, check, "SLOPEWISE_EXPORTER_PORT", parse_port, port, wanted_port)
+    name = "SLOPEWISE_EXPORTER_LINGER_SECONDS"
+    linger = _variable(environ, check, name, parse_linger_seconds, linger, wanted_linger)
     files = map(environ.get, ("SLOPEWISE_EXPORTER_PORT_FILE", "SLOPEWISE_EXPORTER_END_FILE"))
     port_file, end_file = (_path(file) if file else None for file in files)
-    return EndpointSettings(
-        port=_variable(environ, check, "SLOPEWISE_EXPORTER_PORT", parse_port, port, wanted_port),
-        address=environ.get("SLOPEWISE_EXPORTER_ADDRESS") or address,
-        linger_seconds=_variable(
-            environ,
-            check,
-            "SLOPEWISE_EXPORTER_LINGER_SECONDS",
-            parse_linger_seconds,
-            linger_seconds,
-            wanted_linger,
-        ),
-        port_file=port_file,
-        end_file=end_file,
-    )
+    address = environ.get("SLOPEWISE_EXPORTER_ADDRESS") or address
+    return EndpointSettings(port, address, linger, port_file, end_file)
 
 
 def listening_advice(
@@ -121,23 +103,13 @@ def listening_advice(
 ) -> str:
     """Why the endpoint cannot listen and what to do about it: a sentence that its caller ends.
 
-    `by` is what takes the port and the address as arguments.
+    `by` is what takes the port as an argument.
     """
     where = f"{settings.address}:{settings.port}"
-    number = error.errno if isinstance(error, OSError) else None
-    if number == errno.EADDRINUSE:
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return (
             f"cannot serve metrics on {where}: another program has port {settings.port}; give this {process} "
             f"{by}(port=...) or SLOPEWISE_EXPORTER_PORT with another one, 0 for any that is free"
-        )
-    if number in (errno.EACCES, errno.EPERM):
-        return f"cannot serve metrics on {where}: this user may not take port {settings.port}; use 1024 or higher"
-    import socket  # here: a reporter loads this module, and loads that one with its endpoint
-
-    if number == errno.EADDRNOTAVAIL or isinstance(error, (socket.gaierror, UnicodeError)):
-        return (
-            f"cannot serve metrics on {where}: {settings.address!r} is no address of this machine; give "
-            f"{by}(address=...) or SLOPEWISE_EXPORTER_ADDRESS one of its own without a port, 0.0.0.0 for all of them"
         )
     return f"cannot serve metrics on {where} ({error})"
 
@@ -194,37 +166,26 @@ def connected_rank() -> int | None:
 
     No library is imported for it, and none is initialised: asking JAX too early would take all of its devices.
     """
-    for ask in (_rank_of_torch, _rank_of_jax, _rank_of_mpi, _rank_of_accelerate):
+    for name, ask in _CONNECTED.items():
+        module = sys.modules.get(name)
         with suppress(Exception):  # of another version
-            rank = ask()
+            rank = None if module is None else ask(module)
             if rank is not None:
                 return int(rank)
     return None
 
 
-def _rank_of_torch() -> int | None:
-    distributed = _loaded("torch.distributed")
-    connected = distributed is not None and distributed.is_available() and distributed.is_initialized()
-    return distributed.get_rank() if connected else None
-
-
-def _rank_of_jax() -> int | None:
-    jax = _loaded("jax")
-    return jax.process_index() if jax is not None and jax.distributed.is_initialized() else None
-
-
-def _rank_of_mpi() -> int | None:
-    mpi = _loaded("mpi4py.MPI")
-    connected = mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized() and mpi.COMM_WORLD.Get_size() > 1
+def _rank_of_mpi(mpi: Any) -> int | None:
+    connected = mpi.Is_initialized() and not mpi.Is_finalized() and mpi.COMM_WORLD.Get_size() > 1
     return mpi.COMM_WORLD.Get_rank() if connected else None
 
 
-def _rank_of_accelerate() -> int | None:
-    # Of TPUs, whose processes `accelerate` starts without a variable.
-    state = _loaded("accelerate.state")
-    connected = state is not None and state.PartialState._shared_state  # noqa: SLF001 - empty before it is connected
-    return state.PartialState().process_index if connected else None
-
-
-def _loaded(module: str) -> Any:
-    return sys.modules.get(module)
+_CONNECTED: dict[str, Callable[[Any], int | None]] = {
+    "torch.distributed": lambda torch: torch.get_rank() if torch.is_available() and torch.is_initialized() else None,
+    "jax": lambda jax: jax.process_index() if jax.distributed.is_initialized() else None,
+    "mpi4py.MPI": _rank_of_mpi,
+    # Of TPUs, whose processes `accelerate` starts without a variable; its state is empty before it is connected.
+    "accelerate.state": lambda state: (
+        state.PartialState().process_index if state.PartialState._shared_state else None  # noqa: SLF001
+    ),
+}

@@ -13,9 +13,35 @@ from prometheus_client import CollectorRegistry, MetricsHandler, ProcessCollecto
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from slopewise_exporter.endpoint import CLIENT_TIMEOUT_SECONDS, LOADED_AT_SECONDS, ScrapeServer
+from slopewise_exporter.endpoint import CLIENT_TIMEOUT_SECONDS, LOADED_AT_SECONDS, MetricsEndpoint
 from slopewise_exporter.record import STATES, STEP_DURATION_BUCKETS_SECONDS, Facts, Snapshot, TrainingRecord
 from slopewise_exporter.threads.following import following
+
+_COUNTERS = {
+    "training_steps": ("steps", "Steps done."),
+    "training_samples": ("samples", "Samples trained on."),
+    "training_epochs": ("epochs", "Passes over the data done."),
+    "training_wait_seconds": ("waited_seconds", "Time in which steps waited for their batches."),
+    "training_nonfinite_loss": ("nonfinite_losses", "Losses that were NaN or infinite."),
+    "training_outlier_loss": ("outlier_losses", "Finite losses that the moving average leaves out."),
+}
+"""Name: field of `Snapshot`, help."""
+
+_GAUGES = {
+    "training_unsaved_steps": ("unsaved_steps", "Steps that an interruption now would lose."),
+    "training_steps_planned": ("steps_planned", "Steps that the whole training will take."),
+    "training_steps_planned_is_upper_bound": ("plan_is_upper_bound", "1 when early stopping may end it before these."),
+    "training_first_step_timestamp_seconds": ("first_step_at_seconds", "When the first step of this process ended."),
+    "training_last_step_timestamp_seconds": ("last_step_at_seconds", "When the last step ended."),
+    "training_checkpoint_timestamp_seconds": ("checkpoint_at_seconds", "When the last checkpoint was saved."),
+    "training_checkpoint_duration_seconds": ("checkpoint_duration_seconds", "How long saving it took."),
+    "training_checkpoint_on_sigterm": ("checkpoint_on_sigterm", "1: it saves on SIGTERM; 0: just now it could not."),
+    "training_threads": ("threads", "The most threads that one of its libraries has."),
+    "training_threads_wanted": ("threads_wanted", "The number of threads for the CPU in effect."),
+    "training_threads_useful": ("threads_useful", "The most threads with which steps are faster."),
+    "training_cpu_in_effect_cores": ("cores", "The CPU that it gets, in cores."),
+}
+"""Name: field of `Snapshot`, or of what `collect` adds to it; help."""
 
 
 class TrainingCollector:
@@ -29,11 +55,19 @@ class TrainingCollector:
         """All `training_*` families, of one moment."""
         now = self._record.snapshot()
         yield _losses(now)
-        yield from _work(now)
-        yield from _plan(now)
+        for name, (field, help_text) in _COUNTERS.items():
+            yield CounterMetricFamily(name, help_text, value=getattr(now, field))
+        values: dict[str, float | None] = {
+            **now._asdict(),
+            "plan_is_upper_bound": None if now.steps_planned is None else float(now.plan_is_upper_bound),
+            "threads": following.threads,
+            "threads_wanted": following.wanted if following.follows else None,
+            "threads_useful": following.useful,
+            "cores": following.cores,
+        }
+        for name, (field, help_text) in _GAUGES.items():
+            yield _gauge(name, help_text, values[field])
         yield _step_durations(now)
-        yield from _times(now)
-        yield from _threads()
         yield from _info(self._facts)
         yield _state(now)
 
@@ -60,14 +94,16 @@ class ScrapeHandler(MetricsHandler):
     """prometheus_client's handler, with a time limit and a report of success."""
 
     timeout = CLIENT_TIMEOUT_SECONDS
-    server: ScrapeServer
+    server: MetricsEndpoint
 
     def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
         """Send all metrics, then say so; looked at first, since the end may come while they are collected."""
         after_end = self.server.training_ended
         self.registry = self.server.registry
         super().do_GET()
-        self.server.note_scrape(after_end=after_end)
+        self.server.scraped = True
+        if after_end:
+            self.server.scraped_after_end.set()
 
 
 def build_registry(record: TrainingRecord, facts: Facts, process: Collector | None = None) -> CollectorRegistry:
@@ -89,30 +125,6 @@ def _losses(now: Snapshot) -> Metric:
     return family
 
 
-def _plan(now: Snapshot) -> Iterator[Metric]:
-    planned = now.steps_planned
-    yield _gauge("training_steps_planned", "Steps that the whole training will take.", planned)
-    yield _gauge(
-        "training_steps_planned_is_upper_bound",
-        "1 when it may stop before its planned steps (early stopping).",
-        None if planned is None else float(now.plan_is_upper_bound),
-    )
-
-
-def _work(now: Snapshot) -> Iterator[Metric]:
-    yield CounterMetricFamily("training_steps", "Steps done.", value=now.steps)
-    yield CounterMetricFamily("training_samples", "Samples trained on.", value=now.samples)
-    yield CounterMetricFamily("training_epochs", "Passes over the data done.", value=now.epochs)
-    help_text = "Steps since the last saved checkpoint, which an interruption would lose."
-    yield _gauge("training_unsaved_steps", help_text, now.unsaved_steps)
-    help_text = "Time in which steps waited for their batches."
-    yield CounterMetricFamily("training_wait_seconds", help_text, value=now.waited_seconds)
-    help_text = "Losses that were NaN or infinite; training_loss keeps its last finite value."
-    yield CounterMetricFamily("training_nonfinite_loss", help_text, value=now.nonfinite_losses)
-    help_text = "Finite losses that the moving average leaves out, because they are far from all others."
-    yield CounterMetricFamily("training_outlier_loss", help_text, value=now.outlier_losses)
-
-
 def _step_durations(now: Snapshot) -> Metric:
     bounds = [*map(str, STEP_DURATION_BUCKETS_SECONDS), "+Inf"]
     return HistogramMetricFamily(
@@ -121,31 +133,6 @@ def _step_durations(now: Snapshot) -> Metric:
         buckets=list(zip(bounds, accumulate(now.step_duration_counts))),
         sum_value=now.step_duration_sum_seconds,
     )
-
-
-def _times(now: Snapshot) -> Iterator[Metric]:
-    help_text = "When the first step of this process ended."
-    yield _gauge("training_first_step_timestamp_seconds", help_text, now.first_step_at_seconds)
-    yield _gauge("training_last_step_timestamp_seconds", "When the last step ended.", now.last_step_at_seconds)
-    yield _gauge(
-        "training_checkpoint_timestamp_seconds", "When the last checkpoint was saved.", now.checkpoint_at_seconds
-    )
-    yield _gauge("training_checkpoint_duration_seconds", "How long saving it took.", now.checkpoint_duration_seconds)
-    yield _gauge(
-        "training_checkpoint_on_sigterm",
-        "1 when it saves on SIGTERM before it ends, 0 when it could not just now.",
-        now.checkpoint_on_sigterm,
-    )
-
-
-def _threads() -> Iterator[Metric]:
-    yield _gauge("training_threads", "The most threads that one of its libraries has.", following.threads)
-    wanted = following.wanted if following.follows else None
-    yield _gauge("training_threads_wanted", "The number of threads for the CPU in effect.", wanted)
-    help_text = "The most threads with which its steps are faster, where they are all of it that uses CPU."
-    yield _gauge("training_threads_useful", help_text, following.useful)
-    help_text = "The CPU that it gets, in cores: its affinity, its quota, or its use while it waits for more."
-    yield _gauge("training_cpu_in_effect_cores", help_text, following.cores)
 
 
 def _info(facts: Facts) -> Iterator[Metric]:

@@ -10,14 +10,15 @@ import inspect
 import math
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import wraps
 from time import perf_counter
 from typing import Any, Callable, TypeVar
 from weakref import WeakSet
 
 from slopewise_exporter import lifecycle
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.logs.names import Names
+from slopewise_exporter.record import Progress
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.threads.following import following
 from slopewise_exporter.values import Checker
@@ -31,36 +32,10 @@ _making = threading.Lock()
 _common: tuple[int, Reporter] | None = None
 """The process that made it, and the reporter of all callbacks that were given none."""
 
+_names = Names()
+
 check = Checker()
 """What was logged once by a callback is not logged by its copies, of which a search makes many."""
-
-
-class Plan:
-    """The planned steps of one fit after another, in a reporter whose script gave none itself."""
-
-    def __init__(self, reporter: Reporter | None) -> None:
-        ours = reporter is not None and (reporter.planned_steps is None or reporter in _planned_here)
-        self._reporter = reporter if ours else None
-        self._steps_before = 0
-
-    def begin(self, steps: float | None, *, done: int = 0, upper_bound: bool = False) -> None:
-        """A fit of `steps` begins, of which `done` were done by a former process, or by an earlier fit."""
-        if self._reporter is not None:
-            self._steps_before = self._reporter.steps - done
-            self.correct(steps, upper_bound=upper_bound)
-
-    def correct(self, steps: float | None, *, upper_bound: bool = False) -> None:
-        """The fit that runs takes so many steps; None, infinite or negative: not known."""
-        if self._reporter is None:
-            return
-        known = steps is not None and 0 < steps < math.inf
-        _planned_here.add(self._reporter)
-        self._reporter.plan(self._steps_before + steps if known else None, upper_bound=upper_bound)  # type: ignore[operator]
-
-    def end(self) -> None:
-        """The fit is over, perhaps early: what was done is all that there is to do."""
-        if self._reporter is not None and self._reporter.steps > 0:
-            self._reporter.plan(self._reporter.steps)
 
 
 class Waits:
@@ -88,24 +63,23 @@ class Waits:
 class FitReport:
     """One fit after another. After `begin` with `first_rank=False` nothing is reported."""
 
-    def __init__(self, reporter: Reporter | None, framework: str) -> None:
+    def __init__(self, reporter: Reporter | None, framework: str, *, saves: bool = False) -> None:
+        """`saves`: of a callback that saves: checkpoints set the counters, and without a reporter none is opened."""
         self._given = reporter
         self._framework = framework
+        self._saves = saves
         self._reporter: Reporter | None = None
-        self._plan = Plan(None)
         self.waits = Waits()
-        self._epochs_left = 0
-        self._epoch_began_at = 0
-        self._reached = 0
-        self._lower: int | None = None
+        self._steps_before = self._reached = 0
+        self._epochs_left = self._epoch_began_at = 0
         self._upper_bound = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An estimator with callbacks is pickled with them; the reporter of another process is its own.
-        return type(self), (None, self._framework)
+        return type(self), (None, self._framework), {"_saves": self._saves}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FitReport:
-        return type(self)(self._given, self._framework)
+        return type(self)(self._given, self._framework, saves=self._saves)
 
     def begin(
         self,
@@ -117,18 +91,21 @@ class FitReport:
         first_rank: bool = True,
     ) -> None:
         """A fit begins. It takes `steps` in all, `done` of them before: those of a checkpoint that was loaded."""
-        self._reporter = (self._given or common_reporter(self._framework)) if first_rank else None
+        self._reporter = self._given if first_rank else None
+        if first_rank and not (self._given or self._saves):
+            self._reporter = common_reporter(self._framework)
+        self.waits = Waits(self._reporter)
         if self._reporter is None:
             return
-        if done > 0 and self._reporter.steps == 0:
+        if done > 0 and self._reporter.steps == 0 and not self._saves:
             self._reporter.resume(Progress(done, epochs=epochs_done))
+        self._steps_before = self._reporter.steps - done
         self._reached = done
-        self._lower = None
         self._epochs_left = 0
         self._upper_bound = upper_bound
-        self._plan = Plan(self._reporter)
-        self.waits = Waits(self._reporter)
-        self._plan.begin(steps, done=done, upper_bound=upper_bound)
+        if self._reporter.planned_steps is None:
+            _planned_here.add(self._reporter)
+        self.plan(steps)
 
     def begin_epochs(
         self,
@@ -144,11 +121,14 @@ class FitReport:
         done = first_epoch * (steps_an_epoch or 0)
         self.begin(steps, done=done, epochs_done=first_epoch, upper_bound=upper_bound, first_rank=first_rank)
         self._epochs_left = epochs - first_epoch
-        self._epoch_began_at = self._reached
+        self._epoch_began_at = done
 
     def plan(self, steps: float | None) -> None:
-        """The fit that runs takes so many steps in all, which is not what it began with."""
-        self._plan.correct(steps, upper_bound=self._upper_bound)
+        """The fit that runs takes so many steps in all; None, infinite or negative: not known."""
+        if self._reporter is not None and self._reporter in _planned_here:
+            known = steps is not None and 0 < steps < math.inf
+            planned = self._steps_before + steps if known else None  # type: ignore[operator]
+            self._reporter.plan(planned, upper_bound=self._upper_bound)
 
     def step(self, loss: Any = None, steps: int = 1) -> None:
         """So many steps are done; `loss` is that of the last one."""
@@ -159,28 +139,11 @@ class FitReport:
             following.apply()
 
     def reach(self, step: int, loss: Any = None) -> None:
-        """The framework counts steps itself, and is at this one. A loss without a new step counts no step.
-
-        One lower step is taken for something else, such as the number of an epoch: 100, 1, 120 are 120 steps. A second
-        one that is higher than the first begins again: 100, 10, 20 are 110.
-        """
+        """The framework counts steps itself, and is at this one. Steps that it has counted before are not counted."""
         if step > self._reached:
-            self._lower = None
             self.step(loss, step - self._reached)
         elif step == self._reached:
             self.loss(loss)
-        elif step < self._reached:
-            if self._lower is not None and step > self._lower:
-                self._reached = self._lower
-                self.reach(step, loss)
-                return
-            if self._lower is None:
-                check.warn(
-                    f"{self._framework} back",
-                    f"{self._framework}: step {step} comes after step {self._reached}: it is not counted, nor is its "
-                    "loss, unless higher ones follow it",
-                )
-            self._lower = step
 
     def epoch(self) -> None:
         """A pass over the data is done. Of `begin_epochs`, the epochs that are left are taken to be as long."""
@@ -188,9 +151,10 @@ class FitReport:
             return
         self._reporter.epoch()
         if self._epochs_left > 0:
+            done = self._reporter.steps - self._steps_before
             self._epochs_left -= 1
-            self.plan(self._reached + self._epochs_left * (self._reached - self._epoch_began_at))
-            self._epoch_began_at = self._reached
+            self.plan(done + self._epochs_left * (done - self._epoch_began_at))
+            self._epoch_began_at = done
 
     def loss(self, loss: Any) -> None:
         """The loss of steps that were counted before."""
@@ -203,8 +167,9 @@ class FitReport:
             self._reporter.evaluate(loss, within_step=within_step)
 
     def end(self) -> None:
-        """The fit is over; the process may begin another one."""
-        self._plan.end()
+        """The fit is over, perhaps early: what was done is all that there is to do. The process may begin another."""
+        if self._reporter is not None and self._reporter in _planned_here and self._reporter.steps > 0:
+            self._reporter.plan(self._reporter.steps)
 
 
 def common_reporter(framework: str) -> Reporter:
@@ -223,15 +188,11 @@ def common_reporter(framework: str) -> Reporter:
 
 def planned_epochs(reporter: Reporter, epochs: int, batches: Any, first: int) -> Iterator[int]:
     """The numbers of the epochs from `first` on; plans them in `reporter`, and counts each one that ends."""
-    plan = Plan(reporter)
-    plan.begin(length(batches) * (epochs - first))
-    steps_before = reporter.steps
+    report = FitReport(reporter, "", saves=True)
+    report.begin_epochs(epochs, length(batches) or None, first_epoch=first)
     for epoch in range(first, epochs):
-        began_at = reporter.steps
         yield epoch
-        reporter.epoch()
-        done = reporter.steps - steps_before
-        plan.correct(done + (reporter.steps - began_at) * (epochs - epoch - 1))
+        report.epoch()
 
 
 def length(batches: Any) -> int:
@@ -259,6 +220,16 @@ def harmless(hook: Hook) -> Hook:
             return None
 
     return call  # type: ignore[return-value]
+
+
+def loss_among(values: Mapping[str, Any], field: str = "loss") -> Any | None:
+    """The training loss among the values of a log entry, or its `evaluation`; None: it has none. Scores are none."""
+    found = [
+        (meaning.rank, value)
+        for name, value in values.items()
+        if (meaning := _names.meaning(str(name))) and meaning.field == field
+    ]
+    return min(found, key=lambda each: each[0])[1] if found else None
 
 
 def running(module: str, name: str) -> Any:

@@ -5,9 +5,8 @@
     callback = SlopewiseCallback(FOLDER, reporter=Reporter(planned_steps=STEPS))
     model.fit(batches_from(callback.steps), epochs=1, callbacks=[callback])
 
-Before it: `fit`, which calls it at every batch, or every `steps_per_execution` batches. After it: `checkpoints` and
-`reporter`. Weights, optimiser and random numbers are saved; where the data are is not: begin them at step
-`callback.steps` (docs/checkpointing.md shows how).
+Weights, optimiser and random numbers are saved; where the data are is not: begin them at step `callback.steps`
+(docs/checkpointing.md shows how).
 """
 
 from __future__ import annotations
@@ -23,10 +22,9 @@ import h5py
 import keras
 
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, Checkpoints
-from slopewise_exporter.fit_report import FitReport, Plan, harmless, names_of, running, stops_early
+from slopewise_exporter.fit_report import FitReport, harmless, names_of, running, stops_early
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.threads.following import following
-from slopewise_exporter.values import Checker
 
 _RANDOM = "slopewise_random"
 """A group in the file of the weights: Keras itself saves no random numbers."""
@@ -38,9 +36,11 @@ class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a pac
     async_safe = True
     """Keras may call `on_train_batch_end` in threads of its own, several at once: `fit` then waits for no loss."""
 
+    _saves = False
+
     def __init__(self, reporter: Reporter | None = None) -> None:
         super().__init__()
-        self._report = FitReport(reporter, "keras")
+        self._report = FitReport(reporter, "keras", saves=self._saves)
         self._counting = threading.Lock()
         self._begun = False
         self._batches_at_once = 1
@@ -74,12 +74,7 @@ class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a pac
     @harmless
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """A step, or `steps_per_execution` of them; the last execution of an epoch may have fewer."""
-        with self._counting:
-            self._executions += 1
-            done = self._executions * self._batches_at_once
-            done = max(self._counted + 1, min(done, self.params.get("steps") or done))
-            self._report.step((logs or {}).get("loss"), done - self._counted)
-            self._counted = done
+        self._count_execution(logs)
 
     @harmless
     def on_test_end(self, logs: Mapping[str, Any] | None = None) -> None:
@@ -97,14 +92,29 @@ class ReportCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a pac
         following.thread = None
         self._report.end()
 
+    def _count_execution(self, logs: Mapping[str, Any] | None) -> int:
+        """Its batches. Where it ends is said differently by versions of Keras, and wrongly for an epoch's last one."""
+        with self._counting:
+            self._executions += 1
+            done = self._executions * self._batches_at_once
+            done = max(self._counted + 1, min(done, self.params.get("steps") or done))
+            steps, self._counted = done - self._counted, done
+            self._report.step((logs or {}).get("loss"), steps)
+            return steps
 
-class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a package that is not installed here
+
+class SlopewiseCallback(ReportCallback):
     """Reports each batch, saves on SIGTERM and from time to time, and loads what was saved when training begins.
 
     The arguments are those of `Checkpoints`. CheckpointError for a folder that cannot be read. Keras reports no error
     in `fit` to a callback: a process that goes on after one writes `with callback:` around it, which gives SIGTERM
     back. With `steps_per_execution`, `steps_per_epoch` must be a multiple of it, unless the data ends there.
     """
+
+    async_safe = False
+    """A save, and the end, belong between two batches of the training's own thread."""
+
+    _saves = True
 
     def __init__(
         self,
@@ -115,11 +125,7 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
         every_steps: int | None = None,
         keep: int = DEFAULT_KEEP,
     ) -> None:
-        super().__init__()
-        self._reporter = reporter
-        self._plan = Plan(reporter)
-        self._plan_began = False
-        self._check = Checker()
+        super().__init__(reporter)
         self._checkpoints = Checkpoints(
             folder,
             reporter=reporter,
@@ -132,8 +138,6 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
         )
         self._weights: Path | None = self._checkpoints.resume()
         self._random: Any | None = None
-        self._batches_at_once = 1
-        self._first_batch = 0
 
     @property
     def steps(self) -> int:
@@ -143,17 +147,8 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Go on from the checkpoint, if there is one; after a `fit` before this one, from where that has ended."""
         self._checkpoints.reopen()
-        self._batches_at_once = self.model.steps_per_execution
-        self._tell_part_of_execution()
-        self._plan_began = False
+        super().on_train_begin(logs)
         self.restore(self.model)
-
-    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """The first of a fit has the number of `initial_epoch`."""
-        steps = self.params.get("steps")
-        if not self._plan_began and steps is not None:
-            self._plan_began = True
-            self._plan.begin(steps * (self.params.get("epochs", 1) - epoch), upper_bound=_stops_early())
 
     def restore(self, model: Any) -> None:
         """Give a model, which must be built, the weights and the optimiser of the checkpoint; nothing without one.
@@ -172,33 +167,18 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
 
             torch.set_rng_state(torch.from_numpy(self._random))
         self._random = None
-        self._first_batch = batch
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """A step, or `steps_per_execution` of them; SystemExit(143) after SIGTERM, once they are saved."""
-        steps = self._batches_done()
-        if self._reporter is not None:
-            self._reporter.step(loss=(logs or {}).get("loss"), steps=steps)
-        self._checkpoints.step(self._state, steps)
+        self._checkpoints.step(self._state, self._count_execution(logs))
 
     def on_test_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """An evaluation must not outlast the grace period."""
         self._checkpoints.check(self._state)
 
-    def on_test_end(self, logs: Mapping[str, Any] | None = None) -> None:
-        """The evaluation's loss."""
-        loss = (logs or {}).get("loss")
-        if self._reporter is not None and loss is not None:
-            self._reporter.evaluate(loss)
-
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """One pass over the data."""
-        if self._reporter is not None:
-            self._reporter.epoch()
-
     def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
         """Save the end, so that a process that is started again has nothing left to do."""
-        self._plan.end()
+        super().on_train_end(logs)
         self._checkpoints.close()
 
     def __enter__(self) -> SlopewiseCallback:
@@ -208,24 +188,6 @@ class SlopewiseCallback(keras.callbacks.Callback):  # type: ignore[misc] # of a 
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._checkpoints.__exit__(kind, error, trace)
-
-    def _tell_part_of_execution(self) -> None:
-        # Of 10 batches, 4 at a time, the third execution trains 2 where the data ends there, and 4 where it goes on
-        # (`repeat()`), with nothing to tell the two apart.
-        batches = self.params.get("steps")
-        if batches is not None and batches % self._batches_at_once:
-            self._check.warn(
-                "steps",
-                f"{batches} batches an epoch, {self._batches_at_once} at a time: the last ones are counted as if the "
-                "data ended there; where it does not, make steps_per_epoch a multiple of steps_per_execution",
-            )
-
-    def _batches_done(self) -> int:
-        # Keras says where an execution begins. Where it ends is said differently by its versions, and wrongly for the
-        # last one of an epoch: of 10 batches, 4 at a time, the third execution begins with batch 8 and has 2.
-        batches = self.params.get("steps")
-        left = self._batches_at_once if batches is None else batches - self._first_batch
-        return max(1, min(self._batches_at_once, left))
 
     def _state(self) -> Any:
         return self.model

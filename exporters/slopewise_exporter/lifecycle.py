@@ -11,7 +11,7 @@ import errno
 import os
 import sys
 from contextlib import suppress
-from typing import Callable, Protocol, TypeVar
+from typing import Any, Callable, TypeVar
 
 from slopewise_exporter.environment import EndpointSettings
 from slopewise_exporter.values import Checker
@@ -20,24 +20,11 @@ Endpoint = TypeVar("Endpoint")
 Registry = TypeVar("Registry")
 
 
-class OpenReporter(Protocol):
-    """What a reporter must be able to do to be looked after."""
-
-    @property
-    def port(self) -> int | None:
-        """The TCP port that it serves; None where it serves none."""
-
-    def abandon_after_fork(self) -> None:
-        """In a forked child: report nothing and hold no port."""
-
-    def end(self, *, failed: bool, linger: bool) -> None:
-        """The training is over; once is enough, more does no harm."""
-
-
 _INTERACTIVE_LINGER_SECONDS = 0.5
 """Longest wait for a last scrape where `is_interactive`: no cell takes a second to close."""
 
-_open: list[OpenReporter] = []
+_open: list[Any] = []
+"""Reporters, which have `port`, `end` and `abandon_after_fork`."""
 
 before_opening: list[Callable[[], None]] = []
 """Called before an endpoint is opened: what reports a training without its code frees the port for the code's own."""
@@ -49,12 +36,12 @@ def opening() -> None:
         call()
 
 
-def opened(reporter: OpenReporter) -> None:
+def opened(reporter: object) -> None:
     """Look after `reporter` from now on."""
     _open.append(reporter)
 
 
-def newest() -> OpenReporter | None:
+def newest() -> Any:
     """The reporter that was opened last and is open; None: there is none."""
     return _open[-1] if _open else None
 
@@ -96,7 +83,7 @@ def patience(linger_seconds: float, *, pushes: bool) -> float:
     return 0.0 if pushes else min(linger_seconds, _INTERACTIVE_LINGER_SECONDS)
 
 
-def closed(reporter: OpenReporter) -> None:
+def closed(reporter: object) -> None:
     """No more; one that was not open is no error."""
     with suppress(ValueError):
         _open.remove(reporter)

@@ -6,10 +6,9 @@
     trainer = Trainer(callbacks=[callback], ...)
     trainer.fit(module, ckpt_path=callback.resume_path)
 
-Before it: the trainer, which calls it at every batch. After it: `checkpoints`, through the trainer's own
-`save_checkpoint`, and `reporter`. Lightning itself ends on SIGTERM with exit code 0 and saves nothing; while it trains,
-this callback's handler stands in for its own. Where a DataLoader is in its epoch is not saved (`order`), and each draws
-from the common random numbers whenever it is made, unless it has a `generator` of its own.
+Lightning itself ends on SIGTERM with exit code 0 and saves nothing; while it trains, this callback's handler stands in
+for its own. Where a DataLoader is in its epoch is not saved (`order`), and each draws from the common random numbers
+whenever it is made, unless it has a `generator` of its own.
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ from lightning.pytorch import Callback
 from slopewise_exporter.checkpoint_files import CheckpointFolder
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, DEFAULT_KEEP, CheckpointError, Checkpoints, Ranks
 from slopewise_exporter.environment import checkpoint_folder
-from slopewise_exporter.fit_report import FitReport, Plan, Waits, harmless, names_of, stops_early
-from slopewise_exporter.loss_names import eval_loss
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.fit_report import FitReport, harmless, loss_among, names_of, stops_early
 from slopewise_exporter.pytorch import random_state, set_random_state
+from slopewise_exporter.record import Progress
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import EXIT_CODE
 
@@ -41,8 +39,10 @@ _RANDOM = "slopewise_random"
 class ReportCallback(Callback):  # type: ignore[misc] # of a package that is not installed here
     """Reports each optimiser step, the epochs, and each validation. `reporter`: None: the one of this process."""
 
+    _saves = False
+
     def __init__(self, reporter: Reporter | None = None) -> None:
-        self._report = FitReport(reporter, "lightning")
+        self._report = FitReport(reporter, "lightning", saves=self._saves)
         self._global_step = 0
         self._epoch_began_at: int | None = None
 
@@ -72,7 +72,8 @@ class ReportCallback(Callback):  # type: ignore[misc] # of a package that is not
         steps = trainer.global_step - self._global_step
         if steps > 0:
             self._global_step = trainer.global_step
-            self._report.step(_loss(outputs), steps)
+            loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+            self._report.step(loss, steps)
         self._report.waits.idle()
 
     @harmless
@@ -85,7 +86,7 @@ class ReportCallback(Callback):  # type: ignore[misc] # of a package that is not
         """`val_loss` or the like, where the module logs one."""
         self._report.waits.interrupt()
         if not trainer.sanity_checking:
-            self._report.evaluate(eval_loss(trainer.callback_metrics))
+            self._report.evaluate(loss_among(trainer.callback_metrics, "evaluation"))
 
     @harmless
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
@@ -100,8 +101,10 @@ class ReportCallback(Callback):  # type: ignore[misc] # of a package that is not
         self._report.end()
 
 
-class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is not installed here
+class SlopewiseCallback(ReportCallback):
     """Reports each optimiser step, saves on SIGTERM and from time to time. The arguments are those of `Checkpoints`."""
+
+    _saves = True
 
     def __init__(
         self,
@@ -112,15 +115,13 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
         every_steps: int | None = None,
         keep: int = DEFAULT_KEEP,
     ) -> None:
+        super().__init__(reporter)
         self._folder = checkpoint_folder(os.environ, folder)
         self._reporter = reporter
         self._every_seconds = every_seconds
         self._every_steps = every_steps
         self._keep = keep
-        self._plan = Plan(reporter)
-        self._waits = Waits(reporter)
         self._checkpoints: Checkpoints | None = None
-        self._global_step = 0
         self._random: Mapping[str, Any] | None = None
 
     @property
@@ -145,7 +146,6 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
         """Everything is loaded; from here on SIGTERM is ours. SystemExit(143) where it has come before."""
         if trainer.received_sigterm:
             self._leave()
-        self._global_step = trainer.global_step
         if threading.current_thread() is threading.main_thread():
             # Of Lightning: with several ranks it broadcasts in the handler, which hangs, and it makes the code 0.
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -165,38 +165,23 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
         else:
             # A file that somebody else has written, an older one of ours, or none: the trainer knows where it is.
             self._checkpoints.count_from(Progress(trainer.global_step, epochs=trainer.current_epoch))
-        self._plan.begin(_planned(trainer), done=trainer.global_step, upper_bound=_stops_early(trainer))
+        super().on_train_start(trainer, pl_module)
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """A step, unless gradients are still being added up; SystemExit(143) after SIGTERM, once it is saved."""
-        self._waits.idle()
-        if trainer.global_step == self._global_step or self._checkpoints is None:
-            return
-        self._global_step = trainer.global_step
-        if self._reporter is not None:
-            self._reporter.step(loss=_loss(outputs))
-        self._checkpoints.step(lambda: trainer)
+        steps = trainer.global_step - self._global_step
+        super().on_train_batch_end(trainer, pl_module, outputs, batch, batch_idx)
+        if steps > 0 and self._checkpoints is not None:
+            self._checkpoints.step(lambda: trainer, steps)
 
     def on_validation_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         """An evaluation must not outlast the grace period."""
         if self._checkpoints is not None:
             self._checkpoints.check(lambda: trainer)
 
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """`val_loss` or the like, where the module logs one."""
-        self._waits.interrupt()
-        loss = eval_loss(trainer.callback_metrics)
-        if self._reporter is not None and loss is not None and not trainer.sanity_checking:
-            self._reporter.evaluate(loss)
-
-    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """One pass over the data."""
-        if self._reporter is not None:
-            self._reporter.epoch()
-
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
         """Save the end, so that a process that is started again has nothing left to do."""
-        self._plan.end()
+        super().on_train_end(trainer, pl_module)
         self._let_go(None)
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
@@ -210,7 +195,7 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         """Lightning saves no random numbers."""
-        self._waits.interrupt()
+        super().on_save_checkpoint(trainer, pl_module, checkpoint)
         checkpoint[_RANDOM] = random_state()
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: Mapping[str, Any]) -> None:
@@ -220,7 +205,7 @@ class SlopewiseCallback(Callback):  # type: ignore[misc] # of a package that is 
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Draw on from where the former life ended, in the rank whose random numbers they are."""
-        self._waits.busy()
+        super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
         if self._random is not None:
             set_random_state(self._random)
             self._random = None
@@ -268,7 +253,3 @@ def _planned(trainer: Any, steps_an_epoch: int | None = None) -> int | None:
 def _stops_early(trainer: Any) -> bool:
     names = names_of(trainer.callbacks)
     return stops_early(names) or "Timer" in names  # of `max_time`
-
-
-def _loss(outputs: Any) -> Any:
-    return outputs.get("loss") if isinstance(outputs, Mapping) else outputs

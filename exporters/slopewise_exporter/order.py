@@ -1,8 +1,7 @@
 """The order in which a training sees its rows, from any step on: what a checkpoint of most frameworks leaves out.
 
-Before it: the number of rows, a seed, and how many steps were done. After it: a loop that takes `batch(step)`, or a
-PyTorch DataLoader with `batch_sampler=`. A training that goes on at step 1,234 sees the rows that it would have seen,
-because the order of an epoch depends on the seed and the epoch alone, not on what was drawn before.
+A training that goes on at step 1,234 sees the rows that it would have seen, because the order of an epoch depends on
+the seed and the epoch alone, not on what was drawn before.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class Otlp:
     def send(self) -> None:
         """One request with all metrics; NotSentError with the reason."""
         data = self._data.encode(self._collect(), time_ns())
-        with self._reasons.collected() as reasons:
+        with self._reasons as reasons:
             result = self._exporter.export(data)
         if reasons or result.name != "SUCCESS":
             # The first: those of the retries are the same, and the last is that it gave up.
@@ -109,7 +109,7 @@ def interval_seconds(environ: Mapping[str, str], check: Checker) -> float:
 
 
 class _Reasons(logging.Filter):
-    """What the exporter logs on our thread, in the place of its log: it writes a line a try, and names no consequence.
+    """As a context a list of what the exporter logs on our thread: it writes a line a try, and names no consequence.
 
     Other threads of the process may use the same exporter for their own metrics; their lines go through.
     """
@@ -123,10 +123,6 @@ class _Reasons(logging.Filter):
         """Filter the loggers of the modules of this exporter."""
         for module in {kind.__module__ for kind in type(exporter).__mro__}:
             logging.getLogger(module).addFilter(self)
-
-    def collected(self) -> _Reasons:
-        """As a context: a list of what is added meanwhile."""
-        return self
 
     def __enter__(self) -> list[str]:
         self._found = []

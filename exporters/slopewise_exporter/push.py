@@ -58,8 +58,9 @@ class Push:
         """Send the values of now for the last time; returns at once."""
         self._ended.set()
 
-    def wait(self, seconds: float) -> None:
-        """Wait until the last push is done, at most so long."""
+    def wait(self, *, hurried: bool) -> None:
+        """Wait until the last push is done, or too slow."""
+        seconds = HURRIED_FLUSH_SECONDS if hurried else FLUSH_SECONDS
         self._thread.join(seconds)
         if self._thread.is_alive():
             name = self._receiver.name
@@ -99,41 +100,14 @@ def _reason(error: Exception) -> str:
 # --- which receivers there are ----------------------------------------------------------------------------------
 
 
-class Pushes:
-    """All pushes of one reporter; most trainings have none."""
-
-    def __init__(
-        self,
-        environ: Mapping[str, str],
-        check: Checker,
-        record: TrainingRecord,
-        facts: Facts,
-        process: Callable[[], Collector | None] = lambda: None,
-    ) -> None:
-        """`process`: what describes the training's process, where that is another than this one."""
-        self._all = list(_started(environ, check, record, facts, process))
-
-    def __bool__(self) -> bool:
-        return bool(self._all)
-
-    def end(self) -> None:
-        """Begin the last push of each; returns at once."""
-        for push in self._all:
-            push.end()
-
-    def wait(self, *, hurried: bool) -> None:
-        """Wait until they are done, or too slow."""
-        for push in self._all:
-            push.wait(HURRIED_FLUSH_SECONDS if hurried else FLUSH_SECONDS)
-
-
-def _started(
+def pushes(
     environ: Mapping[str, str],
     check: Checker,
     record: TrainingRecord,
     facts: Facts,
     process: Callable[[], Collector | None],
 ) -> Iterator[Push]:
+    """Those of one reporter; most trainings have none. `process`: what describes the process, where it is another."""
     if environ.get("KUBEFLOW_TRAINER_SERVER_URL"):
         from slopewise_exporter.trainjob_status import TrainJobStatus
 

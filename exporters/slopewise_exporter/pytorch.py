@@ -28,8 +28,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -77,23 +76,16 @@ class ReportedLoader(TimedBatches[Any]):
         self._reporter.epoch()
 
 
-class Stateful(Protocol):
-    """A module, an optimiser, a scheduler, a gradient scaler, an `ema` of one's own."""
+class TorchCheckpoints(Checkpoints):
+    """`Checkpoints` whose state is that of these parts, by name. The other arguments are those of `Checkpoints`.
 
-    def state_dict(self) -> Any:
-        """What it is now."""
-
-    def load_state_dict(self, state_dict: Any) -> Any:
-        """Become what another one was."""
-
-
-class TorchCheckpoints:
-    """`Checkpoints` whose state is that of these parts, by name. The arguments are those of `Checkpoints`."""
+    A part has a `state_dict`: a module, an optimiser, a scheduler, a gradient scaler, an `ema` of one's own.
+    """
 
     def __init__(
         self,
         folder: str | os.PathLike[str] | None,
-        parts: Mapping[str, Stateful],
+        parts: Mapping[str, Any],
         *,
         reporter: Reporter | None = None,
         every_seconds: float | None = DEFAULT_EVERY_SECONDS,
@@ -103,59 +95,30 @@ class TorchCheckpoints:
         self._parts = parts
         ranks = Ranks(torch.distributed.get_rank() == 0, agree) if distributed() else None
         self._draws_on = ranks is None or ranks.first
-        self._checkpoints = Checkpoints(
+        super().__init__(
             folder,
             reporter=reporter,
             every_seconds=every_seconds,
             every_steps=every_steps,
             keep=keep,
             save=_save,
-            load=self._load,
+            load=self._load_parts,
             suffix=".pt",
             ranks=ranks,
         )
-
-    @property
-    def steps(self) -> int:
-        """Steps done, in all lives of this training."""
-        return self._checkpoints.steps
-
-    @property
-    def stopping(self) -> bool:
-        """This process was told to end: the next `step` saves and leaves."""
-        return self._checkpoints.stopping
+        self._state = self._parts_now
 
     def resume(self) -> bool:
         """Give every part the state of the last checkpoint that is whole; False: there is none.
 
         CheckpointError also where it has no such part, or one of another shape.
         """
-        return self._checkpoints.resume() is not None
+        return super().resume() is not None
 
-    def step(self) -> None:
-        """An optimiser step is done, and `reporter.step` was called. SystemExit(143) after SIGTERM, once saved."""
-        self._checkpoints.step(self._state)
-
-    def save(self) -> bool:
-        """Save now. False where it could not be; the log says why."""
-        return self._checkpoints.save(self._state)
-
-    def close(self) -> None:
-        """The training came to its end."""
-        self._checkpoints.close()
-
-    def __enter__(self) -> TorchCheckpoints:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._checkpoints.__exit__(kind, error, trace)
-
-    def _state(self) -> dict[str, Any]:
+    def _parts_now(self) -> dict[str, Any]:
         return {"parts": {name: part.state_dict() for name, part in self._parts.items()}, "random": random_state()}
 
-    def _load(self, path: Path) -> bool:
+    def _load_parts(self, path: Path) -> bool:
         state = _read(path)
         for name, part in self._parts.items():
             part.load_state_dict(state["parts"][name])

@@ -1,8 +1,7 @@
-"""What one training has done so far, as plain numbers.
+"""What one training has done so far, as plain numbers, of which a scrape takes a `Snapshot`.
 
-Before it: `reporter`, which hands over checked floats at every step. After it: `exposition`, which takes a
-`Snapshot` when somebody scrapes. Nothing here knows Prometheus: setting its gauges at each step would cost
-2.5 µs whether anyone looks or not, while the numbers below cost well under 1 µs. Memory is constant.
+Prometheus' own gauges would cost 2.5 µs at each step whether anyone looks or not, and these cost well under 1 µs.
+Memory is constant.
 """
 
 from __future__ import annotations
@@ -11,10 +10,9 @@ import math
 import threading
 from bisect import bisect_left
 from time import perf_counter, time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from slopewise_exporter.average import RobustAverage
-from slopewise_exporter.progress import Progress
 from slopewise_exporter.values import Checker, parse_label, parse_objective
 
 STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
@@ -28,6 +26,17 @@ STARTING, TRAINING, CHECKPOINTING, FINISHED, FAILED = STATES = (
 STEP_DURATION_BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 """Upper bounds, inclusive. The kernel throttles in periods of 0.1 s, so a 20 ms step under a small quota shows
 up twice: in the 25 ms bucket, and in those from 100 ms on."""
+
+
+class Progress(NamedTuple):
+    """How far a training was when it was saved, as a checkpoint keeps it; times in Unix seconds."""
+
+    steps: int = 0
+    samples: float = 0.0
+    epochs: int = 0
+    saved_at_seconds: float = 0.0
+    duration_seconds: float | None = 0.0
+    """How long putting the state on the disk took; None: its begin was not seen."""
 
 
 class Facts(NamedTuple):
@@ -86,39 +95,12 @@ class Snapshot(NamedTuple):
 
 
 class TrainingRecord:
-    """The numbers, written by the training's threads and read by those of the endpoint.
+    """The numbers, written by the training's threads and read by those of the endpoint; the fields of a `Snapshot`.
 
     One lock makes each write and each snapshot whole, so that a counter never goes back and a histogram's
     count is the sum of its buckets. It is reentrant: a signal handler runs in the middle of the main thread,
     perhaps inside `step`, and saving a checkpoint on SIGTERM must not wait for the very step it interrupted.
     """
-
-    __slots__ = (
-        "_at_work",
-        "_average",
-        "_checkpoint_at",
-        "_checkpoint_duration",
-        "_checkpoints_open",
-        "_ema_decay",
-        "_end_state",
-        "_epochs",
-        "_eval_loss",
-        "_first_step_at",
-        "_last_step_at",
-        "_lock",
-        "_nonfinite",
-        "_samples",
-        "_saved_steps",
-        "_step_clock",
-        "_step_counts",
-        "_step_sum",
-        "_steps",
-        "_train_loss",
-        "_waited",
-        "checkpoint_on_sigterm",
-        "plan_is_upper_bound",
-        "steps_planned",
-    )
 
     def __init__(self, ema_decay: float) -> None:
         self._lock = threading.RLock()
@@ -126,70 +108,63 @@ class TrainingRecord:
         self._average = RobustAverage(ema_decay)
         self.steps_planned: float | None = None
         self.plan_is_upper_bound = False
-        self._steps = 0
+        self.steps = 0
         self._saved_steps = 0
-        self._waited = 0.0
-        self._samples = 0.0
-        self._epochs = 0
-        self._nonfinite = 0
-        self._train_loss: float | None = None
-        self._eval_loss: float | None = None
+        self.waited_seconds = 0.0
+        self.samples = 0.0
+        self.epochs = 0
+        self.nonfinite_losses = 0
+        self.train_loss: float | None = None
+        self.eval_loss: float | None = None
         self._step_clock: float | None = None
         self._step_counts = [0] * (len(STEP_DURATION_BUCKETS_SECONDS) + 1)
-        self._step_sum = 0.0
-        self._first_step_at: float | None = None
-        self._last_step_at: float | None = None
+        self.step_duration_sum_seconds = 0.0
+        self.first_step_at_seconds: float | None = None
+        self.last_step_at_seconds: float | None = None
         self._checkpoints_open = 0
         self._at_work = False
         self.checkpoint_on_sigterm: bool | None = None
-        self._checkpoint_at: float | None = None
-        self._checkpoint_duration: float | None = None
+        self.checkpoint_at_seconds: float | None = None
+        self.checkpoint_duration_seconds: float | None = None
         self._end_state: str | None = None
 
     def step(self, loss: float | None, samples: float, steps: int = 1) -> None:
         """So many optimiser steps ended now; `loss` may be NaN or infinite, None leaves the loss as it is."""
         with self._lock:
-            now = perf_counter()
-            started = self._step_clock
-            if started is not None:
-                took = now - started
-                each = took if steps == 1 else took / steps
-                self._step_counts[bisect_left(STEP_DURATION_BUCKETS_SECONDS, each)] += steps
-                self._step_sum += took
-            self._step_clock = now
+            self._time_steps(steps)
             self._at_work = True
-            self._last_step_at = time()
-            if self._first_step_at is None:
-                self._first_step_at = self._last_step_at
-            self._steps += steps
-            self._samples += samples
+            self.last_step_at_seconds = time()
+            if self.first_step_at_seconds is None:
+                self.first_step_at_seconds = self.last_step_at_seconds
+            self.steps += steps
+            self.samples += samples
             if loss is None:
                 return
             if math.isfinite(loss):
-                self._train_loss = loss
+                self.train_loss = loss
                 self._average.add(loss)
             else:
-                self._nonfinite += 1
+                self.nonfinite_losses += 1
 
     def late_loss(self, loss: float) -> None:
         """The loss of a step that has been counted before; it may be NaN or infinite."""
         with self._lock:
             if math.isfinite(loss):
-                self._train_loss = loss
+                self.train_loss = loss
                 self._average.add(loss)
             else:
-                self._nonfinite += 1
+                self.nonfinite_losses += 1
 
     def epoch(self) -> None:
         """One pass over the data ended."""
         with self._lock:
             self._at_work = True
-            self._epochs += 1
+            self.epochs += 1
 
     def waited(self, seconds: float) -> None:
         """A step waited `seconds` for its batch."""
         with self._lock:
-            self._waited += seconds
+            self.waited_seconds += seconds
 
     def evaluate(self, value: float, *, within_step: bool) -> None:
         """An evaluation ended with `value`; the time it took is part of a step's duration only `within_step`."""
@@ -198,15 +173,15 @@ class TrainingRecord:
                 self._step_clock = None
             self._at_work = True
             if math.isfinite(value):
-                self._eval_loss = value
+                self.eval_loss = value
             else:
-                self._nonfinite += 1
+                self.nonfinite_losses += 1
 
     def begin_checkpoint(self) -> int:
         """A checkpoint is being written, of the steps that this returns; several may overlap."""
         with self._lock:
             self._checkpoints_open += 1
-            return self._steps
+            return self.steps
 
     def end_checkpoint(self, duration_seconds: float, saved_steps: int | None) -> None:
         """It ended, and holds `saved_steps`; None: it could not be saved, and no migration could resume from it."""
@@ -217,24 +192,19 @@ class TrainingRecord:
                 # only that second can belong to the step that is under way.
                 self._step_clock = min(perf_counter(), self._step_clock + duration_seconds)
             if saved_steps is not None:
-                self._checkpoint_at = time()
-                self._checkpoint_duration = duration_seconds
+                self.checkpoint_at_seconds = time()
+                self.checkpoint_duration_seconds = duration_seconds
                 self._saved_steps = max(self._saved_steps, saved_steps)
 
     def resume(self, progress: Progress) -> None:
         """Count on from a checkpoint. The training is `starting` until it has done something in this life itself."""
         with self._lock:
-            self._steps = self._saved_steps = progress.steps
-            self._samples = progress.samples
-            self._epochs = progress.epochs
+            self.steps = self._saved_steps = progress.steps
+            self.samples = progress.samples
+            self.epochs = progress.epochs
             if progress.saved_at_seconds > 0:  # else the training's own code saved it, and did not say when
-                self._checkpoint_at = progress.saved_at_seconds
-                self._checkpoint_duration = progress.duration_seconds
-
-    @property
-    def steps(self) -> int:
-        """Steps done."""
-        return self._steps
+                self.checkpoint_at_seconds = progress.saved_at_seconds
+                self.checkpoint_duration_seconds = progress.duration_seconds
 
     def end(self, state: str | None) -> None:
         """The process ends, and the training has ended as `state`; None: it has not, and goes on elsewhere."""
@@ -247,38 +217,33 @@ class TrainingRecord:
         `at_seconds`: when that was, where it is over already; then no step is timed.
         """
         with self._lock:
-            done, self._steps = steps - self._steps, steps
-            self._epochs = epochs
+            done, self.steps = steps - self.steps, steps
+            self.epochs = epochs
             self._at_work = True
             if at_seconds is not None:
                 self._step_clock = None
-                self._last_step_at = at_seconds
+                self.last_step_at_seconds = at_seconds
             elif done > 0:
                 self._time_steps(done)
-                self._last_step_at = time()
-            if self._first_step_at is None and done > 0:
-                self._first_step_at = self._last_step_at
-            if loss is None:
-                return
-            if math.isfinite(loss):
-                self._train_loss = loss
-                self._average.add(loss)
-            else:
-                self._nonfinite += 1
+                self.last_step_at_seconds = time()
+            if self.first_step_at_seconds is None and done > 0:
+                self.first_step_at_seconds = self.last_step_at_seconds
+            if loss is not None:
+                self.late_loss(loss)
 
     def _time_steps(self, count: int) -> None:
         now = perf_counter()
         started = self._step_clock
         if started is not None:
             self._step_counts[bisect_left(STEP_DURATION_BUCKETS_SECONDS, (now - started) / count)] += count
-            self._step_sum += now - started
+            self.step_duration_sum_seconds += now - started
         self._step_clock = now
 
     def begin_again(self) -> None:
         """Another training, or a new process of this one: its losses say nothing of those before."""
         with self._lock:
             self._average = RobustAverage(self._ema_decay)
-            self._step_clock = self._first_step_at = self._end_state = None
+            self._step_clock = self.first_step_at_seconds = self._end_state = None
             self._saved_steps = 0
 
     def renew_lock(self) -> None:
@@ -288,28 +253,14 @@ class TrainingRecord:
     def snapshot(self) -> Snapshot:
         """All numbers as of now, consistent with each other."""
         with self._lock:
-            return Snapshot(
-                state=self._state(),
-                steps=self._steps,
-                samples=self._samples,
-                epochs=self._epochs,
-                steps_planned=self.steps_planned,
-                plan_is_upper_bound=self.plan_is_upper_bound,
-                unsaved_steps=self._steps - self._saved_steps,
-                waited_seconds=self._waited,
-                nonfinite_losses=self._nonfinite,
-                outlier_losses=self._average.outliers,
-                train_loss=self._train_loss,
-                train_loss_ema=self._average.level,
-                eval_loss=self._eval_loss,
-                step_duration_counts=tuple(self._step_counts),
-                step_duration_sum_seconds=self._step_sum,
-                first_step_at_seconds=self._first_step_at,
-                last_step_at_seconds=self._last_step_at,
-                checkpoint_at_seconds=self._checkpoint_at,
-                checkpoint_duration_seconds=self._checkpoint_duration,
-                checkpoint_on_sigterm=self.checkpoint_on_sigterm,
-            )
+            derived: dict[str, Any] = {
+                "state": self._state(),
+                "unsaved_steps": self.steps - self._saved_steps,
+                "outlier_losses": self._average.outliers,
+                "train_loss_ema": self._average.level,
+                "step_duration_counts": tuple(self._step_counts),
+            }
+            return Snapshot(*(derived[name] if name in derived else getattr(self, name) for name in Snapshot._fields))
 
     def _state(self) -> str:
         # Derived when scraped, so that no step pays for it.

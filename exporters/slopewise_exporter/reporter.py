@@ -26,9 +26,8 @@ from slopewise_exporter.environment import (
     reports_here,
     write_file,
 )
-from slopewise_exporter.progress import Progress
-from slopewise_exporter.push import Pushes
-from slopewise_exporter.record import FAILED, FINISHED, Facts, TrainingRecord, checked_facts
+from slopewise_exporter.push import Push, pushes
+from slopewise_exporter.record import FAILED, FINISHED, Facts, Progress, TrainingRecord, checked_facts
 from slopewise_exporter.threads.following import following
 from slopewise_exporter.timed_batches import TimedBatches
 from slopewise_exporter.values import (
@@ -90,7 +89,7 @@ class Reporter:
         self._ended = False
         self._device_losses = DeviceLosses()
         self._endpoint: MetricsEndpoint | None = None
-        self._pushes: Pushes | None = None
+        self._pushes: list[Push] = []
         self._settings: EndpointSettings | None = None
         wanted = "a number from 0 up to below 1"
         decay = self._check.read("ema_decay", ema_decay, parse_ema_decay, DEFAULT_EMA_DECAY, wanted)
@@ -302,14 +301,14 @@ class Reporter:
             write_file(settings.end_file, losses, "the last losses", self._check)
         linger_seconds = lifecycle.patience(settings.linger_seconds, pushes=bool(self._pushes)) if linger else 0.0
         try:
-            if self._pushes is not None:
-                self._pushes.end()
+            for push in self._pushes:
+                push.end()
             if self._endpoint is not None:
                 self._endpoint.close(linger_seconds)
-            if self._pushes is not None:
-                self._pushes.wait(hurried=not linger or lifecycle.is_interactive())
+            for push in self._pushes:
+                push.wait(hurried=not linger or lifecycle.is_interactive())
         finally:
-            self._endpoint = self._pushes = None
+            self._endpoint, self._pushes = None, []
             lifecycle.closed(self)
 
     def __enter__(self) -> Reporter:
@@ -320,7 +319,8 @@ class Reporter:
     ) -> None:
         # Ctrl-C and sys.exit() (often: from a SIGTERM handler) mean that somebody wants the process gone.
         told_to_leave = isinstance(error, (KeyboardInterrupt, SystemExit))
-        self.end(failed=_is_failure(error), linger=not told_to_leave)
+        failed = error.code not in (None, 0) if isinstance(error, SystemExit) else error is not None
+        self.end(failed=failed, linger=not told_to_leave)
 
     def abandon_after_fork(self) -> None:
         """In a forked child, called by `lifecycle`: report nothing, hold no port, wait for no lock."""
@@ -329,7 +329,7 @@ class Reporter:
         self._closing = threading.RLock()
         self._device_losses = DeviceLosses()
         self._record.renew_lock()
-        self._pushes = None  # their threads exist in the parent only
+        self._pushes = []  # their threads exist in the parent only
         if self._endpoint is not None:
             self._endpoint.abandon_after_fork()
             self._endpoint = None
@@ -339,7 +339,7 @@ class Reporter:
         try:
             lifecycle.opening()
             # Before the endpoint: a push works where the port is taken, and the log line about that says so.
-            self._pushes = Pushes(os.environ, self._check, self._record, facts, self._process_metrics)
+            self._pushes.extend(pushes(os.environ, self._check, self._record, facts, self._process_metrics))
         except Exception as error:
             self._check.warn("pushes", f"nothing can be pushed ({error})")
         try:
@@ -396,9 +396,3 @@ class Reporter:
             epochs=int(amount("epochs")),
             saved_at_seconds=amount("saved_at_seconds"),
         )
-
-
-def _is_failure(error: BaseException | None) -> bool:
-    if isinstance(error, SystemExit):
-        return error.code not in (None, 0)
-    return error is not None

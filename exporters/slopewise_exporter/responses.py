@@ -108,12 +108,6 @@ def _paths(value: object) -> list[str]:
     return paths
 
 
-def _until(value: object) -> str:
-    if value not in ("end", "first-byte"):
-        raise ValueError(value)
-    return str(value)
-
-
 class ResponseReporter:
     """Serves the record of one process. The endpoint opens with the first request, or with `open`.
 
@@ -230,7 +224,8 @@ class Middleware:
         paths = read("exclude", exclude, _paths, list(UNTIMED_PATHS), "a list of paths such as /healthz or /docs/*")
         self._untimed = frozenset(path.rstrip("/") or "/" for path in paths if not path.endswith("*"))
         self._prefixes = tuple(path[:-1] for path in paths if path.endswith("*"))
-        self._first_byte = read("until", until, _until, "end", "'end' or 'first-byte'") == "first-byte"
+        ways: dict[object, str] = {"end": "end", "first-byte": "first-byte"}
+        self._first_byte = read("until", until, ways.__getitem__, "end", "'end' or 'first-byte'") == "first-byte"
 
     def _times(self, path: object) -> bool:
         """Whether requests of this path count."""

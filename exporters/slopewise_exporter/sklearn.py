@@ -40,14 +40,19 @@ def reported(
         loss: where the model has none (`SGDClassifier`), e.g. `lambda: log_loss(y, model.predict_proba(x))`.
         reporter: None: the one of this process.
     """
-    report = _LoopReport(reporter, model, loss)
-    report.begin_loop(epochs, batches)
+    report, check = FitReport(reporter, "scikit-learn"), Checker()
+    report.begin_epochs(epochs, length(batches) or None)
+
+    @harmless
+    def step_done() -> None:
+        report.step(_loss_of(model, check) if loss is None else loss())
+
     for _ in range(epochs):
         for batch in batches:
             yield batch
-            report.step_done()
-        report.epoch_done()
-    report.loop_done()
+            step_done()
+        report.epoch()
+    report.end()
 
 
 class ReportMonitor:
@@ -74,41 +79,14 @@ class ReportMonitor:
             self._begun = False
 
 
-class _LoopReport:
-    """The steps of one loop. The loss is asked for after each of them."""
-
-    def __init__(self, reporter: Reporter | None, model: Any, loss: Callable[[], Any] | None) -> None:
-        self._report = FitReport(reporter, "scikit-learn")
-        self._model = model
-        self._loss = loss or self._loss_of_model
-        self._check = Checker()
-
-    @harmless
-    def begin_loop(self, epochs: int, batches: Any) -> None:
-        self._report.begin_epochs(epochs, length(batches) or None)
-
-    @harmless
-    def step_done(self) -> None:
-        self._report.step(self._loss())
-
-    @harmless
-    def epoch_done(self) -> None:
-        self._report.epoch()
-
-    @harmless
-    def loop_done(self) -> None:
-        self._report.end()
-
-    def _loss_of_model(self) -> Any | None:
-        for name in _LOSSES:
-            if getattr(self._model, name, None) is not None:
-                return getattr(self._model, name)
-        scores: Any = getattr(self._model, "train_score_", ())
-        if len(scores):  # of a fit in stages with `warm_start`
-            # With scoring="loss" histogram gradient boosting keeps the negative of it.
-            return -scores[-1] if getattr(self._model, "scoring", None) == "loss" else scores[-1]
-        self._check.warn(
-            "no loss",
-            f"{type(self._model).__name__} keeps no loss: steps are counted without one; give reported(..., loss=...)",
-        )
-        return None
+def _loss_of(model: Any, check: Checker) -> Any | None:
+    for name in _LOSSES:
+        if getattr(model, name, None) is not None:
+            return getattr(model, name)
+    scores: Any = getattr(model, "train_score_", ())
+    if len(scores):  # of a fit in stages with `warm_start`
+        # With scoring="loss" histogram gradient boosting keeps the negative of it.
+        return -scores[-1] if getattr(model, "scoring", None) == "loss" else scores[-1]
+    message = f"{type(model).__name__} keeps no loss: steps are counted without one; give reported(..., loss=...)"
+    check.warn("no loss", message)
+    return None

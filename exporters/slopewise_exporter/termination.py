@@ -1,8 +1,7 @@
 """SIGTERM, heard and kept until somebody can act on it.
 
-Before it: the kubelet, or Slopewise on one machine, which asks a training to end and kills it after the grace
-period. After it: `checkpoints` and the callbacks, which look at `asked` where a step ends. Nothing is saved in the
-handler itself: it runs in the middle of a step, when the state is neither the old nor the new one.
+Nothing is saved in the handler itself: it runs in the middle of a step, when the state is neither the old nor the new
+one. `checkpoints` and the callbacks look at `asked` where a step ends.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ class Termination:
     """Whether this process was told to end.
 
     The handler asks `nothing_to_lose`, and leaves at once where that is so: before the first step, loading the data or
-    compiling may take minutes, longer than the grace period. `before_leaving` is called last.
+    compiling may take minutes, longer than the grace period. `reporter` leaves last.
     """
 
-    def __init__(self, nothing_to_lose: Callable[[], bool], before_leaving: Callable[[], None]) -> None:
+    def __init__(self, nothing_to_lose: Callable[[], bool], reporter: Any = None) -> None:
         self.asked = False
         self.installed = False
         self._nothing_to_lose = nothing_to_lose
-        self._before_leaving = before_leaving
+        self._reporter = reporter
         self._before: Any = None
 
     def install(self) -> bool:
@@ -76,7 +75,8 @@ class Termination:
                 problem = f"the SIGTERM handler of before raised {type(error).__name__}: {error}"
                 Checker().warn("SIGTERM", f"{problem}; the process ends with {EXIT_CODE} all the same")
         for each in [self, *_installed]:
-            each._before_leaving()
+            if each._reporter is not None:
+                each._reporter.leave()
         raise SystemExit(EXIT_CODE)
 
     def _hear(self, _number: int, _frame: FrameType | None) -> None:

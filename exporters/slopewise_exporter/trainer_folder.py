@@ -1,7 +1,6 @@
 """The checkpoints of a trainer that writes a folder for each, not atomically, and removes old ones as it likes.
 
-Before it: `transformers`, which sees such a save begin and end. After it: `checkpoint_files`, whose manifest says that
-one is whole. A save of step 16 that is cut short, and the next life:
+A manifest says that one is whole. A save of step 16 that is cut short, and the next life:
 
     checkpoint-8/slopewise.json     whole
     checkpoint-16.saving            put there when the save began; gone once the trainer has written all of it
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Callable
 
 from slopewise_exporter.checkpoint_files import TornCheckpoint, first_whole, flush_folder, read_manifest, seal
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.record import Progress
 
 MANIFEST = "slopewise.json"
 _PREFIX = "checkpoint-"
@@ -65,45 +64,22 @@ class TrainerFolder:
 
     def remove_torn(self) -> None:
         """One is whole: what was set aside is of no use to anybody. What cannot go stays until the next save."""
-        for torn in self._torn():
+        for torn in self._folder.glob(f"{_TORN_PREFIX}{_PREFIX}*"):
             _remove(torn)
 
-    def set_aside_torn(self, loaded_steps: int, tell: Callable[[Path, str], None]) -> None:
+    def set_aside_torn(self, loaded_steps: int, tell: Callable[[Path], None]) -> None:
         """Put what a former life has not saved to the end where the trainer does not look; `tell` hears where. OSError.
 
         Only what is known to have begun: folders of a trainer that did not have us may be whole. Not the one of
-        `loaded_steps`, which was loaded all the same, since somebody knew better. And nothing while none is whole:
-        what there is may be all that is left of the work, and somebody may make use of it.
+        `loaded_steps`, which was loaded all the same, since somebody knew better.
         """
-        marked = sorted(self._numbers(_SAVING) - {loaded_steps}) if self._folder.exists() else []
-        if not marked:
-            return
-        if self.newest(lambda *_: None) is None:
-            for checkpoint in filter(Path.exists, map(self._checkpoint, marked)):
-                tell(checkpoint, "stays there, since no checkpoint is whole: without any use for it, remove it by hand")
-            return
-        former = self._torn()
-        aside = {torn for torn in map(self._set_aside, marked) if torn is not None}
-        for torn in sorted(aside):
-            tell(torn, "is removed once another one is whole")
-        for torn in former - aside:
-            _remove(torn)  # a disk that is full must not get fuller with every life
-
-    def _set_aside(self, number: int) -> Path | None:
-        """Where one that is marked has gone; None: nowhere, since it is whole, or not there."""
-        checkpoint, aside = self._checkpoint(number), self._folder / f"{_TORN_PREFIX}{_PREFIX}{number}"
-        torn = checkpoint.exists() and _is_torn(checkpoint)
-        if torn:
-            _remove(aside)  # of the same step, torn twice: a folder is renamed onto nothing
-            checkpoint.rename(aside)
-            torn = _is_torn(aside)
-            if not torn:
-                aside.rename(checkpoint)  # a former life that has not quite ended has sealed it in this moment
-        self._mark(number).unlink(missing_ok=True)
-        return aside if torn else None
-
-    def _torn(self) -> set[Path]:
-        return set(self._folder.glob(f"{_TORN_PREFIX}{_PREFIX}*"))
+        for number in sorted(self._numbers(_SAVING) - {loaded_steps}) if self._folder.exists() else ():
+            checkpoint, aside = self._checkpoint(number), self._folder / f"{_TORN_PREFIX}{_PREFIX}{number}"
+            if checkpoint.exists() and _is_torn(checkpoint):
+                _remove(aside)  # of the same step, torn twice: a folder is renamed onto nothing
+                checkpoint.rename(aside)
+                tell(aside)
+            self._mark(number).unlink(missing_ok=True)
 
     def _numbers(self, suffix: str) -> set[int]:
         names = [path.name for path in self._folder.iterdir() if path.name.startswith(_PREFIX)]

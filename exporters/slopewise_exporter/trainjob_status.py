@@ -36,7 +36,7 @@ MAX_SECONDS = 2**31 - 1
 """The field is an int32: 68 years."""
 
 _ANSWER_BYTES = 1 << 16
-_SHOWN_CHARACTERS = 200
+_SHOWN_BYTES = 200
 
 
 class TrainJobStatus:
@@ -76,9 +76,12 @@ class TrainJobStatus:
                 _check_answer(answer.read(_ANSWER_BYTES))
         except HTTPError as error:
             with error:
-                raise NotSentError(f"the status server answered {error.code} ({_message(error)})") from error
+                raise NotSentError(f"the status server answered {error.code} ({error.reason})") from error
         except URLError as error:
-            raise NotSentError(self._unreachable(error.reason)) from error
+            if isinstance(error.reason, ssl.SSLCertVerificationError):
+                problem = f"its certificate does not fit the CA in {self._ca_file} ({error.reason.verify_message})"
+                raise NotSentError(f"{self._url}: {problem}") from error
+            raise NotSentError(f"{self._url} cannot be reached ({error.reason})") from error
 
     def _token(self) -> str:
         try:
@@ -94,11 +97,6 @@ class TrainJobStatus:
             return ssl.create_default_context(cafile=self._ca_file or None)
         except ssl.SSLError as error:
             raise NotSentError(f"{self._ca_file} holds no CA certificate ({error.reason})") from error
-
-    def _unreachable(self, reason: object) -> str:
-        if isinstance(reason, ssl.SSLCertVerificationError):
-            return f"{self._url}: its certificate does not fit the CA in {self._ca_file} ({reason.verify_message})"
-        return f"{self._url} cannot be reached ({reason})"
 
 
 class Pace:
@@ -156,21 +154,4 @@ def _check_answer(body: bytes) -> None:
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise NotSentError(f"what answered is no status server of Kubeflow Trainer ({_shown(body)})")
-
-
-def _message(error: HTTPError) -> str:
-    """The message of a Kubernetes `Status`, else the beginning of whatever came."""
-    try:
-        body = error.read(_ANSWER_BYTES)
-    except OSError:
-        return str(error.reason)
-    try:
-        return str(json.loads(body)["message"])[:_SHOWN_CHARACTERS]
-    except (ValueError, TypeError, KeyError):
-        return _shown(body)
-
-
-def _shown(body: bytes) -> str:
-    text = " ".join(body[: 4 * _SHOWN_CHARACTERS].decode("utf-8", "replace").split())
-    return repr(text[:_SHOWN_CHARACTERS]) if text else "an empty answer"
+        raise NotSentError(f"what answered is no status server of Kubeflow Trainer ({body[:_SHOWN_BYTES]!r})")

@@ -6,9 +6,9 @@
     trainer = Trainer(model, TrainingArguments(output_dir, save_total_limit=2), callbacks=[callback], ...)
     trainer.train(resume_from_checkpoint=callback.resume_path)
 
-Before it: the trainer, which saves its own checkpoints (model, optimiser, scheduler, random numbers, and the place in
-the data) in folders of its own, and not atomically. After it: `trainer_folder`, which marks one as whole, and
-`reporter`. The loss is reported as often as the trainer logs it (`logging_steps`).
+The trainer saves its own checkpoints (model, optimiser, scheduler, random numbers, and the place in the data) in
+folders of its own, and not atomically; `trainer_folder` marks one as whole. The loss comes as often as the trainer logs
+it (`logging_steps`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from slopewise_exporter.checkpoint_files import passing_over
 from slopewise_exporter.checkpoints import DEFAULT_EVERY_SECONDS, CheckpointError
-from slopewise_exporter.fit_report import FitReport, Plan, Waits, harmless, stops_early
-from slopewise_exporter.loss_names import eval_loss
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.fit_report import FitReport, harmless, loss_among, stops_early
 from slopewise_exporter.pytorch import agree, distributed
+from slopewise_exporter.record import Progress
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.termination import Termination
 from slopewise_exporter.trainer_folder import TrainerFolder
@@ -41,8 +41,10 @@ class _NotSaved(Exception):  # noqa: N818 - what it is; it ends a save that did 
 class ReportCallback(TrainerCallback):  # type: ignore[misc] # of a package that is not installed here
     """Reports each step, the loss as often as it is logged, and evaluations. `reporter`: None: that of this process."""
 
+    _saves = False
+
     def __init__(self, reporter: Reporter | None = None) -> None:
-        self._report = FitReport(reporter, "transformers")
+        self._report = FitReport(reporter, "transformers", saves=self._saves)
         self._planned = 0
 
     @harmless
@@ -87,7 +89,7 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc] # of a package that
         self, args: Any, state: Any, control: Any, metrics: Mapping[str, Any] | None = None, **_: Any
     ) -> None:
         """The loss of the evaluation."""
-        self._report.evaluate(eval_loss(metrics or {}))
+        self._report.evaluate(loss_among(metrics or {}, "evaluation"))
         self._report.waits.interrupt()
 
     @harmless
@@ -101,7 +103,7 @@ class ReportCallback(TrainerCallback):  # type: ignore[misc] # of a package that
         self._report.end()
 
 
-class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package that is not installed here
+class SlopewiseCallback(ReportCallback):
     """Reports each step; makes the trainer save on SIGTERM and from time to time, and leave with exit code 143.
 
     The trainer reports no error in `train` to a callback: a process that goes on after one writes `with callback:`
@@ -113,6 +115,8 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         every_seconds: save when so much time has passed, beside what `save_strategy` says; None: not by time.
     """
 
+    _saves = True
+
     def __init__(
         self,
         output_dir: str | os.PathLike[str],
@@ -120,21 +124,18 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         reporter: Reporter | None = None,
         every_seconds: float | None = DEFAULT_EVERY_SECONDS,
     ) -> None:
+        super().__init__(reporter)
         self._folder = Path(output_dir).expanduser()  # as the trainer does
         self._checkpoints = TrainerFolder(self._folder)
         self._reporter = reporter
-        self._plan = Plan(reporter)
-        self._waits = Waits(reporter)
-        self._planned = 0
         self._every_seconds = every_seconds
         self._due_at_seconds = self._next_due()
         self._check = Checker()
         self._unsaved = False
         self._stopping = False
-        self._step_to_report = False
         self._saving = ExitStack()
         self._saving_since: float | None = None
-        self._termination = Termination(self._nothing_to_lose, self._before_leaving)
+        self._termination = Termination(self._nothing_to_lose, reporter)
         listening = self._termination.install()
         if reporter is not None:
             reporter.saves_on_sigterm = listening
@@ -146,7 +147,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         CheckpointError: none is whole, and one could not be read.
         """
         try:
-            found = self._checkpoints.newest(self._tell_torn)
+            found = self._checkpoints.newest(passing_over(self._check))
         except OSError as error:
             raise CheckpointError(f"the checkpoints in {self._folder} cannot be read ({error}).") from error
         return None if found is None else str(found[0])
@@ -163,29 +164,18 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         """The trainer has loaded its checkpoint, if it was given one. It may not be the first time that it trains."""
         self._set_aside_torn(state)  # again: a callback that was added later has heard of no `on_init_end`
         self._abandon_save()
-        self._unsaved = self._stopping = self._step_to_report = False
+        self._unsaved = self._stopping = False
         self._due_at_seconds = self._next_due()
         if not self._termination.installed and self._termination.install():
             self._objective(True)
-        if self._reporter is None:
-            return
-        self._reporter.resume(self._progress_at(state.global_step))
-        self._planned = state.max_steps
-        self._plan.begin(state.max_steps, done=state.global_step, upper_bound=_stops_early(state))
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """The batches of a step are here."""
-        self._waits.busy()
+        if self._reporter is not None:
+            self._reporter.resume(self._progress_at(state.global_step))
+        super().on_train_begin(args, state, control)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """An optimiser step; decides whether it is saved, and whether it is the last one here."""
-        self._report_step(None)
-        self._waits.idle()
-        self._step_to_report = True
+        super().on_step_end(args, state, control)
         self._unsaved = True
-        if state.max_steps != self._planned:
-            self._planned = state.max_steps
-            self._plan.correct(state.max_steps, upper_bound=_stops_early(state))
         # One answer of all ranks: each of them takes part in saving.
         if self._agreed(self._termination.asked or monotonic() >= self._due_at_seconds):
             control.should_save = True
@@ -195,33 +185,22 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
                 control.should_evaluate = False  # it may outlast the grace period
         self._begin_saving_if_next(state, control)
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, Any] | None = None, **_: Any) -> None:
-        """The mean loss since the last log, if this is not that of an evaluation."""
-        self._waits.idle()
-        if logs is not None and "loss" in logs:
-            self._report_step(logs["loss"])
-
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """One pass over the data."""
-        if self._reporter is not None:
-            self._report_step(None)
-            self._reporter.epoch()
+        super().on_epoch_end(args, state, control)
         self._begin_saving_if_next(state, control)
 
     def on_evaluate(
         self, args: Any, state: Any, control: Any, metrics: Mapping[str, Any] | None = None, **_: Any
     ) -> None:
         """The loss of the evaluation."""
-        self._waits.interrupt()
-        if self._reporter is not None and metrics is not None and "eval_loss" in metrics:
-            self._reporter.evaluate(metrics["eval_loss"])
+        super().on_evaluate(args, state, control, metrics)
         if control.should_save:
             self._begin_saving(state)
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The trainer has saved: mark it as whole. SystemExit(143) where SIGTERM was the reason."""
-        self._waits.interrupt()
-        self._report_step(None)
+        super().on_save(args, state, control)
         self._agreed(True)  # wait for the other ranks, whose random numbers are files of the same folder
         if state.is_world_process_zero:
             self._seal(state.global_step)
@@ -232,8 +211,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """The end of the training, well or not."""
-        self._report_step(None)
-        self._plan.end()
+        super().on_train_end(args, state, control)
         self._termination.restore()
 
     def __enter__(self) -> SlopewiseCallback:
@@ -246,12 +224,6 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
         self._termination.restore()
         if error is not None:
             self._objective(False)
-
-    def _report_step(self, loss: Any) -> None:
-        """The loss of a step is only known after it ended, if at all: hold it back until then."""
-        if self._step_to_report and self._reporter is not None:
-            self._reporter.step(loss=loss)
-        self._step_to_report = False
 
     def _begin_saving_if_next(self, state: Any, control: Any) -> None:
         # An evaluation comes before the save, and may take minutes: `on_evaluate` then begins it.
@@ -291,7 +263,6 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
             self._checkpoints.end(steps)
         if not self._stopping:  # it may outlast the grace period; the next life removes them as well
             self._checkpoints.remove_torn()
-            self._rename_torn(steps)  # what had to stay while none was whole
         self._check.forget("save")
         self._unsaved = False
         self._objective(self._termination.installed)
@@ -303,7 +274,7 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
     def _progress_at(self, steps: int) -> Progress:
         """What the checkpoint says that was loaded; where it is none of ours, so many steps, and no more is known."""
         with suppress(OSError):  # it was raised by `resume_path`, if that was asked
-            found = self._checkpoints.newest(self._tell_torn)
+            found = self._checkpoints.newest(passing_over(self._check))
             if found is not None and found[1].steps == steps:
                 return found[1]
         return Progress(steps)
@@ -311,23 +282,17 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
     def _set_aside_torn(self, state: Any) -> None:
         try:
             if state.is_world_process_zero:
-                self._rename_torn(state.global_step)
+                self._checkpoints.set_aside_torn(state.global_step, self._tell_cut_short)
+        except OSError as error:
+            self._check.warn("torn", f"what is left of a save that was cut short cannot be set aside ({error})")
         finally:
             self._agreed(False)  # every rank waits: none may look for the newest while rank 0 still renames
 
-    def _rename_torn(self, good_steps: int) -> None:
-        try:
-            self._checkpoints.set_aside_torn(good_steps, self._tell_cut_short)
-        except OSError as error:
-            self._check.warn("torn", f"what is left of a save that was cut short cannot be set aside ({error})")
-
-    def _tell_cut_short(self, torn: Path, fate: str) -> None:
-        problem = "a save was cut short in a former life; what there is of it"
-        self._check.warn(str(torn), f"{problem} is in {torn}, and {fate}")
-
-    def _tell_torn(self, manifest: Path, why: str) -> None:
-        folder = manifest.parent
-        self._check.warn(str(folder), f"the checkpoint {folder} is passed over: {why}; the one before it is tried")
+    def _tell_cut_short(self, torn: Path) -> None:
+        self._check.warn(
+            str(torn),
+            f"a save was cut short in a former life; what there is of it is in {torn}, until another one is whole",
+        )
 
     def _agreed(self, mine: bool) -> bool:
         return agree(mine) if distributed() else mine
@@ -338,10 +303,6 @@ class SlopewiseCallback(TrainerCallback):  # type: ignore[misc] # of a package t
     def _nothing_to_lose(self) -> bool:
         # A save of a step that is saved already, where an epoch ends, must not be left in its middle either.
         return not (distributed() or self._unsaved or self._stopping or self._saving_since is not None)
-
-    def _before_leaving(self) -> None:
-        if self._reporter is not None:
-            self._reporter.leave()
 
 
 def _stops_early(state: Any) -> bool:

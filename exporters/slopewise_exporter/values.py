@@ -1,8 +1,7 @@
 """What a training or its environment gave us, turned into values that can be exported, or told of once.
 
-Before it: the arguments of `reporter` and the variables of `environment`. After it: `record`, which computes
-without looking again. Nothing in here raises into the training: a value that cannot be used is replaced by its
-default, and the log says so the first time (a loop of a million steps must not write a million lines).
+Nothing in here raises into the training: a value that cannot be used is replaced by its default, and the log says so
+the first time (a loop of a million steps must not write a million lines).
 """
 
 from __future__ import annotations
@@ -106,26 +105,28 @@ def parse_steps(value: object) -> int:
 
 def parse_linger_seconds(value: object) -> float:
     """Seconds from 0 to an hour: the end of a training must never look like a hang."""
-    seconds = parse_amount(value)
-    if seconds > MAX_LINGER_SECONDS:
-        raise ValueError(seconds)
-    return seconds
+    return _within(parse_amount(value), MAX_LINGER_SECONDS)
 
 
 def parse_ema_decay(value: object) -> float:
     """The weight of the past in the moving average: 0 keeps none of it, 1 would never move."""
-    decay = parse_amount(value)
-    if decay >= 1:
-        raise ValueError(decay)
-    return decay
+    return _within(parse_amount(value), math.nextafter(1.0, 0.0))
 
 
 def parse_port(value: object) -> int:
     """A TCP port from 0 (any free one) to 65535, as a number or as text."""
-    port = int(str(value))
-    if not 0 <= port <= 65535:
-        raise ValueError(port)
-    return port
+    return int(_within(int(str(value)), 65535))
+
+
+def parse_rank(value: object) -> int:
+    """The rank of this process in its group, 0 or more."""
+    return int(_within(int(str(value)), math.inf))
+
+
+def _within(number: float, most: float) -> float:
+    if not 0 <= number <= most:
+        raise ValueError(number)
+    return number
 
 
 def parse_objective(value: object) -> str:
@@ -148,11 +149,3 @@ def parse_flag(value: object) -> bool:
     if text in ("0", "false", "no", "off"):
         return False
     raise ValueError(text)
-
-
-def parse_rank(value: object) -> int:
-    """The rank of this process in its group, 0 or more."""
-    rank = int(str(value))
-    if rank < 0:
-        raise ValueError(rank)
-    return rank

@@ -40,8 +40,7 @@ class ReportCallback(TrainingCallback):  # type: ignore[misc] # of a package tha
 
     def after_iteration(self, model: Any, epoch: int, evals_log: Mapping[str, Any]) -> bool:
         """A round."""
-        self._round(evals_log)
-        self._follow_threads(model)
+        self._round(model, evals_log)
         return False
 
     def after_training(self, model: Any) -> Any:
@@ -61,13 +60,10 @@ class ReportCallback(TrainingCallback):  # type: ignore[misc] # of a package tha
         )
 
     @harmless
-    def _round(self, evals_log: Mapping[str, Any]) -> None:
+    def _round(self, model: Any, evals_log: Mapping[str, Any]) -> None:
         train = [name for name in evals_log if name in self._train_sets or "train" in name.lower()]
         others = [name for name in evals_log if name not in train]
         self._report.round(_last(evals_log, train[:1]), _last(evals_log, others[-1:]))
-
-    @harmless
-    def _follow_threads(self, model: Any) -> None:
         if hasattr(model, "set_param"):  # a cross-validation's model has none
             self._report.follow_threads(self._threads, lambda number: model.set_param({"nthread": number}))
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.searching import examples
 
 from slopewise_exporter.checkpoint_files import CheckpointFolder, TornCheckpoint, mark_of, read_manifest
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.record import Progress
 
 
 class Told:

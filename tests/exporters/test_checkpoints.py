@@ -15,7 +15,7 @@ import pytest
 from support.training_fixtures import InBackground, MakeReporter, Scrape
 
 from slopewise_exporter import CheckpointError, Checkpoints, Ranks, Reporter
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.record import Progress
 
 
 class Counter:

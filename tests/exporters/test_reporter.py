@@ -17,7 +17,7 @@ import pytest
 from support.training_fixtures import Fetch, InBackground, MakeReporter, Scrape
 
 from slopewise_exporter import Reporter
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.record import Progress
 
 STATES = ("starting", "training", "checkpointing", "finished", "failed")
 

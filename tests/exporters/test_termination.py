@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,8 +15,8 @@ from slopewise_exporter.termination import Termination
 def listen() -> Iterator[Callable[..., Termination]]:
     made: list[Termination] = []
 
-    def start(*, nothing_to_lose: bool, before_leaving: Callable[[], None] = lambda: None) -> Termination:
-        made.append(Termination(lambda: nothing_to_lose, before_leaving))
+    def start(*, nothing_to_lose: bool, leave: Callable[[], None] = lambda: None) -> Termination:
+        made.append(Termination(lambda: nothing_to_lose, SimpleNamespace(leave=leave)))
         assert made[-1].install()
         return made[-1]
 
@@ -37,8 +38,8 @@ def test_where_none_has_anything_to_lose_the_process_ends_at_once_and_all_are_to
     listen: Callable[..., Termination],
 ) -> None:
     told = []
-    listen(nothing_to_lose=True, before_leaving=lambda: told.append("first"))
-    listen(nothing_to_lose=True, before_leaving=lambda: told.append("second"))
+    listen(nothing_to_lose=True, leave=lambda: told.append("first"))
+    listen(nothing_to_lose=True, leave=lambda: told.append("second"))
     with pytest.raises(SystemExit) as left:
         signal.raise_signal(signal.SIGTERM)
     assert (left.value.code, set(told)) == (143, {"first", "second"})

@@ -18,8 +18,7 @@ import pytest
 from support.training_fixtures import StandIn
 
 from slopewise_exporter import CheckpointError
-from slopewise_exporter.checkpoint_files import mark_of, write_manifest
-from slopewise_exporter.progress import Progress
+from slopewise_exporter.record import Progress
 
 
 class Base:
@@ -42,13 +41,13 @@ class Listener:
     def plan(self, steps: float | None, *, upper_bound: bool = False) -> None:
         self.planned_steps = steps
 
-    def step(self, loss: object = None) -> None:
+    def step(self, loss: object = None, steps: int = 1) -> None:
         self.told.append("step")
 
     def epoch(self) -> None:
         self.told.append("epoch")
 
-    def evaluate(self, value: float) -> None:
+    def evaluate(self, value: float, *, within_step: bool = False) -> None:
         self.told.append("evaluated")
 
     @contextmanager
@@ -80,7 +79,7 @@ class Training:
         self._make_callback = make_callback
         self.listener = Listener()
         self.callback = make_callback(folder, every_seconds=None, reporter=self.listener)
-        self.state = SimpleNamespace(global_step=8, max_steps=100, is_world_process_zero=True)
+        self.state = SimpleNamespace(global_step=8, max_steps=100, is_world_process_zero=True, epoch=None)
         self._control = SimpleNamespace(should_save=False, should_evaluate=False, should_training_stop=False)
         self._arguments = SimpleNamespace(output_dir=str(folder))
 
@@ -206,6 +205,7 @@ def test_a_save_begins_where_a_step_or_an_epoch_ends(training: Training, event: 
 
 @pytest.mark.parametrize("event", ["on_step_end", "on_epoch_end"])
 def test_an_evaluation_before_a_save_is_no_part_of_it(training: Training, event: str) -> None:
+    training.begin()
     training.tell(event, should_save=True, should_evaluate=True)
     training.evaluate()
     assert training.save() is not None
@@ -213,6 +213,7 @@ def test_an_evaluation_before_a_save_is_no_part_of_it(training: Training, event:
 
 
 def test_an_evaluation_of_two_data_sets_is_no_part_of_the_one_save_after_it(training: Training) -> None:
+    training.begin()
     training.tell("on_step_end", should_save=True, should_evaluate=True)
     training.evaluate()
     training.evaluate()
@@ -221,6 +222,7 @@ def test_an_evaluation_of_two_data_sets_is_no_part_of_the_one_save_after_it(trai
 
 
 def test_an_evaluation_without_a_save_begins_none(training: Training) -> None:
+    training.begin()
     training.tell("on_step_end", should_evaluate=True)
     training.evaluate()
     assert training.saves == ["evaluated"]
@@ -288,16 +290,6 @@ def test_a_trainer_that_takes_the_newest_by_itself_finds_no_torn_one(
     assert "a save was cut short in a former life" in caplog.text
 
 
-def test_only_what_the_last_life_has_torn_is_kept(training: Training) -> None:
-    cut_short(training, 13)
-    second = training.next_life()
-    second.begin(loaded_steps=8)
-    second.step_to(15, should_save=True)
-    second.write("wei")
-    training.next_life().begin(loaded_steps=8)
-    assert training.there == ["_torn-checkpoint-15", "checkpoint-8"]
-
-
 def test_a_checkpoint_that_was_torn_while_it_was_overwritten_is_set_aside_although_it_has_a_manifest(
     training: Training,
 ) -> None:
@@ -328,31 +320,16 @@ def test_a_torn_checkpoint_that_somebody_has_loaded_all_the_same_stays(training:
     assert (tmp_path / "checkpoint-13").exists()
 
 
-def test_while_no_checkpoint_is_whole_nothing_is_renamed_or_removed(
-    training: Training, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    cut_short(training, 8)
-    (tmp_path / "_torn-checkpoint-5").mkdir()
-    training.next_life().begin()
-    there = ["_torn-checkpoint-5", "checkpoint-8", "checkpoint-8.saving"]
-    assert training.there == there
-    assert f"is in {tmp_path / 'checkpoint-8'}, and stays there, since no checkpoint is whole" in caplog.text
-
-
-def test_what_is_torn_is_set_aside_once_the_first_one_is_whole(training: Training) -> None:
+def test_what_is_torn_is_set_aside_before_the_first_one_is_whole_and_goes_with_it(training: Training) -> None:
     training.begin()
     training.step_to(13, should_save=True)
     training.write("wei")
     second = training.next_life()
     second.begin()
+    assert training.there == ["_torn-checkpoint-13"]
     second.step_to(8, should_save=True)
     second.save()
-    assert training.there == ["_torn-checkpoint-13", "checkpoint-8"]
-    second.step_to(9, should_save=True)
-    second.write()
-    second.rotate()
-    # Killed here: the torn one must not have been kept in the place of this one.
-    assert training.next_life().resumes_at == "checkpoint-8"
+    assert training.there == ["checkpoint-8"]
 
 
 def test_a_checkpoint_that_is_torn_twice_is_set_aside_twice(training: Training, tmp_path: Path) -> None:
@@ -388,15 +365,6 @@ def test_what_the_trainer_has_saved_to_the_end_is_not_taken_for_torn_where_it_co
     second.save()
     assert (checkpoint / "model").read_text() == "weights"
     assert training.there == ["checkpoint-11", "checkpoint-13"]
-
-
-def test_what_a_former_life_seals_while_it_is_set_aside_gets_its_name_back(training: Training, tmp_path: Path) -> None:
-    cut_short(training, 13)
-    torn = tmp_path / "checkpoint-13"
-    # As if it came in that moment: what this manifest names is only there under the other name.
-    write_manifest(torn / "slopewise.json", {f"../_torn-{torn.name}/model": mark_of(torn / "model")}, Progress(13))
-    training.next_life().begin(loaded_steps=8)
-    assert training.there == ["checkpoint-13", "checkpoint-8"]
 
 
 def test_what_was_set_aside_stays_where_the_process_is_about_to_end(training: Training, tmp_path: Path) -> None:
@@ -486,8 +454,6 @@ def test_what_a_training_that_raised_has_left_is_not_counted_in_the_second_one(t
     training.listener.told.clear()
     training.begin()
     training.step_to(1, should_save=False)
-    assert training.listener.told == ["not saved"]
-    training.tell("on_train_end")
     assert training.listener.told == ["not saved", "step"]
 
 

@@ -7,13 +7,13 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any, Callable, cast
 
 from slopewise_exporter.commands.options import add_pattern_options, names_of, patterns_of
 from slopewise_exporter.logs import Found, LineParser, PatternError, Tracker
 from slopewise_exporter.logs.patterns import engine_name
 from slopewise_exporter.tail.followed_file import BLOCK_BYTES, Block
 from slopewise_exporter.tail.log_source import LogLines
-from slopewise_exporter.values import Checker
 
 SUMMARY = "show line by line what is found in a log"
 
@@ -24,55 +24,39 @@ def main(arguments: Sequence[str]) -> int:
     """0 where a training loss is found, 1 where none is, 2 for a pattern or a file that cannot be used."""
     options = _parser().parse_args(arguments)
     try:
-        parser = LineParser(patterns_of(options), names_of(options), may_use_signals=True)
+        parser = LineParser(patterns_of(options), names_of(options))
     except PatternError as error:
         return _refused(str(error))
-    reporter = _Shown()
-    shown = _Lines(parser, Tracker(reporter), every=options.all)
+    reporter = _Silent()
+    shown = _Lines(parser, Tracker(cast("Any", reporter)), every=options.all)
     try:
         for block in _blocks(options.file):
             shown.feed(block)
     except OSError as error:
         return _refused(f"cannot read {options.file}: {error.strerror}")
     shown.flush()
-    shown.summary(reporter)
+    shown.summary(reporter.restarts)
     return 0 if shown.fields["loss"] else 1
 
 
-class _Shown:
-    """Keeps the last of what a `Reporter` would be given."""
+class _Silent:
+    """Takes all that a `Reporter` would be given."""
 
-    def __init__(self) -> None:
-        self.steps = 0
-        self.epochs = 0
-        self.planned: float | None = None
-        self.restarts = 0
-        self.ended = False
-
-    def advance_to(
-        self, steps: int, epochs: int, loss: float | None = None, *, at_seconds: float | None = None
-    ) -> None:
-        self.steps, self.epochs = steps, epochs
-
-    def plan(self, steps: float | None, *, upper_bound: bool = False) -> None:
-        self.planned = steps
-
-    def evaluate(self, value: float) -> None:
-        pass
+    restarts = 0
 
     def begin_again(self) -> None:
         self.restarts += 1
-        self.ended = False
 
-    def mark_ended(self, *, failed: bool) -> None:
-        self.ended = True
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
 
 
 class _Lines(LogLines):
     """Prints each line with what is found in it."""
 
     def __init__(self, parser: LineParser, tracker: Tracker, *, every: bool) -> None:
-        super().__init__(parser, tracker.take, Checker())
+        super().__init__(parser, tracker.take)
+        self._tracker = tracker
         self.fields: Counter[str] = Counter()
         self._every = every
         self._number = 0
@@ -87,14 +71,15 @@ class _Lines(LogLines):
             if found is not None or self._every:
                 _print(f"{self._number:>6}  {_values(found):<40}  {_shown(line)}")
 
-    def summary(self, reporter: _Shown) -> None:
+    def summary(self, restarts: int) -> None:
         """What a training with this log would report at its end."""
         counted = ", ".join(f"{name} {count} times" for name, count in sorted(self.fields.items()))
-        plan = "no plan" if reporter.planned is None else f"{reporter.planned:g} planned"
-        end = ", ended" if reporter.ended else ""
-        again = f", began again {reporter.restarts} times" if reporter.restarts else ""
+        tracker = self._tracker
+        plan = "no plan" if tracker.planned is None else f"{tracker.planned:g} planned"
+        end = ", ended" if tracker.finished else ""
+        again = f", began again {restarts} times" if restarts else ""
         _print(f"{self._number} lines; found: {counted or 'nothing'} (patterns by {engine_name()})")
-        _print(f"a training with this log: {reporter.steps} steps, {plan}, {reporter.epochs} epochs{end}{again}")
+        _print(f"a training with this log: {tracker.steps} steps, {plan}, {tracker.epochs} epochs{end}{again}")
 
 
 def _values(found: Found | None) -> str:

@@ -40,34 +40,19 @@ class Channel:
 
 
 def open_channels() -> list[Channel]:
-    """For standard output and standard error, one for both where they are the same file, so that the order stays."""
-    if _same_file(_STDOUT, _STDERR):
+    """For standard output and standard error, one for both where they are the same file, so that the order stays.
+
+    Where one cannot be opened, the command is executed in the place of this process, and the kernel closes the others.
+    """
+    if os.path.samestat(os.fstat(_STDOUT), os.fstat(_STDERR)):
         return [_open_channel(_STDOUT, (_STDOUT, _STDERR))]
-    channels = [_open_channel(_STDOUT, (_STDOUT,))]
-    try:
-        return [*channels, _open_channel(_STDERR, (_STDERR,))]
-    except BaseException:
-        close_all(channels)
-        raise
-
-
-def close_all(channels: list[Channel]) -> None:
-    """Both ends of each."""
-    for channel in channels:
-        for number in (channel.reads, channel.writes):
-            with suppress(OSError):
-                os.close(number)
+    return [_open_channel(number, (number,)) for number in (_STDOUT, _STDERR)]
 
 
 def _open_channel(target: int, stands_for: tuple[int, ...]) -> Channel:
     is_terminal = os.isatty(target)
     reads, writes = _open_terminal(target) if is_terminal else os.pipe()
     return Channel(reads, writes, target, is_terminal, stands_for)
-
-
-def _same_file(one: int, other: int) -> bool:
-    first, second = os.fstat(one), os.fstat(other)
-    return (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino)
 
 
 class Copying:
@@ -155,16 +140,11 @@ def _open_terminal(real: int) -> tuple[int, int]:
     termios.error.
     """
     master, slave = pty.openpty()
-    try:
-        modes = termios.tcgetattr(slave)
-        # Each byte as it is: line ends are the business of the real terminal, which gets the bytes next.
-        modes[_OPOST] &= ~termios.OPOST
-        termios.tcsetattr(slave, termios.TCSANOW, modes)
-        _copy_size(real, master)
-    except BaseException:
-        os.close(master)
-        os.close(slave)
-        raise
+    modes = termios.tcgetattr(slave)
+    # Each byte as it is: line ends are the business of the real terminal, which gets the bytes next.
+    modes[_OPOST] &= ~termios.OPOST
+    termios.tcsetattr(slave, termios.TCSANOW, modes)
+    _copy_size(real, master)
     return master, slave
 
 

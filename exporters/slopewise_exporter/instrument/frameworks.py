@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial, wraps
 from importlib import import_module
 from importlib.abc import MetaPathFinder
@@ -37,16 +37,19 @@ _Add = Callable[[inspect.BoundArguments, Reporter, ExitStack], None]
 
 def hooks(training: Training) -> dict[str, Hook]:
     """For `after_import`: a module of each framework, and what is changed there."""
+    lightning = _fits("Trainer", "fit", "lightning", _held(lambda trainer: trainer.callbacks, _maker("lightning")))
+    transformers = _held(lambda trainer: trainer.callback_handler.callbacks, _maker("transformers"))
+    monitor = _argument("monitor", _maker("sklearn", "ReportMonitor"), several=False)
     patches: dict[str, Callable[[Training, ModuleType], None]] = {
-        "keras": _keras,
-        "lightning.pytorch.trainer.trainer": _lightning,
-        "pytorch_lightning.trainer.trainer": _lightning,
-        "transformers.trainer": _transformers,
+        "keras": _fits("Model", "fit", "keras", _argument("callbacks", _maker("keras"))),
+        "lightning.pytorch.trainer.trainer": lightning,
+        "pytorch_lightning.trainer.trainer": lightning,
+        "transformers.trainer": _fits("Trainer", "train", "transformers", transformers),
         "accelerate.accelerator": _accelerate,
         "xgboost": _boosting,
         "lightgbm": _boosting,
-        "catboost.core": _catboost,
-        "sklearn.ensemble._gb": _gradient_boosting,
+        "catboost.core": _fits("CatBoost", "_fit", "catboost", _argument("callbacks", _maker("catboost"))),
+        "sklearn.ensemble._gb": _fits("BaseGradientBoosting", "fit", "scikit-learn", monitor),
         "sklearn.neural_network._multilayer_perceptron": _perceptron,
         "sklearn.ensemble._hist_gradient_boosting.gradient_boosting": _histograms,
         "joblib._parallel_backends": _joblib,
@@ -75,6 +78,15 @@ def _wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
     setattr(owner, name, call)
 
 
+def _fits(kind: str, method: str, framework: str, how: tuple[_Given, _Add]) -> Callable[[Training, ModuleType], None]:
+    """A patch: the fits of one class have a callback more."""
+
+    def patch(training: Training, module: ModuleType) -> None:
+        _wrap(getattr(module, kind), method, _reported_fit(training, framework, *how))
+
+    return patch
+
+
 def _reported_fit(training: Training, framework: str, given: _Given, add: _Add) -> Callable[..., Any]:
     """For `_wrap`: the fit with a callback more, where this process reports and no callback of ours is there."""
 
@@ -99,12 +111,14 @@ def _warn_unreported(framework: str, error: Exception) -> None:
     _check.warn(framework, f"this fit of {framework} is not reported ({reason}). Training goes on")
 
 
-def _argument(name: str, make: Callable[[Reporter], Any]) -> tuple[_Given, _Add]:
-    """For fits that have their callbacks as an argument."""
+def _argument(name: str, make: Callable[[Reporter], Any], *, several: bool = True) -> tuple[_Given, _Add]:
+    """For fits that have their callbacks as an argument; with `several` false, one at most."""
 
     def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
         given = bound.arguments.get(name)
-        if given is not None and not isinstance(given, Iterable) and hasattr(given, "append"):
+        if not several:
+            bound.arguments[name] = make(reporter) if given is None else given
+        elif given is not None and not isinstance(given, Iterable) and hasattr(given, "append"):
             given.append(make(reporter))  # a CallbackList of Keras
         else:
             bound.arguments[name] = [*_listed(given), make(reporter)]
@@ -112,18 +126,28 @@ def _argument(name: str, make: Callable[[Reporter], Any]) -> tuple[_Given, _Add]
     return lambda bound: bound.arguments.get(name), add
 
 
-def _maker(module: str) -> Callable[[Reporter], Any]:
+def _held(callbacks_of: Callable[[Any], list[Any]], make: Callable[[Reporter], Any]) -> tuple[_Given, _Add]:
+    """For fits whose object holds its callbacks."""
+
+    def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
+        callbacks, callback = callbacks_of(bound.arguments["self"]), make(reporter)
+        callbacks.append(callback)
+
+        @stack.callback
+        def take_out() -> None:
+            if callback in callbacks:
+                callbacks.remove(callback)
+
+    return lambda bound: callbacks_of(bound.arguments["self"]), add
+
+
+def _maker(module: str, kind: str = "ReportCallback") -> Callable[[Reporter], Any]:
     """Makes the callback that only reports of one of this package's modules, which imports the framework."""
 
     def make(reporter: Reporter) -> Any:
-        return import_module(f"slopewise_exporter.{module}").ReportCallback(reporter=reporter)
+        return getattr(import_module(f"slopewise_exporter.{module}"), kind)(reporter=reporter)
 
     return make
-
-
-def _remove(callbacks: list[Any], callback: Any) -> None:
-    with suppress(ValueError):
-        callbacks.remove(callback)
 
 
 def _listed(callbacks: Any) -> list[Any]:
@@ -135,38 +159,6 @@ def _listed(callbacks: Any) -> list[Any]:
 
 def _is_ours(callback: Any) -> bool:
     return any(each.__module__.startswith("slopewise_exporter.") for each in type(callback).__mro__)
-
-
-def _keras(training: Training, module: ModuleType) -> None:
-    _wrap(module.Model, "fit", _reported_fit(training, "keras", *_argument("callbacks", _maker("keras"))))
-
-
-def _lightning(training: Training, module: ModuleType) -> None:
-    make = _maker("lightning")
-
-    def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
-        callbacks = bound.arguments["self"].callbacks
-        callback = make(reporter)
-        callbacks.append(callback)
-        stack.callback(_remove, callbacks, callback)
-
-    around = _reported_fit(training, "lightning", lambda bound: bound.arguments["self"].callbacks, add)
-    _wrap(module.Trainer, "fit", around)
-
-
-def _transformers(training: Training, module: ModuleType) -> None:
-    make = _maker("transformers")
-
-    def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
-        trainer = bound.arguments["self"]
-        callback = make(reporter)
-        trainer.add_callback(callback)
-        stack.callback(_remove, trainer.callback_handler.callbacks, callback)
-
-    around = _reported_fit(
-        training, "transformers", lambda bound: bound.arguments["self"].callback_handler.callbacks, add
-    )
-    _wrap(module.Trainer, "train", around)
 
 
 def _accelerate(training: Training, module: ModuleType) -> None:
@@ -208,20 +200,6 @@ def _boosting(training: Training, module: ModuleType) -> None:
     for inner in (sys.modules.get(f"{name}.{part}") for part in ("training", "engine", "sklearn")):
         if inner is not None and getattr(inner, "train", None) is original:
             inner.train = module.train  # type: ignore[attr-defined]
-
-
-def _catboost(training: Training, module: ModuleType) -> None:
-    around = _reported_fit(training, "catboost", *_argument("callbacks", _maker("catboost")))
-    _wrap(module.CatBoost, "_fit", around)
-
-
-def _gradient_boosting(training: Training, module: ModuleType) -> None:
-    def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
-        if bound.arguments.get("monitor") is None:
-            bound.arguments["monitor"] = import_module("slopewise_exporter.sklearn").ReportMonitor(reporter=reporter)
-
-    around = _reported_fit(training, "scikit-learn", lambda bound: bound.arguments.get("monitor"), add)
-    _wrap(module.BaseGradientBoosting, "fit", around)
 
 
 def _histograms(_: Training, module: ModuleType) -> None:

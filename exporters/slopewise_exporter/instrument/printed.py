@@ -65,7 +65,10 @@ class PrintedOutput:
                 if self._wanted():
                     for line in splitter.feed(text.encode("utf-8", "replace")):
                         self._follower.take(line)
-                    self._follow_threads()
+                    # A training with a loop of its own is between two steps where it prints, in its main thread.
+                    changed = self._follower.reports and following.wanted != following.applied
+                    if changed and threading.current_thread() is threading.main_thread():
+                        following.apply()
                 else:
                     self._stop()
             except Exception as error:
@@ -73,12 +76,6 @@ class PrintedOutput:
                 Checker().warn("output", f"the output is not followed any more ({type(error).__name__}: {error})")
             finally:
                 self._reading = False
-
-    def _follow_threads(self) -> None:
-        # A training with a loop of its own is between two steps where it prints, if it trains in the main thread.
-        changed = self._follower.reports and following.wanted != following.applied
-        if changed and threading.current_thread() is threading.main_thread():
-            following.apply()
 
     def _stop(self) -> None:
         """Put the streams' own `write` back, where nothing else has replaced it since."""

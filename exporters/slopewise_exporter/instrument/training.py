@@ -18,9 +18,6 @@ from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.threads.at_start import sets_numbers
 from slopewise_exporter.values import Checker
 
-_LIBRARIES = (("torch", "pytorch"), ("tensorflow", "tensorflow"), ("jax", "jax"), ("sklearn", "scikit-learn"))
-"""Modules that show what a training is written with, and the label that they give it."""
-
 
 class Training:
     """What this process reports by, if anything. Thread-safe; every method returns at once where it reports nothing."""
@@ -46,7 +43,7 @@ class Training:
         with self._lock:
             if not self.follows_output:
                 return None
-            if self._reporter is None and not self._open(OUTPUT, _library()):
+            if self._reporter is None and not self._open(OUTPUT, ""):
                 self._ignores_output = True
             return self._reporter
 
@@ -126,10 +123,6 @@ class Training:
             if held is not None:
                 held.release()
             return True
-
-
-def _library() -> str:
-    return next((label for module, label in _LIBRARIES if module in sys.modules), "")
 
 
 def _is_started_by_multiprocessing() -> bool:

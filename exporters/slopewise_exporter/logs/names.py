@@ -24,7 +24,7 @@ EVALUATION_LOSSES = (
     *(f"loss_{stage}" for stage in _EVALUATION),
     *("test_loss", "holdout_loss", "loss_test"),
 )
-"""Plain losses; `loss_names` uses these two for what callbacks are given."""
+"""Plain losses."""
 
 _HELD_OUT = frozenset((*_EVALUATION, "test", "holdout"))
 
@@ -55,19 +55,8 @@ _KINDS = {**_TRAIN_KINDS, **_EVALUATION_KINDS}
 DEFAULT_NAMES: Mapping[str, Sequence[str]] = {
     "loss": (
         *TRAIN_LOSSES,
-        "train_loss_step",
-        "loss_step",
-        "train_step_loss",
-        "batch_loss",
-        "total_loss",
-        "train_total_loss",
-        "lm_loss",
-        "avg_loss",
-        "mean_loss",
-        "train_avg_loss",
-        "train_loss_epoch",
-        "loss_epoch",
-        "epoch_loss",
+        *("train_loss_step", "loss_step", "train_step_loss", "batch_loss", "total_loss", "train_total_loss"),
+        *("lm_loss", "avg_loss", "mean_loss", "train_avg_loss", "train_loss_epoch", "loss_epoch", "epoch_loss"),
         "losses_train",
         *_TRAIN_KINDS,
     ),
@@ -79,50 +68,19 @@ DEFAULT_NAMES: Mapping[str, Sequence[str]] = {
         *_EVALUATION_KINDS,
     ),
     "step": (
-        "global_step",
-        "train_global_step",
-        "trainer_global_step",
-        "step",
-        "train_step",
-        "training_step",
-        "optimizer_step",
-        "optimizer_steps",
-        "steps",
-        "iteration",
-        "iter",
-        "iters",
-        "train_iter",
-        "update",
-        "num_updates",
-        "_step",
+        *("global_step", "train_global_step", "trainer_global_step", "step", "train_step", "training_step"),
+        *("optimizer_step", "optimizer_steps", "steps", "iteration", "iter", "iters", "train_iter", "update"),
+        *("num_updates", "_step"),
     ),
     "steps_planned": (
-        "max_steps",
-        "total_steps",
-        "num_steps",
-        "train_steps",
-        "num_train_steps",
-        "num_training_steps",
-        "max_train_steps",
-        "total_optimization_steps",
-        "total_train_steps",
-        "total_training_steps",
-        "max_iters",
-        "max_iterations",
-        "total_iterations",
-        "num_iterations",
-        "steps_planned",
-        "planned_steps",
+        *("max_steps", "total_steps", "num_steps", "train_steps", "num_train_steps", "num_training_steps"),
+        *("max_train_steps", "total_optimization_steps", "total_train_steps", "total_training_steps", "max_iters"),
+        *("max_iterations", "total_iterations", "num_iterations", "steps_planned", "planned_steps"),
     ),
     "epoch": ("epoch", "train_epoch", "training_epoch", "current_epoch", "ep"),
     "epochs_planned": (
-        "epochs",
-        "max_epochs",
-        "num_epochs",
-        "total_epochs",
-        "num_train_epochs",
-        "n_epochs",
-        "epochs_planned",
+        *("epochs", "max_epochs", "num_epochs", "total_epochs", "num_train_epochs"),
+        *("n_epochs", "epochs_planned"),
     ),
     "batch": ("batch", "batch_idx", "batch_index"),
     "batches": ("batches", "num_batches", "total_batches", "steps_per_epoch"),
@@ -131,23 +89,9 @@ DEFAULT_NAMES: Mapping[str, Sequence[str]] = {
 
 OTHER_QUANTITIES = frozenset(
     (
-        *(
-            "aux",
-            "auxiliary",
-            "best",
-            "box",
-            "class",
-            "cls",
-            "delta",
-            "early",
-            "every",
-            "final",
-            "initial",
-            "kl",
-            "last",
-        ),
-        *("log", "logging", "lowest", "max", "min", "minimum", "patience", "per", "prev", "previous", "reg", "save"),
-        *("warm", "warmup"),
+        *("aux", "auxiliary", "best", "box", "class", "cls", "delta", "early", "every", "final", "initial", "kl"),
+        *("last", "log", "logging", "lowest", "max", "min", "minimum", "patience", "per", "prev", "previous", "reg"),
+        *("save", "warm", "warmup"),
     )
 )
 """Words before a name that make it another quantity: `best loss`, `warmup steps`."""
@@ -175,8 +119,6 @@ class Names:
         table = {**DEFAULT_NAMES, **{field: names for field, names in (own or {}).items() if names}}
         self._meanings: dict[str, Meaning] = {}
         for field, names in table.items():
-            if field not in DEFAULT_NAMES:
-                raise ValueError(f"{field} is no field; there are {', '.join(DEFAULT_NAMES)}")
             for rank, name in enumerate(names):
                 self._meanings.setdefault(normalised(name), Meaning(field, rank, _KINDS.get(name, "")))
         for field, names in (own or {}).items():

@@ -18,20 +18,9 @@ MAX_LINE_CHARACTERS = 65_536
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]|\x08+|\x1b")
 _SIGNS = (
-    "loss",
-    "step",
-    "epoch",
-    "%|",
-    "iter",
+    *("loss", "step", "epoch", "%|", "iter"),
     "\u2501",
-    "/s",
-    "update",
-    "trainer.fit",
-    "train_runtime",
-    "training ",
-    "nll",
-    "mse",
-    "entropy",
+    *("/s", "update", "trainer.fit", "train_runtime", "training ", "nll", "mse", "entropy"),
     "]\t",
     "finished with value",
 )
@@ -52,22 +41,13 @@ class LineParser:
     Args:
         patterns: regular expressions as in Katib's `metricsFormat`, or with groups named like the fields of `Found`.
         names: field of `Found`: the user's own names for it, e.g. `{"loss": ["nll"]}`.
-        may_use_signals: whether a match that takes too long may be interrupted by SIGALRM: not within a training.
 
     PatternError for a pattern that cannot be used.
     """
 
-    def __init__(
-        self,
-        patterns: Sequence[str] = (),
-        names: Mapping[str, Sequence[str]] | None = None,
-        *,
-        may_use_signals: bool = False,
-    ) -> None:
+    def __init__(self, patterns: Sequence[str] = (), names: Mapping[str, Sequence[str]] | None = None) -> None:
         self.names = Names(names)
-        self._patterns: PatternReader | None = None
-        if patterns:
-            self._patterns = PatternReader(patterns, self.names, may_use_signals=may_use_signals)
+        self._patterns = PatternReader(patterns, self.names) if patterns else None
         self._json = JsonReader(self.names)
         self._pairs = PairReader(self.names)
         self._signs = (*_SIGNS, *(name.split()[-1].lower() for name in self.names.own if name.strip()))

@@ -7,13 +7,9 @@ MAX_LINE_BYTES = 262_144
 
 
 class LineSplitter:
-    """Collects blocks and gives back whole lines, without their ends.
-
-    `too_long` counts lines that were cut.
-    """
+    """Collects blocks and gives back whole lines, without their ends."""
 
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
-        self.too_long = 0
         self._max = max_line_bytes
         self._rest = b""
         self._skipping = False
@@ -41,7 +37,7 @@ class LineSplitter:
         whole = self._rest + whole
         self._rest = b""
         self._keep(block[end + 1 :])
-        return [self._cut(line) for line in whole.decode("utf-8", "replace").split("\n") if line]
+        return [line[: self._max] for line in whole.decode("utf-8", "replace").split("\n") if line]
 
     def flush(self) -> list[str]:
         """The line that has no end yet: nothing more comes, or nothing has for a while."""
@@ -55,10 +51,3 @@ class LineSplitter:
         if len(self._rest) > self._max:
             self._rest = self._rest[: self._max]
             self._skipping = True
-            self.too_long += 1
-
-    def _cut(self, line: str) -> str:
-        if len(line) <= self._max:
-            return line
-        self.too_long += 1
-        return line[: self._max]

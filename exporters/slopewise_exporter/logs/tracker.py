@@ -23,17 +23,8 @@ _RECENT_LOSSES = 50
 """Kept for a reader that is restarted: as far back as the moving average of the loss reaches."""
 
 _KEPT = (
-    "steps",
-    "epochs",
-    "_plan",
-    "_epoch",
-    "_epochs_planned",
-    "_fractions",
-    "_plan_is_counted",
-    "_plan_is_estimated",
-    "finished",
-    "failed",
-    "_kinds",
+    *("steps", "epochs", "planned", "_epoch", "_epochs_planned", "_fractions", "_plan_is_counted"),
+    *("_plan_is_estimated", "finished", "failed", "_kinds"),
 )
 _KEPT_COUNTS = ("in_epoch", "origin", "start", "number", "length", "epoch", "saw_loss", "from_zero", "plan", "numbered")
 
@@ -76,7 +67,7 @@ class Tracker:
         self._reporter = reporter
         self._counts = Counts()
         self._plan_is_fixed = planned_steps is not None
-        self._plan: float | None = None
+        self.planned: float | None = None
         self._plan_is_counted = False
         self._plan_is_estimated = False
         self._losses_without_count = 0
@@ -93,7 +84,7 @@ class Tracker:
     @property
     def plan_is_reached(self) -> bool:
         """Whether as many steps are done as are planned."""
-        return self._plan is not None and self.steps >= self._plan
+        return self.planned is not None and self.steps >= self.planned
 
     @property
     def kept(self) -> dict[str, Any]:
@@ -110,8 +101,8 @@ class Tracker:
         for loss in kept["recent"]:
             self._recent.append(loss)
             self._reporter.advance_to(self.steps, self.epochs, loss, at_seconds=at_seconds)
-        if self._plan is not None:
-            self._reporter.plan(self._plan)
+        if self.planned is not None:
+            self._reporter.plan(self.planned)
         if self.finished:
             self._reporter.mark_ended(failed=self.failed)
 
@@ -172,17 +163,15 @@ class Tracker:
             if epoch == 0:
                 self._counts.origin = 0
             if self._epoch is not None and epoch > self._epoch:
-                self._end_epoch(epoch - self._counts.origin)
+                done = epoch - self._counts.origin
+                # Where the plan is not in the log itself, it comes from the steps of the epochs so far.
+                if self._epochs_planned and not self._counts.length and self.steps and self._may_estimate():
+                    self._set_plan(max(self.steps, round(self.steps / max(1.0, done) * self._epochs_planned)))
             self._lines_in_epoch = 0
             self.epochs = max(0, int(epoch) - self._counts.origin)
         if with_loss:
             self._lines_in_epoch += 1
         self._epoch = epoch
-
-    def _end_epoch(self, epochs_done: float) -> None:
-        """Where the plan is not in the log itself, it comes from the steps of the epochs so far."""
-        if self._epochs_planned and not self._counts.length and self.steps and self._may_estimate():
-            self._set_plan(max(self.steps, round(self.steps / max(1.0, epochs_done) * self._epochs_planned)))
 
     def _count(
         self, number: float, length: float, loss: float | None, at_seconds: float | None, *, is_bar: bool
@@ -200,7 +189,10 @@ class Tracker:
         if self._counts.of_other_work(count):
             return
         if self.finished and number < self._counts.number:
-            self._forget()
+            self._counts = Counts()  # another training begins in the same log
+            self.steps = self.epochs = 0
+            self._suspects.clear()
+            self._begin_again()
         position = self._counts.position(count)
         if self._counts.plan is not None or self._plan_is_counted:
             self._plan_is_counted = True
@@ -210,13 +202,6 @@ class Tracker:
             done = whole_epoch - self._counts.origin + (0 < length <= number)
             self.epochs = max(0, int(done))
         self._move_to(position, loss, at_seconds)
-
-    def _forget(self) -> None:
-        """Another training begins in the same log."""
-        self._counts = Counts()
-        self.steps = self.epochs = 0
-        self._suspects.clear()
-        self._begin_again()
 
     def _begin_again(self) -> None:
         self.finished = self.failed = False
@@ -235,14 +220,14 @@ class Tracker:
 
     def _may_estimate(self) -> bool:
         """Whether no line has a plan of its own."""
-        self._plan_is_estimated = self._plan_is_estimated or self._plan is None
+        self._plan_is_estimated = self._plan_is_estimated or self.planned is None
         return self._plan_is_estimated
 
     def _steps_by_epoch(self) -> int:
         """Transformers without a bar writes the plan once, and then how many epochs are done, as 0.35."""
         if not (self._fractions and self._epoch and self._epochs_planned):
             return 0
-        plan = None if self._may_estimate() else self._plan
+        plan = None if self._may_estimate() else self.planned
         if plan is None:
             self._set_plan(round((self.steps + 1) / self._epoch * self._epochs_planned))
             return 0
@@ -271,7 +256,7 @@ class Tracker:
         self._reporter.advance_to(steps, self.epochs, loss, at_seconds=at_seconds)
 
     def _set_plan(self, steps: float | None) -> None:
-        if steps == self._plan or (self._plan_is_fixed and self._plan is not None):
+        if steps == self.planned or (self._plan_is_fixed and self.planned is not None):
             return
-        self._plan = steps
+        self.planned = steps
         self._reporter.plan(steps)

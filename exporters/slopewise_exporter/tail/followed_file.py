@@ -91,7 +91,9 @@ class FollowedFile:
     def _read(self) -> Block | None:
         if self._descriptor is None and not self._open(self.path):
             return None
-        self._look_for_truncation()
+        size = self._size()
+        if size < self.offset or (size > self.offset and self._differs()):  # it was truncated
+            self._restart()
         data = self._pread(BLOCK_BYTES, self.offset)
         if not data:
             return self._switch()
@@ -117,11 +119,6 @@ class FollowedFile:
         self.close()
         return self._read() if self._open(self.path) else None
 
-    def _look_for_truncation(self) -> None:
-        size = self._size()
-        if size < self.offset or (size > self.offset and self._differs()):
-            self._restart()
-
     def _size(self) -> int:
         assert self._descriptor is not None  # noqa: S101 - for the type checker
         return os.fstat(self._descriptor).st_size
@@ -138,7 +135,7 @@ class FollowedFile:
     def _open(self, path: Path, identity: tuple[int, ...] | None = None) -> bool:
         """False where there is none, or not the one with this `identity`."""
         try:
-            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except FileNotFoundError:
             self._first = False  # it is written from now on
             return False
@@ -165,7 +162,4 @@ class FollowedFile:
 
     def _pread(self, count: int, offset: int) -> bytes:
         assert self._descriptor is not None  # noqa: S101 - for the type checker
-        if hasattr(os, "pread"):
-            return os.pread(self._descriptor, count, offset)
-        os.lseek(self._descriptor, offset, os.SEEK_SET)
-        return os.read(self._descriptor, count)
+        return os.pread(self._descriptor, count, offset)

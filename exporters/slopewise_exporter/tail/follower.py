@@ -21,6 +21,7 @@ from time import monotonic, time
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from slopewise_exporter.environment import write_file
 from slopewise_exporter.logs import Tracker
 from slopewise_exporter.reporter import Reporter
 from slopewise_exporter.tail.source import Source
@@ -84,20 +85,10 @@ class StateFile:
 
     def write(self, state: dict[str, Any]) -> None:
         """Keep this, if it has changed."""
-        if self._path is None:
-            return
         text = json.dumps({"version": _STATE_VERSION, "source": self._source, **state})
-        if text == self._written:
-            return
-        draft = self._path.with_name(f".{self._path.name}.{os.getpid()}")
-        try:
-            draft.write_text(text, encoding="utf-8")
-            draft.replace(self._path)
+        if text != self._written:
+            write_file(self._path, text, "the state", self._check)
             self._written = text
-        except OSError as error:
-            self._check.warn(
-                "state", f"cannot write the state to {self._path} ({error.strerror}); a restart reads everything again"
-            )
 
 
 class FollowedTraining(Reporter):

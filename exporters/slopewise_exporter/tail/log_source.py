@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import calendar
 import os
 import re
 import select
 import sys
-from typing import Any
+import time
+from typing import Any, NamedTuple
 
 from slopewise_exporter.logs import Found, LineParser, LineSplitter
-from slopewise_exporter.tail.cri import CriReader, Entry, is_cri, seconds_of
+from slopewise_exporter.logs.splitter import MAX_LINE_BYTES
 from slopewise_exporter.tail.followed_file import BLOCK_BYTES, Block, FollowedFile
 from slopewise_exporter.tail.source import Source, Take
-from slopewise_exporter.values import Checker
 
 _TRACEBACK = "Traceback (most recent call last)"
 
@@ -25,14 +26,11 @@ class LogLines:
         forced_cri: whether entries are a container runtime's; None: their first line decides.
     """
 
-    def __init__(
-        self, parser: LineParser, take: Take, check: Checker, *, finished: Any = None, forced_cri: bool | None = None
-    ) -> None:
+    def __init__(self, parser: LineParser, take: Take, *, finished: Any = None, forced_cri: bool | None = None) -> None:
         self.failed = False
         """Whether the last that was written, after all progress, is a traceback."""
         self._parser = parser
         self._take = take
-        self._check = check
         self._finished: re.Pattern[str] | None = finished
         self._splitter = LineSplitter()
         self._began = False
@@ -53,21 +51,16 @@ class LogLines:
                 self._cri = CriReader() if is_cri(block.data) else None
         if self._cri is not None:
             for entry in self._cri.feed(block.data):
-                self._entry(entry, past=block.at_seconds is not None)
+                lines = self._splitter.feed(entry.content + b"\n")
+                self._lines(lines, seconds_of(entry) if block.at_seconds is not None and lines else None)
         else:
             self._lines(self._splitter.feed(block.data), block.at_seconds)
-        if self._splitter.too_long:
-            self._check.warn("long line", "a line is longer than 256 KiB; the rest of such lines is left out")
 
     def flush(self) -> None:
         """Nothing more comes of the line that has no end yet."""
         if self._cri is not None:
             self._cri.drop()
         self._lines(self._splitter.flush(), None)
-
-    def _entry(self, entry: Entry, *, past: bool) -> None:
-        lines = self._splitter.feed(entry.content + b"\n")
-        self._lines(lines, seconds_of(entry) if past and lines else None)
 
     def _lines(self, lines: list[str], at_seconds: float | None) -> None:
         parse, take, finished = self._parser.parse, self._take, self._finished
@@ -137,16 +130,15 @@ class FileLog(_Log):
 class StreamLog(_Log):
     """A log on standard input; its end is the end of the training. It has no position: what was read is gone."""
 
-    def __init__(self, lines: LogLines, *, echo: bool = True, descriptor: int = 0) -> None:
+    def __init__(self, lines: LogLines, *, echo: bool = True) -> None:
         super().__init__("standard input", lines, echo=echo)
-        self._descriptor = descriptor
         self._begins = True
 
     def poll(self) -> bool:
         """Take what is there, a block at most; False: there is nothing."""
-        if self.ended or not select.select([self._descriptor], [], [], 0)[0]:
+        if self.ended or not select.select([0], [], [], 0)[0]:
             return False
-        data = os.read(self._descriptor, BLOCK_BYTES)
+        data = os.read(0, BLOCK_BYTES)
         if not data:
             self.ended = True
             return False
@@ -158,7 +150,7 @@ class StreamLog(_Log):
         if self.ended:
             super().wait(seconds)
         else:
-            select.select([self._descriptor], [], [], seconds)
+            select.select([0], [], [], seconds)
 
 
 def echo(data: bytes) -> None:
@@ -168,3 +160,74 @@ def echo(data: bytes) -> None:
         sys.stdout.buffer.flush()
     except (OSError, ValueError):
         pass
+
+
+# --- lines as the container runtime writes them below /var/log/pods -----------------------------------------------
+# `2026-01-01T10:00:00.123456789Z stdout F loss=0.5`. `P` instead of `F` marks a part of a longer one (16 KiB each), and
+# the parts of a stream are put together again.
+
+_ENTRY = re.compile(
+    rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?(Z|[+-]\d\d:\d\d) (stdout|stderr) ([FP])[^ ]* (.*)", re.DOTALL
+)
+
+
+class Entry(NamedTuple):
+    """One line of one stream, without its end."""
+
+    second: bytes
+    """When, to the second, and the zone: `2026-01-01T10:00:00` and `Z`."""
+    zone: bytes
+    content: bytes
+
+
+def is_cri(block: bytes) -> bool:
+    """Whether the file is one of a container runtime, by its first line."""
+    return _ENTRY.match(block.split(b"\n", 1)[0]) is not None
+
+
+class CriReader:
+    """Collects blocks and gives back whole entries."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._parts: dict[bytes, bytes] = {}
+
+    @property
+    def pending_bytes(self) -> int:
+        """Of the entry that has no end yet."""
+        return len(self._rest)
+
+    def feed(self, block: bytes) -> list[Entry]:
+        """The entries that end in this block; what is no entry is left out."""
+        lines = (self._rest + block).split(b"\n")
+        self._rest = lines.pop()[:MAX_LINE_BYTES]
+        found: list[Entry] = []
+        for line in lines:
+            match = _ENTRY.match(line)
+            if match is None:
+                continue
+            second, zone, stream, tag, content = match.groups()
+            content = self._parts.pop(stream, b"") + content
+            if tag == b"P":
+                self._parts[stream] = content[:MAX_LINE_BYTES]
+            else:
+                found.append(Entry(second, zone, content))
+        return found
+
+    def drop(self) -> None:
+        """Another file begins."""
+        self._rest = b""
+        self._parts.clear()
+
+
+def seconds_of(entry: Entry) -> float | None:
+    """Unix seconds; None where the time is none."""
+    try:
+        moment = calendar.timegm(time.strptime(entry.second.decode(), "%Y-%m-%dT%H:%M:%S"))
+    except ValueError:
+        return None
+    if entry.zone == b"Z":
+        return float(moment)
+    hours, minutes = int(entry.zone[1:3]), int(entry.zone[4:6])
+    offset = hours * 3600 + minutes * 60
+    return float(moment - offset if entry.zone[:1] == b"+" else moment + offset)

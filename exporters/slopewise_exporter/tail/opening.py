@@ -1,21 +1,20 @@
-"""Which source a path is: by its name, by what is in the folder, or as the user says."""
+"""Which source a path is: by its name, by what is in the folder, or as the user says; of several, the newest."""
 
 from __future__ import annotations
 
 import os
 import re
-import stat
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from glob import iglob as glob
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from slopewise_exporter.logs import LineParser
 from slopewise_exporter.tail.followed_file import FollowedFile
 from slopewise_exporter.tail.log_source import FileLog, LogLines, StreamLog
-from slopewise_exporter.tail.newest import Newest
 from slopewise_exporter.tail.source import Source, Take
 from slopewise_exporter.values import Checker
 
@@ -29,6 +28,82 @@ _AT_THE_SAME_TIME_SECONDS = 60.0
 
 _MAX_FILES = 10_000
 """Looked at in a folder; beyond that it is no folder of a training."""
+
+
+_LOOK_SECONDS = 2.0
+"""Between two looks into the folder."""
+
+
+class Newest(Source):
+    """The source of the newest path, which another one replaces once that one is there and the old one is at its end.
+
+    Args:
+        where: for messages.
+        find: the newest path now; None: there is none yet.
+        make: opens a source at a path.
+    """
+
+    def __init__(self, where: str, find: Callable[[], Path | None], make: Callable[[Path], Source]) -> None:
+        super().__init__(where)
+        self._find = find
+        self._make = make
+        self._path: Path | None = None
+        self._source: Source | None = None
+        self._looked_at = -_LOOK_SECONDS
+
+    @property
+    def ended(self) -> bool:  # type: ignore[override]
+        """Whether the newest says that its training has ended."""
+        return self._source is not None and self._source.ended
+
+    @property
+    def failed(self) -> bool:  # type: ignore[override]
+        """Whether the newest says that its training has failed."""
+        return self._source is not None and self._source.failed
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """What `resume` takes."""
+        return {"path": str(self._path), "source": self._source.position} if self._source else {}
+
+    def resume(self, position: dict[str, Any]) -> None:
+        """Go on with the path of before, if it is still there."""
+        if position and Path(position["path"]).exists():
+            self._open(Path(position["path"]))
+            assert self._source is not None  # noqa: S101 - for the type checker
+            self._source.resume(position["source"])
+
+    def poll(self) -> bool:
+        """Hand over what is there; at the end of it, look for a newer one."""
+        if self._source is not None and self._source.poll():
+            return True
+        if time.monotonic() - self._looked_at < _LOOK_SECONDS:
+            return False
+        self._looked_at = time.monotonic()
+        newest = self._find()
+        if newest is None or newest == self._path:
+            return False
+        if self._source is not None and self._source.poll():  # written between the last read and the new one's start
+            self._looked_at = -_LOOK_SECONDS
+            return True
+        self._open(newest)
+        return True
+
+    def wait(self, seconds: float) -> None:
+        """Until there may be more."""
+        if self._source is None:
+            super().wait(seconds)
+        else:
+            self._source.wait(seconds)
+
+    def close(self) -> None:
+        """Nothing more comes."""
+        if self._source is not None:
+            self._source.close()
+
+    def _open(self, path: Path) -> None:
+        self.close()
+        self._path, self._source = path, self._make(path)
 
 
 @dataclass(frozen=True)
@@ -48,7 +123,7 @@ class Opening:
         if what == "-":
             return StreamLog(self._lines(), echo=self.echo is not False)
         path = Path(what)
-        if self.format in _SPECIAL:
+        if self.format in ("tensorboard", "mlflow"):  # of which a folder may be a run, or a store
             return self._special(self.format, path)
         if path.is_dir() or what.endswith(os.sep):
             return Newest(what, lambda: newest_in(path, self.format), self._file)
@@ -62,9 +137,9 @@ class Opening:
 
             return TensorBoardSource(path, self.parser.names, self.take, self.check)
         if kind == "mlflow":
-            from slopewise_exporter.tail.mlflow_source import open_mlflow
+            from slopewise_exporter.tail.mlflow_source import MlflowSource
 
-            return open_mlflow(path, self.parser.names, self.take, self.check)
+            return MlflowSource(path, self.parser.names, self.take, self.check)
         from slopewise_exporter.tail.wandb_source import WandbSource
 
         return WandbSource(path, self.parser.names, self.take, self.check)
@@ -73,8 +148,6 @@ class Opening:
         kind = kind_of(path) if self.format == "auto" else self.format
         if kind in _SPECIAL:
             return self._special(kind, path)
-        if path.exists() and stat.S_ISFIFO(path.stat().st_mode):
-            return StreamLog(self._lines(), echo=self.echo is True, descriptor=os.open(path, os.O_RDONLY))
         file = FollowedFile(path, self.check, last_bytes=self.last_bytes)
         if kind == "csv":
             from slopewise_exporter.tail.csv_source import CsvSource
@@ -84,13 +157,13 @@ class Opening:
 
     def _lines(self) -> LogLines:
         forced = {"cri": True, "log": False}.get(self.format)
-        return LogLines(self.parser, self.take, self.check, finished=self.finished, forced_cri=forced)
+        return LogLines(self.parser, self.take, finished=self.finished, forced_cri=forced)
 
 
 def kind_of(path: Path) -> str:
     """Of one file, or of a folder that is a run; `log` where nothing shows it to be another."""
     if path.is_dir():
-        return "mlflow" if path.name == "mlruns" else "tensorboard"
+        return "tensorboard"
     if ".tfevents." in path.name:
         return "tensorboard"
     return {".wandb": "wandb", ".csv": "csv", ".db": "mlflow"}.get(path.suffix, "log")
@@ -139,11 +212,6 @@ def _candidates(folder: Path) -> Iterator[Candidate]:
             return
         with suppress(OSError):
             written_at = path.stat().st_mtime
-            parts = path.parts
-            if "mlruns" in parts:
-                if "metrics" in parts:
-                    yield Candidate("mlflow", Path(*parts[: parts.index("mlruns") + 1]), written_at)
-                continue
             kind = kind_of(path)
             if kind == "log" and not _LOG_NAMES.search(path.name):
                 continue

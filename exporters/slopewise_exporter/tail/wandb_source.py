@@ -40,7 +40,7 @@ class WandbSource(NamedValues):
 
     def __init__(self, path: Path, names: Names, take: Take, check: Checker) -> None:
         super().__init__(path, names, take, check)
-        self._file = FollowedFile(_run_file(path), check)
+        self._file = FollowedFile(path, check)
         self._records = LevelDbLog()
 
     @property
@@ -169,20 +169,8 @@ def _items(content: bytes, number: int) -> Iterator[tuple[str, Any]]:
                 yield name, value
         for key, text in texts:
             if key == _JSON:
-                yield name, _number_in_json(text)
-
-
-def _number_in_json(text: str) -> Any:
-    """`0.5`, or `"NaN"`: JSON has no such number."""
-    return number_in(text.strip('"')) if len(text) < 64 else None
-
-
-def _run_file(path: Path) -> Path:
-    """The newest in a folder; the path itself where it is a file."""
-    if not path.is_dir():
-        return path
-    found = [each for each in path.glob("**/*.wandb") if each.is_file()]
-    return max(found, key=lambda each: each.stat().st_mtime) if found else path / "run.wandb"
+                # `0.5`, or `"NaN"`: JSON has no such number.
+                yield name, number_in(text.strip('"')) if len(text) < 64 else None
 
 
 # --- Protocol Buffers: the fields of a message, as they lie in it ----------------------------------------------

@@ -107,11 +107,6 @@ def test_names_of_the_user_replace_those_of_the_table() -> None:
     assert found_in("val_accuracy: 0.9", evaluation=["val_accuracy"]) == {"evaluation": 0.9}
 
 
-def test_a_name_for_no_field_is_refused() -> None:
-    with pytest.raises(ValueError, match="accuracy is no field"):
-        LineParser(names={"accuracy": ["acc"]})
-
-
 def test_objects_with_other_inner_keys_are_not_taken_for_those_before() -> None:
     parser = LineParser()
     assert parser.parse('{"event": "start", "data": {"seed": 1}}') is None

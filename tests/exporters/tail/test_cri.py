@@ -9,9 +9,8 @@ import pytest
 from support.following import Kept
 
 from slopewise_exporter.logs import LineParser, Tracker
-from slopewise_exporter.tail.cri import CriReader, is_cri, seconds_of
 from slopewise_exporter.tail.followed_file import Block
-from slopewise_exporter.tail.log_source import LogLines
+from slopewise_exporter.tail.log_source import CriReader, LogLines, is_cri, seconds_of
 from slopewise_exporter.tail.opening import Opening
 from slopewise_exporter.values import Checker
 
@@ -22,7 +21,7 @@ def entry(content: str, *, tag: str = "F", stream: str = "stdout", second: int =
 
 def read(data: bytes, size: int = 10_000) -> Kept:
     kept = Kept()
-    lines = LogLines(LineParser(), Tracker(kept).take, Checker())
+    lines = LogLines(LineParser(), Tracker(kept).take)
     for start in range(0, len(data), size):
         lines.feed(Block(data[start : start + size], start == 0, 1.0))
     return kept
@@ -64,7 +63,7 @@ def test_a_log_of_the_training_itself_is_none() -> None:
 
 def test_the_log_of_a_restarted_container_is_the_next_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count(step=10.0)
-    monkeypatch.setattr("slopewise_exporter.tail.newest.time.monotonic", lambda: next(ticks))
+    monkeypatch.setattr("slopewise_exporter.tail.opening.time.monotonic", lambda: next(ticks))
     kept = Kept()
     source = Opening(LineParser(), Tracker(kept).take, Checker()).open(str(tmp_path))
     (tmp_path / "0.log").write_bytes(entry("step 100 loss=1") + entry("step 200 loss=1"))
