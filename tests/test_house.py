@@ -20,7 +20,7 @@ POLICIES = ROOT / "controller/slopewise/policies"
 
 MAX_LINES = 350
 MIN_LINES = 60
-SMALL_MODULES = 35
+SMALL_MODULES = 34
 """How many modules are below `MIN_LINES`; `__init__.py` and `__main__.py` do not count."""
 MAX_PARAMETERS = 7
 MAX_ATTRIBUTES = 14
@@ -41,10 +41,10 @@ LONG_MODULES: Mapping[str, int] = {
     "controller/slopewise/crds/growth_status.py": 440,
     "controller/slopewise/estimators/growth.py": 382,
     "controller/slopewise/feedback/rollback.py": 362,
-    "controller/slopewise/local/session.py": 412,
+    "controller/slopewise/local/session.py": 411,
     "controller/slopewise/manager/policy_runner.py": 368,
     "controller/slopewise/own_policies/check.py": 374,
-    "exporters/slopewise_exporter/reporter.py": 404,
+    "exporters/slopewise_exporter/reporter.py": 398,
 }
 MANY_PARAMETERS: Mapping[str, int] = {
     "controller/slopewise/adapters/kube/leader_election.py:Elector": 8,
