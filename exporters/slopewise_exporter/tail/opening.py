@@ -137,9 +137,9 @@ class Opening:
 
             return TensorBoardSource(path, self.parser.names, self.take, self.check)
         if kind == "mlflow":
-            from slopewise_exporter.tail.mlflow_source import MlflowSource
+            from slopewise_exporter.tail.mlflow_source import open_mlflow
 
-            return MlflowSource(path, self.parser.names, self.take, self.check)
+            return open_mlflow(path, self.parser.names, self.take, self.check)
         from slopewise_exporter.tail.wandb_source import WandbSource
 
         return WandbSource(path, self.parser.names, self.take, self.check)
@@ -163,7 +163,7 @@ class Opening:
 def kind_of(path: Path) -> str:
     """Of one file, or of a folder that is a run; `log` where nothing shows it to be another."""
     if path.is_dir():
-        return "tensorboard"
+        return "mlflow" if path.name == "mlruns" else "tensorboard"
     if ".tfevents." in path.name:
         return "tensorboard"
     return {".wandb": "wandb", ".csv": "csv", ".db": "mlflow"}.get(path.suffix, "log")
@@ -212,6 +212,11 @@ def _candidates(folder: Path) -> Iterator[Candidate]:
             return
         with suppress(OSError):
             written_at = path.stat().st_mtime
+            parts = path.parts
+            if "mlruns" in parts:
+                if "metrics" in parts:
+                    yield Candidate("mlflow", Path(*parts[: parts.index("mlruns") + 1]), written_at)
+                continue
             kind = kind_of(path)
             if kind == "log" and not _LOG_NAMES.search(path.name):
                 continue

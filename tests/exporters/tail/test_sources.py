@@ -23,7 +23,7 @@ SAMPLES = Path(__file__).parents[1] / "samples"
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders are looked into at each poll."""
-    for name in ("opening", "tensorboard_source"):
+    for name in ("opening", "tensorboard_source", "mlflow_source"):
         monkeypatch.setattr(f"slopewise_exporter.tail.{name}._LOOK_SECONDS", 0.0)
 
 
@@ -80,18 +80,22 @@ def test_a_run_of_weights_and_biases() -> None:
     assert (source.ended, source.failed) == (True, False)
 
 
-def test_a_run_of_mlflow(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["mlflow.db", "mlruns"])
+def test_a_run_of_mlflow(store: str, tmp_path: Path) -> None:
     kept = Kept()
-    source = drained(opened(mlflow_store(tmp_path), kept))
+    source = drained(opened(mlflow_store(tmp_path, store), kept))
     assert (kept.steps, kept.planned, len(kept.losses), len(kept.evaluations)) == (30, 30, 30, 3)
     assert sum(math.isnan(loss) for loss in kept.losses) == 1
     assert (source.ended, source.failed) == (True, False)
 
 
-def mlflow_store(folder: Path) -> Path:
-    with sqlite3.connect(folder / "mlflow.db") as database:
-        database.executescript((SAMPLES / "mlflow.sql").read_text())
-    database.close()
+def mlflow_store(folder: Path, store: str) -> Path:
+    if store == "mlruns":
+        shutil.copytree(SAMPLES / "mlruns", folder / "mlruns")
+    else:
+        with sqlite3.connect(folder / store) as database:
+            database.executescript((SAMPLES / "mlflow.sql").read_text())
+        database.close()
     return folder
 
 
@@ -182,7 +186,7 @@ def test_a_run_file_that_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
 def test_mlflow_goes_on_to_a_newer_run(tmp_path: Path) -> None:
     kept = Kept()
-    folder = mlflow_store(tmp_path)
+    folder = mlflow_store(tmp_path, "mlflow.db")
     source = drained(opened(folder, kept))
     with sqlite3.connect(folder / "mlflow.db") as database:
         database.execute("INSERT INTO runs (run_uuid, status, start_time) VALUES ('next', 'RUNNING', 9999999999999)")
@@ -197,15 +201,17 @@ def test_a_database_that_is_none_is_tried_again(tmp_path: Path, caplog: pytest.L
     kept = Kept()
     source = drained(opened(tmp_path / "mlflow.db", kept))
     (tmp_path / "mlflow.db").unlink()
-    mlflow_store(tmp_path)
+    mlflow_store(tmp_path, "mlflow.db")
     drained(source)
     assert kept.steps == 30
     assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize("name", ["keras.console", "keras.csv", "transformers-events", "run-sample.wandb", "mlflow.db"])
+@pytest.mark.parametrize(
+    "name", ["keras.console", "keras.csv", "transformers-events", "run-sample.wandb", "mlflow.db", "mlruns"]
+)
 def test_a_restarted_reader_takes_nothing_twice(name: str, tmp_path: Path) -> None:
-    path = mlflow_store(tmp_path) if name.startswith("ml") else SAMPLES / name
+    path = mlflow_store(tmp_path, name) if name.startswith("ml") else SAMPLES / name
     first, second = Kept(), Kept()
     source = drained(opened(path, first))
     position = json.loads(json.dumps(source.position))
