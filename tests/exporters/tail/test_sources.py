@@ -159,6 +159,22 @@ def test_an_event_file_cut_off_in_a_record_goes_on_once_it_is_whole(tmp_path: Pa
     assert (kept.steps, len(kept.losses), kept.restarts) == (30, 15, 0)
 
 
+def test_a_damaged_event_file_is_read_up_to_there_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slopewise_exporter.tail.tensorboard_source._DAMAGED_SECONDS", 0.0)
+    (whole_file,) = (SAMPLES / "transformers-events").glob("*.tfevents.*")
+    whole = bytearray(whole_file.read_bytes())
+    whole[len(whole) // 2] ^= 0xFF
+    path = tmp_path / whole_file.name
+    path.write_bytes(bytes(whole))
+    kept = Kept()
+    source = drained(opened(tmp_path, kept))
+    assert 0 < kept.steps < 30
+    drained(source)
+    assert [record.message for record in caplog.records if "cut off or damaged" in record.message]
+
+
 def test_a_run_file_of_weights_and_biases_in_small_pieces(tmp_path: Path) -> None:
     whole = (SAMPLES / "run-sample.wandb").read_bytes()
     path, kept = tmp_path / "run-1.wandb", Kept()
