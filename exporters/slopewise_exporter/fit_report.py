@@ -72,6 +72,7 @@ class FitReport:
         self.waits = Waits()
         self._steps_before = self._reached = 0
         self._epochs_left = self._epoch_began_at = 0
+        self._lower: int | None = None
         self._upper_bound = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -101,6 +102,7 @@ class FitReport:
             self._reporter.resume(Progress(done, epochs=epochs_done))
         self._steps_before = self._reporter.steps - done
         self._reached = done
+        self._lower = None
         self._epochs_left = 0
         self._upper_bound = upper_bound
         if self._reporter.planned_steps is None:
@@ -139,11 +141,28 @@ class FitReport:
             following.apply()
 
     def reach(self, step: int, loss: Any = None) -> None:
-        """The framework counts steps itself, and is at this one. Steps that it has counted before are not counted."""
+        """The framework counts steps itself, and is at this one. A loss without a new step counts no step.
+
+        One lower step is taken for something else, such as the number of an epoch: 100, 1, 120 are 120 steps. A second
+        one that is higher than the first begins again: 100, 10, 20 are 110.
+        """
         if step > self._reached:
+            self._lower = None
             self.step(loss, step - self._reached)
         elif step == self._reached:
             self.loss(loss)
+        elif step < self._reached:
+            if self._lower is not None and step > self._lower:
+                self._reached = self._lower
+                self.reach(step, loss)
+                return
+            if self._lower is None:
+                check.warn(
+                    f"{self._framework} back",
+                    f"{self._framework}: step {step} comes after step {self._reached}: it is not counted, nor is its "
+                    "loss, unless higher ones follow it",
+                )
+            self._lower = step
 
     def epoch(self) -> None:
         """A pass over the data is done. Of `begin_epochs`, the epochs that are left are taken to be as long."""

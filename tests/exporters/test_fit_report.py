@@ -151,13 +151,20 @@ def reached(reporter: Reporter, *steps: int) -> int:
         ((10, 10, 10), 10),
         ((1_000_000_000,), 1_000_000_000),
         ((100, 1, 120, 2, 140), 140),  # the number of an epoch now and then
-        ((100, 10, 20, 130), 130),
+        ((100, 10, 20, 30), 120),  # another training
     ],
 )
 def test_steps_that_jump_or_go_back_never_set_the_counter_back(
     reporter: Reporter, steps: tuple[int, ...], counted: int
 ) -> None:
     assert reached(reporter, *steps) == counted
+
+
+def test_steps_that_go_back_are_logged_once(reporter: Reporter, caplog: pytest.LogCaptureFixture) -> None:
+    reached(reporter, 100, 1, 120, 2, 140, 3)
+    assert [record.getMessage() for record in caplog.records] == [
+        "test: step 1 comes after step 100: it is not counted, nor is its loss, unless higher ones follow it"
+    ]
 
 
 def test_without_a_reporter_the_one_that_the_script_has_opened_is_used(reporter: Reporter) -> None:
