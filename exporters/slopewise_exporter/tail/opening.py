@@ -148,6 +148,8 @@ class Opening:
         kind = kind_of(path) if self.format == "auto" else self.format
         if kind in _SPECIAL:
             return self._special(kind, path)
+        if path.is_fifo():
+            return StreamLog(self._lines(), echo=self.echo is True, descriptor=os.open(path, os.O_RDONLY))
         file = FollowedFile(path, self.check, last_bytes=self.last_bytes)
         if kind == "csv":
             from slopewise_exporter.tail.csv_source import CsvSource

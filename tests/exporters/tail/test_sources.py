@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,18 @@ def test_csv_and_event_files(name: str, steps: int, epochs: int, losses: int) ->
     kept = read(SAMPLES / name)
     assert (kept.steps, kept.epochs, len(kept.losses)) == (steps, epochs, losses)
     assert (len(kept.evaluations), kept.restarts) == (3, 0)
+
+
+def test_a_named_pipe_is_read_to_its_end(tmp_path: Path) -> None:
+    pipe, kept = tmp_path / "pipe", Kept()
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("step 1/3 loss=0.5\nstep 3/3 loss=0.4\n",))
+    writer.start()
+    source = opened(pipe, kept)  # as of `slopewise-exporter tail <(python train.py)`
+    writer.join()
+    while not source.ended:
+        source.poll()
+    assert (kept.steps, kept.planned, kept.losses) == (3, 3, [0.5, 0.4])
 
 
 def test_a_run_of_weights_and_biases() -> None:
