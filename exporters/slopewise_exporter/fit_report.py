@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import wraps
@@ -33,6 +34,8 @@ _common: tuple[int, Reporter] | None = None
 """The process that made it, and the reporter of all callbacks that were given none."""
 
 _names = Names()
+_PART = re.compile(r"_(?:step|epoch)$")
+"""What Lightning adds to a name."""
 
 check = Checker()
 """What was logged once by a callback is not logged by its copies, of which a search makes many."""
@@ -243,12 +246,13 @@ def harmless(hook: Hook) -> Hook:
 
 def loss_among(values: Mapping[str, Any], field: str = "loss") -> Any | None:
     """The training loss among the values of a log entry, or its `evaluation`; None: it has none. Scores are none."""
-    found = [
-        (meaning.rank, value)
-        for name, value in values.items()
-        if (meaning := _names.meaning(str(name))) and meaning.field == field
-    ]
-    return min(found, key=lambda each: each[0])[1] if found else None
+    named = {str(name): value for name, value in values.items()}
+    for among in (named, {_PART.sub("", name): value for name, value in named.items()}):
+        meanings = ((_names.meaning(name), value) for name, value in among.items())
+        found = [(meaning.rank, value) for meaning, value in meanings if meaning and meaning.field == field]
+        if found:
+            return min(found, key=lambda each: each[0])[1]
+    return None
 
 
 def running(module: str, name: str) -> Any:

@@ -222,7 +222,11 @@ def test_the_time_between_two_steps_is_a_wait_unless_something_else_happened_in_
 
 
 @pytest.mark.parametrize(
-    "name", ["loss", "Loss", "train_loss", "train/loss", "Train/Loss", "training loss", "train_loss_step", "loss_epoch"]
+    "name",
+    [
+        *("loss", "Loss", "train_loss", "train/loss", "Train/Loss", "training loss", "train_loss_step", "loss_epoch"),
+        *("training_loss_step", "loss/train_epoch"),
+    ],
 )
 def test_a_training_loss(name: str) -> None:
     assert loss_among({"accuracy": 0.9, name: 0.5}) == 0.5
@@ -230,7 +234,11 @@ def test_a_training_loss(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["val_loss", "eval_loss", "valid/loss", "validation_loss", "test.loss", "val_loss_epoch"]
+    "name",
+    [
+        *("val_loss", "eval_loss", "valid/loss", "validation_loss", "test.loss", "val_loss_epoch", "val_loss_step"),
+        "test/loss_epoch",
+    ],
 )
 def test_the_loss_of_an_evaluation(name: str) -> None:
     assert loss_among({"accuracy": 0.9, name: 0.5}, "evaluation") == 0.5
@@ -245,6 +253,7 @@ def test_what_is_no_loss(name: str) -> None:
 
 def test_of_two_losses_the_plain_one_counts() -> None:
     assert loss_among({"train_mse": 1.0, "loss": 2.0}) == 2.0
+    assert loss_among({"val_loss_step": 1.0, "val_loss": 2.0}, "evaluation") == 2.0
 
 
 class Broken:
