@@ -118,7 +118,7 @@ def follow(path: Path, case: Case) -> None:
 def seconds_to_follow(path: Path, case: Case, training: FollowedTraining) -> float:
     """CPU time from the first block to the last."""
     check = Checker()
-    lines = LogLines(LineParser(case.patterns), Tracker(training).take)
+    lines = LogLines(LineParser(case.patterns, may_use_signals=True), Tracker(training).take)
     source = FileLog(FollowedFile(path, check, whole=False), lines)
     started = time.process_time()
     while source.poll():

@@ -24,20 +24,20 @@ _PLANS = ("max_train_steps", "max_steps", "num_training_steps", "total_steps", "
 class SlopewiseTracker(GeneralTracker):  # type: ignore[misc] # of a package that is not installed here
     """Reports what the main process logs: `loss` or `train_loss`, `eval_loss` or `val_loss`, and `step`.
 
-    The plan is `max_train_steps` (or `max_steps`, `num_training_steps`, `total_steps`) of the `config` that
-    `init_trackers` is given.
-
     Args:
         reporter: None: the one of this process.
+        planned_steps: None: `max_train_steps` (or `max_steps`, `num_training_steps`, `total_steps`) of the `config`
+            that `init_trackers` is given.
     """
 
     name = "slopewise"
     requires_logging_directory = False
     main_process_only = True
 
-    def __init__(self, reporter: Reporter | None = None) -> None:
+    def __init__(self, reporter: Reporter | None = None, *, planned_steps: int | None = None) -> None:
         super().__init__()
         self._report = FitReport(reporter, "accelerate")
+        self._planned_steps = planned_steps
         self._begun = False
 
     @property
@@ -49,13 +49,13 @@ class SlopewiseTracker(GeneralTracker):  # type: ignore[misc] # of a package tha
     def store_init_configuration(self, values: Mapping[str, Any]) -> None:
         """The plan, where the configuration has one."""
         given = (values.get(name) for name in _PLANS)
-        self._begin(next((plan for plan in given if isinstance(plan, int)), None))
+        self._begin(self._planned_steps or next((plan for plan in given if isinstance(plan, int)), None))
 
     @harmless
     def log(self, values: Mapping[str, Any], step: int | None = None, **_: Any) -> None:
         """A step, or all steps since the last one that was logged."""
         if not self._begun:
-            self._begin(None)
+            self._begin(self._planned_steps)
         loss = loss_among(values)
         if step is not None:
             self._report.reach(step, loss)

@@ -1,7 +1,8 @@
 """What the surroundings decide: whether this process reports and saves, and where.
 
-A variable wins over an argument, because its user cannot always edit a training. An empty variable counts as unset (a
-manifest often has `value: ""`).
+Before it: the process's environment variables and the arguments of `Reporter` and `Checkpoints`; a variable wins
+over an argument, because its user cannot always edit a training. After it: `endpoint` and `checkpoint_files`
+open what is described here. An empty variable counts as unset (a manifest often has `value: ""`).
 """
 
 from __future__ import annotations
@@ -103,13 +104,23 @@ def listening_advice(
 ) -> str:
     """Why the endpoint cannot listen and what to do about it: a sentence that its caller ends.
 
-    `by` is what takes the port as an argument.
+    `by` is what takes the port and the address as arguments.
     """
     where = f"{settings.address}:{settings.port}"
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.EADDRINUSE:
         return (
             f"cannot serve metrics on {where}: another program has port {settings.port}; give this {process} "
             f"{by}(port=...) or SLOPEWISE_EXPORTER_PORT with another one, 0 for any that is free"
+        )
+    if number in (errno.EACCES, errno.EPERM):
+        return f"cannot serve metrics on {where}: this user may not take port {settings.port}; use 1024 or higher"
+    import socket  # here: a reporter loads this module, and loads that one with its endpoint
+
+    if number == errno.EADDRNOTAVAIL or isinstance(error, (socket.gaierror, UnicodeError)):
+        return (
+            f"cannot serve metrics on {where}: {settings.address!r} is no address of this machine; give "
+            f"{by}(address=...) or SLOPEWISE_EXPORTER_ADDRESS one of its own without a port, 0.0.0.0 for all of them"
         )
     return f"cannot serve metrics on {where} ({error})"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from functools import wraps
@@ -33,6 +34,8 @@ _common: tuple[int, Reporter] | None = None
 """The process that made it, and the reporter of all callbacks that were given none."""
 
 _names = Names()
+_PART = re.compile(r"_(?:step|epoch)$")
+"""What Lightning adds to a name."""
 
 check = Checker()
 """What was logged once by a callback is not logged by its copies, of which a search makes many."""
@@ -72,6 +75,7 @@ class FitReport:
         self.waits = Waits()
         self._steps_before = self._reached = 0
         self._epochs_left = self._epoch_began_at = 0
+        self._lower: int | None = None
         self._upper_bound = False
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -101,6 +105,7 @@ class FitReport:
             self._reporter.resume(Progress(done, epochs=epochs_done))
         self._steps_before = self._reporter.steps - done
         self._reached = done
+        self._lower = None
         self._epochs_left = 0
         self._upper_bound = upper_bound
         if self._reporter.planned_steps is None:
@@ -139,11 +144,28 @@ class FitReport:
             following.apply()
 
     def reach(self, step: int, loss: Any = None) -> None:
-        """The framework counts steps itself, and is at this one. Steps that it has counted before are not counted."""
+        """The framework counts steps itself, and is at this one. A loss without a new step counts no step.
+
+        One lower step is taken for something else, such as the number of an epoch: 100, 1, 120 are 120 steps. A second
+        one that is higher than the first begins again: 100, 10, 20 are 110.
+        """
         if step > self._reached:
+            self._lower = None
             self.step(loss, step - self._reached)
         elif step == self._reached:
             self.loss(loss)
+        elif step < self._reached:
+            if self._lower is not None and step > self._lower:
+                self._reached = self._lower
+                self.reach(step, loss)
+                return
+            if self._lower is None:
+                check.warn(
+                    f"{self._framework} back",
+                    f"{self._framework}: step {step} comes after step {self._reached}: it is not counted, nor is its "
+                    "loss, unless higher ones follow it",
+                )
+            self._lower = step
 
     def epoch(self) -> None:
         """A pass over the data is done. Of `begin_epochs`, the epochs that are left are taken to be as long."""
@@ -224,12 +246,13 @@ def harmless(hook: Hook) -> Hook:
 
 def loss_among(values: Mapping[str, Any], field: str = "loss") -> Any | None:
     """The training loss among the values of a log entry, or its `evaluation`; None: it has none. Scores are none."""
-    found = [
-        (meaning.rank, value)
-        for name, value in values.items()
-        if (meaning := _names.meaning(str(name))) and meaning.field == field
-    ]
-    return min(found, key=lambda each: each[0])[1] if found else None
+    named = {str(name): value for name, value in values.items()}
+    for among in (named, {_PART.sub("", name): value for name, value in named.items()}):
+        meanings = ((_names.meaning(name), value) for name, value in among.items())
+        found = [(meaning.rank, value) for meaning, value in meanings if meaning and meaning.field == field]
+        if found:
+            return min(found, key=lambda each: each[0])[1]
+    return None
 
 
 def running(module: str, name: str) -> Any:

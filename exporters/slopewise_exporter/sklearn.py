@@ -41,7 +41,7 @@ def reported(
         reporter: None: the one of this process.
     """
     report, check = FitReport(reporter, "scikit-learn"), Checker()
-    report.begin_epochs(epochs, length(batches) or None)
+    harmless(report.begin_epochs)(epochs, length(batches) or None)
 
     @harmless
     def step_done() -> None:
@@ -51,8 +51,8 @@ def reported(
         for batch in batches:
             yield batch
             step_done()
-        report.epoch()
-    report.end()
+        harmless(report.epoch)()
+    harmless(report.end)()
 
 
 class ReportMonitor:

@@ -73,7 +73,10 @@ class TrainerFolder:
         Only what is known to have begun: folders of a trainer that did not have us may be whole. Not the one of
         `loaded_steps`, which was loaded all the same, since somebody knew better.
         """
-        for number in sorted(self._numbers(_SAVING) - {loaded_steps}) if self._folder.exists() else ():
+        marked = sorted(self._numbers(_SAVING) - {loaded_steps}) if self._folder.exists() else []
+        if marked and self.newest(lambda *_: None) is not None:
+            self.remove_torn()  # of lives before: a disk that is full must not get fuller with each
+        for number in marked:
             checkpoint, aside = self._checkpoint(number), self._folder / f"{_TORN_PREFIX}{_PREFIX}{number}"
             if checkpoint.exists() and _is_torn(checkpoint):
                 _remove(aside)  # of the same step, torn twice: a folder is renamed onto nothing

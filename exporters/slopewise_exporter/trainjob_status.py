@@ -36,7 +36,7 @@ MAX_SECONDS = 2**31 - 1
 """The field is an int32: 68 years."""
 
 _ANSWER_BYTES = 1 << 16
-_SHOWN_BYTES = 200
+_SHOWN_CHARACTERS = 200
 
 
 class TrainJobStatus:
@@ -76,7 +76,7 @@ class TrainJobStatus:
                 _check_answer(answer.read(_ANSWER_BYTES))
         except HTTPError as error:
             with error:
-                raise NotSentError(f"the status server answered {error.code} ({error.reason})") from error
+                raise NotSentError(f"the status server answered {error.code} ({_message(error)})") from error
         except URLError as error:
             if isinstance(error.reason, ssl.SSLCertVerificationError):
                 problem = f"its certificate does not fit the CA in {self._ca_file} ({error.reason.verify_message})"
@@ -154,4 +154,21 @@ def _check_answer(body: bytes) -> None:
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise NotSentError(f"what answered is no status server of Kubeflow Trainer ({body[:_SHOWN_BYTES]!r})")
+        raise NotSentError(f"what answered is no status server of Kubeflow Trainer ({_shown(body)})")
+
+
+def _message(error: HTTPError) -> str:
+    """The message of a Kubernetes `Status`, else the beginning of whatever came."""
+    try:
+        body = error.read(_ANSWER_BYTES)
+    except OSError:
+        return str(error.reason)
+    try:
+        return str(json.loads(body)["message"])[:_SHOWN_CHARACTERS]
+    except (ValueError, TypeError, KeyError):
+        return _shown(body)
+
+
+def _shown(body: bytes) -> str:
+    text = " ".join(body[: 4 * _SHOWN_CHARACTERS].decode("utf-8", "replace").split())
+    return repr(text[:_SHOWN_CHARACTERS]) if text else "an empty answer"

@@ -100,6 +100,14 @@ def test_the_parent_is_asked_by_whatever_gets_the_right_and_by_nothing_else(take
     assert asked == [FRAMEWORK, CODE]
 
 
+def test_two_trainings_do_not_disturb_each_other() -> None:
+    held = [claim(token({}), OUTPUT, lambda rank: False) for _ in range(2)]
+    assert all(held)
+    for each in held:
+        assert each is not None
+        each.release()
+
+
 def test_what_asks_without_a_rank_gets_nothing_and_the_next_is_answered(take: Take) -> None:
     first = take(OUTPUT)
     assert first is not None

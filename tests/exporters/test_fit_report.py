@@ -151,13 +151,20 @@ def reached(reporter: Reporter, *steps: int) -> int:
         ((10, 10, 10), 10),
         ((1_000_000_000,), 1_000_000_000),
         ((100, 1, 120, 2, 140), 140),  # the number of an epoch now and then
-        ((100, 10, 20, 130), 130),
+        ((100, 10, 20, 30), 120),  # another training
     ],
 )
 def test_steps_that_jump_or_go_back_never_set_the_counter_back(
     reporter: Reporter, steps: tuple[int, ...], counted: int
 ) -> None:
     assert reached(reporter, *steps) == counted
+
+
+def test_steps_that_go_back_are_logged_once(reporter: Reporter, caplog: pytest.LogCaptureFixture) -> None:
+    reached(reporter, 100, 1, 120, 2, 140, 3)
+    assert [record.getMessage() for record in caplog.records] == [
+        "test: step 1 comes after step 100: it is not counted, nor is its loss, unless higher ones follow it"
+    ]
 
 
 def test_without_a_reporter_the_one_that_the_script_has_opened_is_used(reporter: Reporter) -> None:
@@ -215,7 +222,11 @@ def test_the_time_between_two_steps_is_a_wait_unless_something_else_happened_in_
 
 
 @pytest.mark.parametrize(
-    "name", ["loss", "Loss", "train_loss", "train/loss", "Train/Loss", "training loss", "train_loss_step", "loss_epoch"]
+    "name",
+    [
+        *("loss", "Loss", "train_loss", "train/loss", "Train/Loss", "training loss", "train_loss_step", "loss_epoch"),
+        *("training_loss_step", "loss/train_epoch"),
+    ],
 )
 def test_a_training_loss(name: str) -> None:
     assert loss_among({"accuracy": 0.9, name: 0.5}) == 0.5
@@ -223,7 +234,11 @@ def test_a_training_loss(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["val_loss", "eval_loss", "valid/loss", "validation_loss", "test.loss", "val_loss_epoch"]
+    "name",
+    [
+        *("val_loss", "eval_loss", "valid/loss", "validation_loss", "test.loss", "val_loss_epoch", "val_loss_step"),
+        "test/loss_epoch",
+    ],
 )
 def test_the_loss_of_an_evaluation(name: str) -> None:
     assert loss_among({"accuracy": 0.9, name: 0.5}, "evaluation") == 0.5
@@ -238,6 +253,7 @@ def test_what_is_no_loss(name: str) -> None:
 
 def test_of_two_losses_the_plain_one_counts() -> None:
     assert loss_among({"train_mse": 1.0, "loss": 2.0}) == 2.0
+    assert loss_among({"val_loss_step": 1.0, "val_loss": 2.0}, "evaluation") == 2.0
 
 
 class Broken:

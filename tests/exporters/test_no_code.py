@@ -222,6 +222,16 @@ def test_each_signal_reaches_the_training_once(
     assert output.split(b"\n")[1].decode().split() == [number.name for number in sent]
 
 
+def test_a_followed_command_that_is_killed_is_a_failure_and_the_parent_ends_likewise(
+    start: Start, series: Series
+) -> None:
+    process = start([*RUN, "--", "sh", "-c", "echo loss=1; read line"])
+    reports(series, LOSS, 1)
+    (child,) = psutil.Process(process.pid).children()
+    child.kill()
+    assert ended(process)[0] == -signal.SIGKILL
+
+
 def test_a_signal_ends_the_wait_for_the_last_scrape(start: Start, series: Series) -> None:
     process = start([*RUN, "--", "sh", "-c", "echo loss=1; read line; exit 3"], environment={LINGER: "600"})
     reports(series, LOSS, 1)

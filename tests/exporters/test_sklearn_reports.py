@@ -77,6 +77,11 @@ def test_a_loss_that_raises_costs_itself_and_no_batch(reporter: Reporter, caplog
     assert "ZeroDivisionError" in caplog.text
 
 
+def test_a_reporter_that_is_none_costs_no_batch(caplog: pytest.LogCaptureFixture) -> None:
+    assert len(list(reported(batches, object(), reporter=object()))) == 8  # type: ignore[arg-type]
+    assert "has failed (AttributeError" in caplog.text
+
+
 def test_clusters_have_an_inertia(reporter: Reporter, scrape: Scrape) -> None:
     model = MiniBatchKMeans(3, n_init=1, random_state=0)
     for rows, _ in reported(batches, model, reporter=reporter):

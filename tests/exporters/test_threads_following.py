@@ -620,3 +620,15 @@ def test_workers_of_joblib_share_the_number(
 ) -> None:
     output, errors = run(dedent(WORKERS), *ON_TWO_CORES, *RUN, **environment).communicate(timeout=180)
     assert output == f"{[[('openblas', openblas), ('openmp', openmp)]] * 2}\n", errors
+
+
+@pytest.mark.processes
+def test_a_number_of_ones_own_stays_under_run(run: Callable[..., subprocess.Popen[str]]) -> None:
+    script = dedent(f"""{LIGHT_TRAINING}
+    train(0)
+    train(1)
+    print(asked())
+    """)
+    alone = run(script, OMP_NUM_THREADS="3").communicate(timeout=180)
+    assert run(script, *RUN, OMP_NUM_THREADS="3").communicate(timeout=180) == alone
+    assert "3" in alone[0].splitlines()[-1]

@@ -120,12 +120,19 @@ def test_other_ranks_post_nothing(train: MakeReporter, server: PushReceiver, mon
     assert server.pushed == []
 
 
+FORBIDDEN = Answer(403, b'{"kind": "Status", "message": "Forbidden", "code": 403}')
+PAGE_404 = Answer(404, b"<html>no such page</html>", {"Content-Type": "text/html"})
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (HTML, "is no status server of Kubeflow Trainer (b'<html>Log in to go on</html>')"),
+        (HTML, "is no status server of Kubeflow Trainer ('<html>Log in to go on</html>')"),
+        (Answer(204, b""), "is no status server of Kubeflow Trainer (an empty answer)"),
         (Answer(200, b"\xff\xfe" * 40_000), "is no status server of Kubeflow Trainer"),
-        (Answer(403, b"{}"), "the status server answered 403 (Forbidden)"),
+        (FORBIDDEN, "the status server answered 403 (Forbidden)"),
+        (PAGE_404, "the status server answered 404 ('<html>no such page</html>')"),
+        (Answer(500, b"[]"), "the status server answered 500 ('[]')"),
     ],
 )
 def test_an_answer_that_is_a_refusal_is_in_the_log_once_and_the_training_goes_on(

@@ -290,6 +290,16 @@ def test_a_trainer_that_takes_the_newest_by_itself_finds_no_torn_one(
     assert "a save was cut short in a former life" in caplog.text
 
 
+def test_only_what_the_last_life_has_torn_is_kept(training: Training) -> None:
+    cut_short(training, 13)
+    second = training.next_life()
+    second.begin(loaded_steps=8)
+    second.step_to(15, should_save=True)
+    second.write("wei")
+    training.next_life().begin(loaded_steps=8)
+    assert training.there == ["_torn-checkpoint-15", "checkpoint-8"]
+
+
 def test_a_checkpoint_that_was_torn_while_it_was_overwritten_is_set_aside_although_it_has_a_manifest(
     training: Training,
 ) -> None:

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     """0 where a training loss is found, 1 where none is, 2 for a pattern or a file that cannot be used."""
     options = _parser().parse_args(arguments)
     try:
-        parser = LineParser(patterns_of(options), names_of(options))
+        parser = LineParser(patterns_of(options), names_of(options), may_use_signals=True)
     except PatternError as error:
         return _refused(str(error))
     reporter = _Silent()

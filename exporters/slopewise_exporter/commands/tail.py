@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="slopewise-exporter: %(message)s")
     check = Checker()
     try:
-        parser = LineParser(patterns_of(options), names_of(options))
+        parser = LineParser(patterns_of(options), names_of(options), may_use_signals=True)
         finished = compiled(options.finished) if options.finished else None
     except PatternError as error:
         return _refused(str(error))

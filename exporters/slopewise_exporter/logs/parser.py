@@ -41,13 +41,22 @@ class LineParser:
     Args:
         patterns: regular expressions as in Katib's `metricsFormat`, or with groups named like the fields of `Found`.
         names: field of `Found`: the user's own names for it, e.g. `{"loss": ["nll"]}`.
+        may_use_signals: whether a match that takes too long may be interrupted by SIGALRM: not within a training.
 
     PatternError for a pattern that cannot be used.
     """
 
-    def __init__(self, patterns: Sequence[str] = (), names: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(
+        self,
+        patterns: Sequence[str] = (),
+        names: Mapping[str, Sequence[str]] | None = None,
+        *,
+        may_use_signals: bool = False,
+    ) -> None:
         self.names = Names(names)
-        self._patterns = PatternReader(patterns, self.names) if patterns else None
+        self._patterns: PatternReader | None = None
+        if patterns:
+            self._patterns = PatternReader(patterns, self.names, may_use_signals=may_use_signals)
         self._json = JsonReader(self.names)
         self._pairs = PairReader(self.names)
         self._signs = (*_SIGNS, *(name.split()[-1].lower() for name in self.names.own if name.strip()))

@@ -5,8 +5,9 @@ r"""Patterns of the user: one group, the loss; two, a name and its value, as in 
     step (?P<step>\d+) of (?P<steps_planned>\d+): cost (?P<loss>\S+)
 
 With google-re2 (`slopewise-exporter[re2]`) the time for a line grows with its length and no faster, whatever the
-pattern. Without it Python's `re` matches: patterns that could take exponential time, or with more than three wide
-repetitions, are refused, and lines are read up to 500 characters.
+pattern. Without it Python's `re` matches: patterns that could take exponential time are refused, lines are read up to
+4,096 characters, and a line that takes more than half a second is given up. Inside a training, whose signals are its
+own, lines are read up to 500 characters, and patterns with more than three wide repetitions are refused.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from slopewise_exporter.logs.found import Found
+from slopewise_exporter.logs.interruption import MAX_SECONDS_A_LINE, TimeUp, Watch
 from slopewise_exporter.logs.names import Names
 from slopewise_exporter.logs.text import LOSSES, NUMBER, is_usable, number_of
+from slopewise_exporter.values import Checker
 
 try:
     from re import _parser as sre  # type: ignore[attr-defined]
 except ImportError:  # Python 3.10 and earlier
     import sre_parse as sre
 
-MAX_CHARACTERS = 500
+MAX_CHARACTERS = 4096
 """Of a line, without RE2. With it, as many as `parser` reads."""
+MAX_CHARACTERS_UNINTERRUPTED = 500
 _MAX_WIDE_REPETITIONS = 3
 """Of 500 characters three make 500^3 / 6 ways, which takes less than a second."""
 
@@ -43,7 +47,7 @@ def engine_name() -> str:
     return "re" if _re2() is None else "RE2"
 
 
-def compiled(pattern: str) -> Any:
+def compiled(pattern: str, *, interruptible: bool = True) -> Any:
     """A pattern of the engine that is installed. PatternError where it cannot be used."""
     try:
         re.compile(pattern)
@@ -61,7 +65,7 @@ def compiled(pattern: str) -> Any:
             raise PatternError(
                 f"RE2 cannot use the pattern {pattern!r}: {reason} (it has no lookahead, lookbehind and backreferences)"
             ) from error
-    if explodes(pattern) or wide_repetitions(pattern) > _MAX_WIDE_REPETITIONS:
+    if explodes(pattern) or (not interruptible and wide_repetitions(pattern) > _MAX_WIDE_REPETITIONS):
         raise PatternError(
             f"the pattern {pattern!r} has repetitions that Python's re may need hours for; simplify it, or install "
             "slopewise-exporter[re2], which takes it"
@@ -72,14 +76,30 @@ def compiled(pattern: str) -> Any:
 class PatternReader:
     """Finds what patterns of the user match. PatternError where one cannot be used."""
 
-    def __init__(self, patterns: Sequence[str], names: Names) -> None:
+    def __init__(self, patterns: Sequence[str], names: Names, *, may_use_signals: bool = False) -> None:
         self._names = names
         self._uses_re2 = _re2() is not None
-        self._patterns = [_Pattern(pattern) for pattern in patterns]
+        self._watch = Watch.of_this_thread() if may_use_signals and not self._uses_re2 else None
+        interruptible = self._watch is not None
+        self._patterns = [_Pattern(pattern, interruptible=interruptible) for pattern in patterns]
+        self._check = Checker()
 
     def read(self, text: str) -> dict[str, Any]:
         """Field of `Found`: number."""
-        return self._values(text.encode("utf-8", "replace") if self._uses_re2 else text[:MAX_CHARACTERS])
+        if self._uses_re2:
+            return self._values(text.encode("utf-8", "replace"))
+        if self._watch is None:
+            return self._values(text[:MAX_CHARACTERS_UNINTERRUPTED])
+        try:
+            with self._watch:
+                return self._values(text[:MAX_CHARACTERS])
+        except TimeUp:
+            self._check.warn(
+                "slow pattern",
+                f"a pattern took longer than {MAX_SECONDS_A_LINE:g} s for a line, which is left out; "
+                "slopewise-exporter[re2] would not",
+            )
+            return {}
 
     def _values(self, text: str | bytes) -> dict[str, Any]:
         values: dict[str, Any] = {}
@@ -101,8 +121,8 @@ class PatternReader:
 class _Pattern:
     """One that finds numbers, for which it needs groups, and what has to be looked up in it, once."""
 
-    def __init__(self, pattern: str) -> None:
-        found = compiled(pattern)
+    def __init__(self, pattern: str, *, interruptible: bool) -> None:
+        found = compiled(pattern, interruptible=interruptible)
         self.finditer = found.finditer
         self.fields = [(number, name) for name, number in found.groupindex.items() if name in _FIELDS]
         if not self.fields and (found.groupindex or not found.groups):

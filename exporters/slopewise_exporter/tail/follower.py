@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
     from prometheus_client.registry import Collector
 
-_STATE_VERSION = 1
+_STATE_VERSION = 2
 
 POLL_SECONDS = 0.5
 KEEP_SECONDS = 5.0
@@ -75,7 +75,7 @@ class StateFile:
             state = json.loads(self._path.read_text(encoding="utf-8"))
             if state["version"] == _STATE_VERSION and state["source"] == self._source:
                 return dict(state)
-            problem = "it is of another source"
+            problem = "it is of another source or version"
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -128,17 +128,18 @@ class FileLog(_Log):
 
 
 class StreamLog(_Log):
-    """A log on standard input; its end is the end of the training. It has no position: what was read is gone."""
+    """A log on standard input, or a pipe; its end is the training's. It has no position: what was read is gone."""
 
-    def __init__(self, lines: LogLines, *, echo: bool = True) -> None:
+    def __init__(self, lines: LogLines, *, echo: bool = True, descriptor: int = 0) -> None:
         super().__init__("standard input", lines, echo=echo)
+        self._descriptor = descriptor
         self._begins = True
 
     def poll(self) -> bool:
         """Take what is there, a block at most; False: there is nothing."""
-        if self.ended or not select.select([0], [], [], 0)[0]:
+        if self.ended or not select.select([self._descriptor], [], [], 0)[0]:
             return False
-        data = os.read(0, BLOCK_BYTES)
+        data = os.read(self._descriptor, BLOCK_BYTES)
         if not data:
             self.ended = True
             return False
@@ -150,7 +151,7 @@ class StreamLog(_Log):
         if self.ended:
             super().wait(seconds)
         else:
-            select.select([0], [], [], seconds)
+            select.select([self._descriptor], [], [], seconds)
 
 
 def echo(data: bytes) -> None:

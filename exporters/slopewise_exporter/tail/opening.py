@@ -137,9 +137,9 @@ class Opening:
 
             return TensorBoardSource(path, self.parser.names, self.take, self.check)
         if kind == "mlflow":
-            from slopewise_exporter.tail.mlflow_source import MlflowSource
+            from slopewise_exporter.tail.mlflow_source import open_mlflow
 
-            return MlflowSource(path, self.parser.names, self.take, self.check)
+            return open_mlflow(path, self.parser.names, self.take, self.check)
         from slopewise_exporter.tail.wandb_source import WandbSource
 
         return WandbSource(path, self.parser.names, self.take, self.check)
@@ -148,6 +148,8 @@ class Opening:
         kind = kind_of(path) if self.format == "auto" else self.format
         if kind in _SPECIAL:
             return self._special(kind, path)
+        if path.is_fifo():
+            return StreamLog(self._lines(), echo=self.echo is True, descriptor=os.open(path, os.O_RDONLY))
         file = FollowedFile(path, self.check, last_bytes=self.last_bytes)
         if kind == "csv":
             from slopewise_exporter.tail.csv_source import CsvSource
@@ -163,7 +165,7 @@ class Opening:
 def kind_of(path: Path) -> str:
     """Of one file, or of a folder that is a run; `log` where nothing shows it to be another."""
     if path.is_dir():
-        return "tensorboard"
+        return "mlflow" if path.name == "mlruns" else "tensorboard"
     if ".tfevents." in path.name:
         return "tensorboard"
     return {".wandb": "wandb", ".csv": "csv", ".db": "mlflow"}.get(path.suffix, "log")
@@ -212,6 +214,11 @@ def _candidates(folder: Path) -> Iterator[Candidate]:
             return
         with suppress(OSError):
             written_at = path.stat().st_mtime
+            parts = path.parts
+            if "mlruns" in parts:
+                if "metrics" in parts:
+                    yield Candidate("mlflow", Path(*parts[: parts.index("mlruns") + 1]), written_at)
+                continue
             kind = kind_of(path)
             if kind == "log" and not _LOG_NAMES.search(path.name):
                 continue

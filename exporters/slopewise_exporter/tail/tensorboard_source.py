@@ -18,6 +18,12 @@ from slopewise_exporter.values import Checker
 
 EVENTS_A_POLL = 2000
 _LOOK_SECONDS = 2.0
+_DAMAGED_SECONDS = 30.0
+"""A record that is being written is whole long before."""
+
+_FRAME_BYTES = 16
+"""Of a record, beside its data: length and two checksums."""
+
 _PAST_SECONDS = 60.0
 """An event that is older than this was written before it was looked for."""
 
@@ -72,6 +78,11 @@ class TensorBoardSource(NamedValues):
         except Exception as error:  # of the reader, or of a message that is none
             self._check.warn(f"events of {file.path}", f"{file.path} cannot be read further ({error})")
             file.is_damaged = True
+        if file.ends_in_half_a_record():
+            self._check.warn(
+                f"events of {file.path}",
+                f"{file.path} ends in a record that is cut off or damaged, and is read no further",
+            )
         return some
 
     def _event(self, event: Any, is_evaluation: bool) -> None:
@@ -105,8 +116,10 @@ class _EventFile:
         self.is_evaluation = path.parent.name.lower() in _EVALUATION_FOLDERS
         self.is_damaged = False
         self._skip = skip
+        self._bytes = 0
         loader, self._event = _reader()
         self._loader = loader(str(path))
+        self._last_event_at = time.monotonic()
 
     def events_now(self, most: int) -> Iterator[Any]:
         """Those that are whole."""
@@ -114,10 +127,18 @@ class _EventFile:
             return
         for record in self._loader.Load():
             self.events += 1
+            self._bytes += len(record) + _FRAME_BYTES
+            self._last_event_at = time.monotonic()
             if self.events > self._skip:
                 yield self._event.FromString(record)
             if self.events % most == 0:
                 return
+
+    def ends_in_half_a_record(self) -> bool:
+        """Whether there is more, and it has been no whole record for a while."""
+        if self.is_damaged or time.monotonic() - self._last_event_at < _DAMAGED_SECONDS:
+            return False
+        return self.path.stat().st_size > self._bytes
 
 
 def _number(value: Any) -> float | None:

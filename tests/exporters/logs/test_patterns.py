@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import signal
+import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,12 +22,16 @@ NAMED = r"round (?P<step>\d+) of (?P<steps_planned>\d+): cost (?P<loss>\S+)"
 
 
 @pytest.fixture(params=["RE2", "re"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Both of them; without RE2 as if it were not installed."""
+    before = signal.getsignal(signal.SIGALRM)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     if request.param == "re":
         monkeypatch.setitem(sys.modules, "re2", None)
     assert engine_name() == request.param
-    return str(request.param)
+    yield request.param
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture
@@ -117,8 +125,41 @@ def test_patterns_of_daily_life_are_not_refused(pattern: str) -> None:
     assert not explodes(pattern)
 
 
-def test_without_re2_polynomial_time_is_bounded_by_the_line_and_by_wide_repetitions(without_re2: None) -> None:
+def test_a_match_that_takes_too_long_is_given_up_without_re2(engine: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Cubic time and more, which no look at the pattern forbids: 4,096 characters would take hours."""
+    if threading.current_thread() is not threading.main_thread():
+        pytest.skip("signals arrive in the main thread")
+    parser = LineParser([r"(.*)x.*x.*x.*x.*x.*=(\d+)"], may_use_signals=True)
+    for _ in range(3):
+        assert parser.parse("x" * 100_000) is None
+    assert parser.parse("step=3 xxxxx=5") is None
+    assert len([record for record in caplog.records if "longer than" in record.message]) == (engine == "re")
+
+
+def test_within_a_training_no_signal_is_used_and_time_is_bounded_too(without_re2: None) -> None:
+    before = signal.getsignal(signal.SIGALRM)
     assert LineParser([r"(.*)x.*x.*=(\d+)"])
-    assert LineParser([r"(.*)x.*=(\d+)"]).parse("x" * 1_000_000) is None  # quadratic: a day, were the line not cut
+    parser = LineParser([r"(.*)x.*=(\d+)"])
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert parser.parse("x" * 1_000_000) is None  # quadratic: a day, were the line not cut
+    assert signal.getitimer(signal.ITIMER_REAL)[1] == 0.0  # pytest-timeout's has no interval
     with pytest.raises(PatternError, match=r"slopewise-exporter\[re2\]"):
         LineParser([r"(.*)x.*x.*x.*=(\d+)"])
+
+
+def test_the_timer_stops_when_no_lines_come(without_re2: None) -> None:
+    script = """
+import signal, sys, time
+sys.modules["re2"] = None
+from slopewise_exporter.logs import LineParser
+parser = LineParser([r"(\\w+)=(\\d+)"], may_use_signals=True)
+assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+assert parser.parse("loss=3").loss == 3
+assert signal.getitimer(signal.ITIMER_REAL)[1] > 0
+deadline = time.monotonic() + 60
+while signal.getitimer(signal.ITIMER_REAL)[1] and time.monotonic() < deadline:
+    time.sleep(0.1)
+print(signal.getitimer(signal.ITIMER_REAL)[1], parser.parse("loss=4").loss)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0.0", "4"]

@@ -4,7 +4,7 @@
 In the environment of the frameworks, and in one with wandb and mlflow:
 
     python tests/exporters/samples/make_samples.py tests/exporters/samples keras transformers lightning
-    python tests/exporters/samples/make_samples.py tests/exporters/samples wandb mlflow
+    python tests/exporters/samples/make_samples.py tests/exporters/samples wandb mlflow mlflow-files
 
 Each training is the same: 200 rows, batches of 20, 3 epochs of 10 steps, a validation after each. Its console is kept
 as a terminal would get it, with `\\r`. Losses differ from run to run, counts do not; tests assert on counts. Those of
@@ -139,19 +139,24 @@ def wandb(folder: Path) -> None:
     run.finish()
 
 
-def mlflow(folder: Path) -> None:
+def mlflow(folder: Path, uri: str = "sqlite:///mlflow.db") -> None:
     """The database that MLflow writes by default."""
-    os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", USER="user")
+    os.environ.update(MLFLOW_DISABLE_TELEMETRY="true", MLFLOW_ALLOW_FILE_STORE="true", USER="user")
     os.chdir(folder)
     import mlflow as framework
 
-    framework.set_tracking_uri("sqlite:///mlflow.db")
+    framework.set_tracking_uri(uri)
     with framework.start_run(run_name="sample"):
         framework.log_params({"max_steps": EPOCHS * BATCHES, "epochs": EPOCHS})
         for step in range(EPOCHS * BATCHES):
             framework.log_metric("train_loss", math.nan if step == 17 else _loss(step), step=step)
             if step % BATCHES == BATCHES - 1:
                 framework.log_metrics({"val_loss": _loss(step) * 1.1, "epoch": step // BATCHES}, step=step)
+
+
+def mlflow_files(folder: Path) -> None:
+    """The folder `mlruns` of MLflow before version 3, which newer ones still write when they are asked to."""
+    mlflow(folder, "file:./mlruns")
 
 
 def _loss(step: int) -> float:
@@ -166,15 +171,15 @@ def tidy(folder: Path) -> None:
     shutil.rmtree(folder / "transformers-output", ignore_errors=True)
     for event_file in folder.glob("*-events/events.*"):
         event_file.rename(event_file.parent / "events.out.tfevents.1.host")
-    for other in folder.glob("*-events/hparams.yaml"):
-        other.unlink()
+    for other in (*folder.glob("*-events/hparams.yaml"), *folder.glob("mlruns/**/tags"), *folder.glob("mlruns/.trash")):
+        shutil.rmtree(other) if other.is_dir() else other.unlink()
     database = folder / "mlflow.db"
     if database.exists():
         with sqlite3.connect(database) as connection:
             lines = [line for line in connection.iterdump() if _of_runs(line)]
         (folder / "mlflow.sql").write_text("\n".join(lines) + "\n")
         database.unlink()
-    for text in (*folder.glob("*.console"), *folder.glob("mlflow.sql")):
+    for text in (*folder.glob("*.console"), *folder.glob("mlruns/**/meta.yaml"), *folder.glob("mlflow.sql")):
         content = text.read_bytes().decode()
         for place in (*site.getsitepackages(), str(folder)):
             content = content.replace(place, "/folder")
@@ -198,6 +203,7 @@ MAKERS = {
     "lightning": lightning,
     "wandb": wandb,
     "mlflow": mlflow,
+    "mlflow-files": mlflow_files,
 }
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ SAMPLES = Path(__file__).parents[1] / "samples"
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders are looked into at each poll."""
-    for name in ("opening", "tensorboard_source"):
+    for name in ("opening", "tensorboard_source", "mlflow_source"):
         monkeypatch.setattr(f"slopewise_exporter.tail.{name}._LOOK_SECONDS", 0.0)
 
 
@@ -72,6 +74,18 @@ def test_csv_and_event_files(name: str, steps: int, epochs: int, losses: int) ->
     assert (len(kept.evaluations), kept.restarts) == (3, 0)
 
 
+def test_a_named_pipe_is_read_to_its_end(tmp_path: Path) -> None:
+    pipe, kept = tmp_path / "pipe", Kept()
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("step 1/3 loss=0.5\nstep 3/3 loss=0.4\n",))
+    writer.start()
+    source = opened(pipe, kept)  # as of `slopewise-exporter tail <(python train.py)`
+    writer.join()
+    while not source.ended:
+        source.poll()
+    assert (kept.steps, kept.planned, kept.losses) == (3, 3, [0.5, 0.4])
+
+
 def test_a_run_of_weights_and_biases() -> None:
     kept = Kept()
     source = drained(opened(SAMPLES / "run-sample.wandb", kept))
@@ -80,18 +94,22 @@ def test_a_run_of_weights_and_biases() -> None:
     assert (source.ended, source.failed) == (True, False)
 
 
-def test_a_run_of_mlflow(tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", ["mlflow.db", "mlruns"])
+def test_a_run_of_mlflow(store: str, tmp_path: Path) -> None:
     kept = Kept()
-    source = drained(opened(mlflow_store(tmp_path), kept))
+    source = drained(opened(mlflow_store(tmp_path, store), kept))
     assert (kept.steps, kept.planned, len(kept.losses), len(kept.evaluations)) == (30, 30, 30, 3)
     assert sum(math.isnan(loss) for loss in kept.losses) == 1
     assert (source.ended, source.failed) == (True, False)
 
 
-def mlflow_store(folder: Path) -> Path:
-    with sqlite3.connect(folder / "mlflow.db") as database:
-        database.executescript((SAMPLES / "mlflow.sql").read_text())
-    database.close()
+def mlflow_store(folder: Path, store: str) -> Path:
+    if store == "mlruns":
+        shutil.copytree(SAMPLES / "mlruns", folder / "mlruns")
+    else:
+        with sqlite3.connect(folder / store) as database:
+            database.executescript((SAMPLES / "mlflow.sql").read_text())
+        database.close()
     return folder
 
 
@@ -155,6 +173,22 @@ def test_an_event_file_cut_off_in_a_record_goes_on_once_it_is_whole(tmp_path: Pa
     assert (kept.steps, len(kept.losses), kept.restarts) == (30, 15, 0)
 
 
+def test_a_damaged_event_file_is_read_up_to_there_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("slopewise_exporter.tail.tensorboard_source._DAMAGED_SECONDS", 0.0)
+    (whole_file,) = (SAMPLES / "transformers-events").glob("*.tfevents.*")
+    whole = bytearray(whole_file.read_bytes())
+    whole[len(whole) // 2] ^= 0xFF
+    path = tmp_path / whole_file.name
+    path.write_bytes(bytes(whole))
+    kept = Kept()
+    source = drained(opened(tmp_path, kept))
+    assert 0 < kept.steps < 30
+    drained(source)
+    assert [record.message for record in caplog.records if "cut off or damaged" in record.message]
+
+
 def test_a_run_file_of_weights_and_biases_in_small_pieces(tmp_path: Path) -> None:
     whole = (SAMPLES / "run-sample.wandb").read_bytes()
     path, kept = tmp_path / "run-1.wandb", Kept()
@@ -182,7 +216,7 @@ def test_a_run_file_that_is_none(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 
 def test_mlflow_goes_on_to_a_newer_run(tmp_path: Path) -> None:
     kept = Kept()
-    folder = mlflow_store(tmp_path)
+    folder = mlflow_store(tmp_path, "mlflow.db")
     source = drained(opened(folder, kept))
     with sqlite3.connect(folder / "mlflow.db") as database:
         database.execute("INSERT INTO runs (run_uuid, status, start_time) VALUES ('next', 'RUNNING', 9999999999999)")
@@ -197,15 +231,17 @@ def test_a_database_that_is_none_is_tried_again(tmp_path: Path, caplog: pytest.L
     kept = Kept()
     source = drained(opened(tmp_path / "mlflow.db", kept))
     (tmp_path / "mlflow.db").unlink()
-    mlflow_store(tmp_path)
+    mlflow_store(tmp_path, "mlflow.db")
     drained(source)
     assert kept.steps == 30
     assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize("name", ["keras.console", "keras.csv", "transformers-events", "run-sample.wandb", "mlflow.db"])
+@pytest.mark.parametrize(
+    "name", ["keras.console", "keras.csv", "transformers-events", "run-sample.wandb", "mlflow.db", "mlruns"]
+)
 def test_a_restarted_reader_takes_nothing_twice(name: str, tmp_path: Path) -> None:
-    path = mlflow_store(tmp_path) if name.startswith("ml") else SAMPLES / name
+    path = mlflow_store(tmp_path, name) if name.startswith("ml") else SAMPLES / name
     first, second = Kept(), Kept()
     source = drained(opened(path, first))
     position = json.loads(json.dumps(source.position))
