@@ -13,7 +13,7 @@ from support.suspended_jobs import JOBS, NAME, UID, Yard
 
 from slopewise.adapters.kube.cache.records import AT_TARGET, STOP, STOPPED, ManagedPod, OwnerRef
 from slopewise.adapters.kube.client.protocol import Json
-from slopewise.adapters.kube.moves.recreation import StopNote, note_on
+from slopewise.adapters.kube.moves.stop_note import StopNote, note_on
 from slopewise.adapters.kube.moves.suspend.stop import JobStopper
 from slopewise.model import Outcome, Stop
 from slopewise.operate.sweep import Sweeper
