@@ -79,6 +79,7 @@ MANY_ATTRIBUTES: Mapping[str, int] = {
 }
 MANY_FIELDS: Mapping[str, int] = {
     "controller/slopewise/adapters/kube/cache/records.py:PodRecord": 25,
+    "controller/slopewise/adapters/local/job_record.py:JobRecord": 22,
     "controller/slopewise/advise/findings.py:JobFinding": 27,
     "controller/slopewise/manager/shared.py:SharedState": 22,
     "controller/slopewise/model/jobs.py:Job": 42,

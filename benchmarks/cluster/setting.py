@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 from slopewise.adapters.kube.cache.records import API_VERSION, MANAGED_LABEL, MOVES_ALLOWED, MOVES_LABEL
 from slopewise.adapters.kube.client.client import KubeApi
 from slopewise.adapters.kube.client.errors import ApiError
-from slopewise.adapters.kube.connection import DEFAULT_NAMESPACE, LEASE_NAME
+from slopewise.adapters.kube.connection import LEASE_NAME, other_leaders
 from slopewise.crds.schema.definitions import definitions
-from slopewise.operate.status import read_leader
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _POLL_SECONDS = 0.05
@@ -33,10 +32,11 @@ def bring_kinds(api: KubeApi) -> None:
     Before that: SystemExit with a sentence and 2 beside a controller, which would take the benchmark's pods for those
     of a deleted policy and give them back in the middle of the measurement.
     """
-    if holder := read_leader(api, (DEFAULT_NAMESPACE,)).holder:
+    if leaders := other_leaders(api):
+        namespace, holder = next(iter(leaders.items()))
         print(
-            f"{Path(sys.argv[0]).name}: {holder} leads, and would give back what is measured here; scale it down "
-            f"first: kubectl -n {DEFAULT_NAMESPACE} scale deployment {LEASE_NAME} --replicas=0",
+            f"{Path(sys.argv[0]).name}: {holder} leads in namespace {namespace}, and would give back what is measured "
+            f"here; scale it down first: kubectl -n {namespace} scale deployment {LEASE_NAME} --replicas=0",
             file=sys.stderr,
         )
         raise SystemExit(2)

@@ -24,6 +24,7 @@ from slopewise.adapters.kube.client.protocol import STRATEGIC_MERGE_PATCH
 from slopewise.adapters.kube.resize.actuator import KubeActuator
 from slopewise.config.quantities import cpu_quantity
 from slopewise.config.training_policy import ResourceSettings
+from slopewise.errors import UsageError
 from slopewise.model import CpuAllocation, CpuControl, Decision, Outcome, Resize, Restored
 
 LARGER_THAN_ANY_NODE = 2_000_000
@@ -269,6 +270,22 @@ class TestRefusals:
         body = {"spec": {"containers": [{"name": "trainer", "resources": limits("900m")}]}}
         said = refusal_of(api, f"{team.path('a')}/resize", body)
         assert (said.result, "grant it patch on pods/resize" in said.detail) == ("failed", True)
+
+    def test_an_account_that_is_not_known(self, team: Team, tmp_path: Path) -> None:
+        team.start("a")
+        config = (team.kubectl.run("config", "view", "--raw", "--minify", "--flatten")).replace(
+            "token: ", "token: not-"
+        )
+        if "token: not-" not in config:
+            pytest.skip("this cluster's administrator has no token")
+        path = tmp_path / "kubeconfig"
+        path.write_text(config)
+        try:
+            api = KubeApi.connect(kubeconfig=str(path))
+        except UsageError as error:
+            pytest.skip(str(error))
+        said = refusal_of(api, f"{team.path('a')}/resize", {"spec": {}})
+        assert (said.result, "renew its token" in said.detail) == ("failed", True)
 
     def test_an_admission_policy(self, team: Team) -> None:
         team.start("a")

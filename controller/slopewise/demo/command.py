@@ -9,6 +9,7 @@ import logging
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from slopewise.adapters.local.crashed_runs import refuse_running
+from slopewise.adapters.local.machine_cpu import MachineCpu
 from slopewise.adapters.local.nodes import split_machine
 from slopewise.composition import composed_name, parts_of
 from slopewise.config.jobs_file import JobSpec, identity_of, load_jobs, shown
@@ -32,6 +34,7 @@ from slopewise.demo.runner import run_policy, with_times_to_quality
 from slopewise.demo.workloads import (
     WorkloadName,
     build_workload,
+    fewer_jobs,
     fitting_nodes,
     fitting_workload,
     reason_for,
@@ -60,6 +63,8 @@ DEMO_INTERVAL_SECONDS = 5.0
 DEMO_BEHAVIOUR = {"cooldownSeconds": 0, "maxStepRatio": 100, "minChangeRatio": 0.05}
 """FlowCon as published: it changes limits in every pass and by any factor. Guards of a cluster are tighter."""
 
+MEASURED_SECONDS = 2.0
+"""200 ticks of the kernel's clock for each core: half a percent."""
 
 DEMO_CPU = {"min": "20m", "max": "64"}
 
@@ -129,6 +134,8 @@ def run_demo(options: DemoOptions, console: Console, announce: Callable[[str], N
             announce(f"{len(nodes)} nodes, each with cores of its own; a policy says where a job starts.")
         if workload is not None:
             _warm_up()
+            machine = MachineCpu(frozenset().union(*(each.cpus for each in nodes)))
+            jobs = beside_others(workload, options.scale, jobs, machine, announce)
         announce("Each run begins once Prometheus scrapes, about 5 s after its start.")
 
         def make(name: str, namespace: str) -> RunResult:
@@ -215,6 +222,26 @@ def _warm_up() -> None:
     command = [sys.executable, "-P", "-m", "slopewise.demo.trainings", "digits-mlp", "--steps", "1"]
     environment = {**os.environ, "SLOPEWISE_EXPORTER_DISABLED": "1", "SLOPEWISE_CHECKPOINT_FOLDER": ""}
     subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+
+
+def beside_others(
+    workload: WorkloadName, scale: float, jobs: list[JobSpec], machine: MachineCpu, announce: Callable[[str], None]
+) -> list[JobSpec]:
+    """The jobs for which other programs leave CPU, which takes two seconds to measure where it can matter."""
+    cores = float(machine.cores)
+    if len(fewer_jobs(workload, scale, jobs, cores, 0.0)) == len(jobs):
+        return jobs
+    before = machine.count()
+    time.sleep(MEASURED_SECONDS)
+    if (use := machine.use(before, machine.count())) is None:
+        return jobs
+    chosen = fewer_jobs(workload, scale, jobs, cores, cores - use.other_cores)
+    if len(chosen) < len(jobs):
+        announce(
+            f"Other programs use {use.other_cores:.1f} of {cores:g} cores: {len(chosen)} of the {len(jobs)} jobs run, "
+            "so that the demo takes no longer."
+        )
+    return chosen
 
 
 def _jobs(

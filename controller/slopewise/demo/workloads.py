@@ -6,6 +6,7 @@ and not job by job: none was chosen by how a policy fares.
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Literal
 
 from slopewise.composition import parts_of
 from slopewise.config.jobs_file import JobSpec
-from slopewise.demo.serving.catalogue import serving_jobs
+from slopewise.demo.serving.catalogue import SERVING_SECONDS, serving_jobs
 from slopewise.demo.trainings.catalogue import demo_jobs, require_scikit_learn
 from slopewise.model import Objectives
 from slopewise.own_policies.catalogue import find
@@ -100,9 +101,22 @@ THREADS_JOBS: Mapping[str, tuple[str, int]] = {
 default a tree has taken 40 to 100 times as much, so that these are short."""
 
 THREADS_ARRIVAL_SECONDS = 1.0
+THREADS_SECONDS = 20.0
+"""How long the longest takes, its threads following two cores that all share."""
 
 STEP_PATTERN = r"(?P<step>\d+)/(?P<steps_planned>\d+).*?loss[:=] ?(?P<loss>[^,\s]+)"
 """Of `[3/600] 1 tree, …, train loss: 0.41, val loss: 0.5, …` and `step 20/1500 loss=0.41`."""
+
+RUN_SECONDS = 100.0
+"""Three runs are then five minutes, and `make demo` with its installation six."""
+
+LEAST_LEFT_RATIO = 0.25
+"""Of the cores: busy programs give way to jobs, which get a part however many there are."""
+
+IDLE_RATIO = 0.95
+"""What a desktop or a few ticks of the clock take of an idle machine is no busy program."""
+
+FEWEST_JOBS = 3
 
 UNEVEN_ARRIVAL_SECONDS = 1.5
 """Between two of them: all are there within 11 s, before the first has ended."""
@@ -149,6 +163,36 @@ def build_workload(workload: WorkloadName, scale: float, cores: float) -> list[J
     if workload == "deadlines":
         return _with_deadlines(jobs, scale)
     return _with_targets(jobs) if workload == "targets" else jobs
+
+
+def longest_seconds(workload: WorkloadName, scale: float, jobs: Sequence[JobSpec], cores: float) -> float:
+    """About how long the longest of these built-in jobs takes: alone, or until all are done on the cores; seconds."""
+    if workload == "served":
+        return SERVING_SECONDS * scale
+    if workload == "threads":
+        return THREADS_SECONDS * scale
+    lengths = UNEVEN_LENGTHS if workload == "uneven" else (1.0,)
+    works = [
+        START_SECONDS + scale * lengths[place % len(lengths)] * (SOLO_RUNS[job.name].seconds - START_SECONDS)
+        for place, job in enumerate(jobs)
+    ]
+    return max(*works, math.fsum(works) / cores)
+
+
+def fewer_jobs(
+    workload: WorkloadName, scale: float, jobs: Sequence[JobSpec], cores: float, left_cores: float
+) -> list[JobSpec]:
+    """The first of these built-in jobs, as many as are done on the cores that others leave within `RUN_SECONDS`.
+
+    Three at least, whose order can matter; all where they take as long on an idle machine, which is what was asked for.
+    Worked example: eight trainings of 161 core-seconds take 81 s on two idle cores. Where others leave one of them, the
+    first three run, of 88 core-seconds.
+    """
+    most = max(RUN_SECONDS, longest_seconds(workload, scale, jobs, cores))
+    left = cores if left_cores >= IDLE_RATIO * cores else max(LEAST_LEFT_RATIO * cores, left_cores)
+    counts = range(len(jobs), FEWEST_JOBS, -1)
+    fitting = (count for count in counts if longest_seconds(workload, scale, jobs[:count], left) <= most)
+    return list(jobs[: next(fitting, FEWEST_JOBS)])
 
 
 def with_threads(jobs: Sequence[JobSpec], setting: str) -> list[JobSpec]:

@@ -1,7 +1,7 @@
 """Shows the progress of a local run: a live table on a terminal, a line every ten seconds elsewhere, and short logs.
 
 `Screen.show` is called ten times a second; most calls do nothing. Everything goes to stderr, data to stdout. Where
-neither a terminal shows the table nor `--json-logs` is set, a log line is a change or an event.
+neither a terminal shows the table nor `--json-logs` is set, a log line is a change, an event, or a job and minute.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slopewise.local.brought import outlook
 from slopewise.local.session import Session
 from slopewise.model import CpuControl, Job, JobMemory, PassReport, Resize, Stop
 from slopewise.reports.live_table import LiveHeader, LiveRow, LiveTable, plain_progress_line
-from slopewise.reports.wording import plain
+from slopewise.reports.wording import of_bound, plain
 from slopewise.telemetry.log_lines import configure_logging
 from slopewise.text import bounded
 
@@ -220,6 +220,8 @@ class _ShortLines:
             return []
         if what == "pass completed":
             return [str(each).removeprefix(self._prefix) for each in (*event["changes"], *event["moves"])]
+        if what == "job progress":
+            return [_progress(event)]
         mark = "" if event["level"] == "info" else f"{event['level']}: "
         return [f"{mark}{self._message(what, event)}{_trace(event)}"]
 
@@ -231,6 +233,19 @@ class _ShortLines:
         details = [f"{key} {event[key]}" for key in _DETAILS if event.get(key) not in (None, _ONLY_NODE)]
         event_text = ", ".join([*([] if what in _UNNAMED else [what]), *details])
         return f"{subject}{event_text}{': ' if event_text and reason else ''}{reason}"
+
+
+def _progress(event: Mapping[str, Any]) -> str:
+    parts = [event["state"]]
+    parts += [f"{event['progress']:.0%}".replace("%", " %")] if event.get("progress") is not None else []
+    parts += [f"loss {event['loss']:.3g}"] if event.get("loss") is not None else []
+    if (objective := event.get("objective_seconds")) is not None:
+        parts.append(of_bound(event.get("seconds"), objective))
+    if (allotted := event.get("cores_allotted")) is not None:
+        used = event.get("cores_used")
+        parts.append(f"has {allotted:.2f} cores" if used is None else f"used {used:.2f} of {allotted:.2f} cores")
+    parts += [str(event[key]) for key in ("job_class", "meaning", "note") if event.get(key)]
+    return f"{event['name']}: {', '.join(part for part in parts if part)}"
 
 
 def _last_line(text: object) -> str:

@@ -6,11 +6,13 @@ A terminal shows the live table; elsewhere the log is short lines, or with `--js
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
 from rich.console import Console
 
 from slopewise.adapters.grafana.annotations import GrafanaAccess
@@ -28,7 +30,7 @@ from slopewise.config.pass_settings import runnable_name
 from slopewise.config.training_policy import PolicyChoice, TrainingPolicy, TrainingPolicySpec, load_training_policy
 from slopewise.decision_record.recorder import RecordOptions
 from slopewise.errors import SlopewiseError, UsageError
-from slopewise.local.live import Screen, configure_short_lines
+from slopewise.local.live import NO_LOSS, Screen, configure_short_lines, live_rows
 from slopewise.local.passes import FollowedPasses
 from slopewise.local.plan import PrometheusInUse, SessionPlan, own_scrape_seconds
 from slopewise.local.result import LocalResult, gather
@@ -36,6 +38,7 @@ from slopewise.local.service import Service
 from slopewise.local.session import Session
 from slopewise.local.workshop import Announce, Workshop
 from slopewise.loop import calm_garbage_collector
+from slopewise.model.learning import MEANINGS
 from slopewise.own_policies import catalogue
 from slopewise.signals import Interrupted
 from slopewise.telemetry.log_lines import configure_logging
@@ -44,6 +47,11 @@ NAMESPACE = "local"
 HOLDER = "slopewise run --local"
 MAX_REPORTS = 10
 """A run may take weeks; the log and Prometheus have its history."""
+
+LOG_EVERY_SECONDS = 60.0
+"""Between two lines of each job, where there is no terminal."""
+
+_ALIVE = frozenset({"starting", "training", "checkpointing", "moving", NO_LOSS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +156,42 @@ def configure_logs(*, as_json: bool, on_screen: bool) -> None:
         configure_short_lines(namespace=NAMESPACE, level=logging.WARNING if on_screen else logging.INFO)
 
 
+def log_progress(session: Session) -> None:
+    """`job progress` of each job that runs, with the known figures only, so that no line has a null."""
+    for row in live_rows(session):
+        if row.state not in _ALIVE:
+            continue
+        tally, allotted = session.tally.of(row.name), row.cpu_allotted_millicores_now
+        known = {
+            "state": row.state,
+            "progress": tally.steps_total / tally.steps_planned if tally.steps_total and tally.steps_planned else None,
+            "loss": row.loss if row.loss is not None and math.isfinite(row.loss) else None,
+            "growth": row.growth,
+            "seconds": row.pace_seconds,
+            "objective_seconds": row.objective_seconds,
+            "cores_used": row.cpu_cores_used,
+            "cores_allotted": None if allotted is None else allotted / 1000,
+            "job_class": row.job_class,
+            "meaning": MEANINGS.get(row.job_class or ""),
+            "note": row.note or None,
+        }
+        figures = {key: value for key, value in known.items() if value is not None}
+        structlog.get_logger("slopewise").info("job progress", name=row.name, **figures)
+
+
 def watch(session: Session, service: Service, console: Console | None) -> None:
     """Run the session to its end, answer the commands, and show its progress; `console`: of a terminal."""
     with nullcontext() if console is None else Screen(console, transient=True) as screen:
+        log_at_seconds = LOG_EVERY_SECONDS
 
         def tick() -> None:
+            nonlocal log_at_seconds
             service.tick()
             if screen is not None:
                 screen.show(session, f"{session.spec.policy_name}, mode {session.spec.mode}")
+            elif session.elapsed_seconds >= log_at_seconds:
+                log_at_seconds = session.elapsed_seconds + LOG_EVERY_SECONDS
+                log_progress(session)
 
         session.run(tick)
 

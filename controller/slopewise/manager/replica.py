@@ -9,7 +9,7 @@ each policy instead, and ends.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Self
 
@@ -19,7 +19,7 @@ from slopewise.adapters.health import HealthServer
 from slopewise.adapters.http import alert_webhook
 from slopewise.adapters.http.access import read_access
 from slopewise.adapters.kube.client.client import KubeApi
-from slopewise.adapters.kube.connection import connect, make_elector, take_lease
+from slopewise.adapters.kube.connection import connect, make_elector, other_leaders, take_lease
 from slopewise.adapters.kube.leader_election import Elector, NoElection
 from slopewise.adapters.kube.state.training_policies import PolicyDocument, PolicyRecord, set_finalizer
 from slopewise.adapters.kube.watches import make_watches, wait_for_watches
@@ -65,6 +65,8 @@ def run_cluster(options: ClusterOptions, stop: StopSignal, announce: Callable[[s
     announce(f"API server: {api.host}; Prometheus: {options.prometheus.url}.")
     for caution in cautions:
         announce(caution)
+    if file_policy is not None and not options.dry_run:
+        _warn_of_others(other_leaders(api, options.lease_namespace), announce)
     with Replica(options, api, instruments, metrics, file_policy) as replica:
         if options.once:
             return run_once(replica.shared, replica.elector, stop, announce)
@@ -82,6 +84,15 @@ def log_own_policies() -> None:
             log.warning("policy file rejected", name=policy.name, origin=policy.origin, reason=policy.mistake)
         else:
             log.info("policy file loaded", name=policy.name, origin=policy.origin)
+
+
+def _warn_of_others(leaders: Mapping[str, str], announce: Callable[[str], None]) -> None:
+    """Warn about other leaders, which do not see a policy that came as a file."""
+    for namespace, holder in leaders.items():
+        announce(
+            f"Warning: {holder} leads in namespace {namespace}; if it manages the whole cluster, it restores what "
+            "this controller changes, since it has no such policy; scale it to 0 replicas, or apply the policy."
+        )
 
 
 def policy_of_file(options: ClusterOptions) -> PolicyRecord | None:

@@ -1,4 +1,4 @@
-"""The log of a run on this machine for people: one short line for each withheld change or event."""
+"""The log of a run on this machine for people: one short line for each withheld change, event, or job and minute."""
 
 from __future__ import annotations
 
@@ -63,6 +63,21 @@ def test_events_name_their_job_first_and_trouble_is_marked() -> None:
         "warning: a: reports no loss",
         "warning: a and 2 more: its port refuses",
         "warning: pass held: Prometheus is gone",
+    ]
+
+
+def test_a_job_and_a_minute_are_one_line() -> None:
+    with logged() as lines:
+        structlog.get_logger("slopewise").info(
+            "job progress", name="a", state="training", loss=0.53217, progress=0.451, cores_used=0.981,
+            cores_allotted=1.15, job_class="NL", meaning="still learning",
+        )  # fmt: skip
+        structlog.get_logger("slopewise").info(
+            "job progress", name="gpt", state="training", seconds=0.1123, objective_seconds=0.15, cores_allotted=0.5
+        )
+    assert lines == [
+        "a: training, 45 %, loss 0.532, used 0.98 of 1.15 cores, NL, still learning",
+        "gpt: training, 112 of 150 ms, has 0.50 cores",
     ]
 
 

@@ -8,10 +8,14 @@ import socket
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from slopewise.adapters.kube.client.client import KubeApi, OnRequest
+from slopewise.adapters.kube.client.errors import ApiError
+from slopewise.adapters.kube.client.protocol import Json
 from slopewise.adapters.kube.leader_election import Elector, Terms
 from slopewise.errors import SlopewiseError, UsageError
 from slopewise.signals import StoppedError, StopSignal
@@ -20,6 +24,8 @@ DEFAULT_NAMESPACE = "slopewise-system"
 """The controller's namespace, with its Lease."""
 
 LEASE_NAME = "slopewise-controller"
+CLOCKS_DIFFER_SECONDS = 60.0
+"""Between this machine and the one that renews a lease; a lease renewed longer ago than that is abandoned."""
 
 _POLL_SECONDS = 0.05
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -109,3 +115,28 @@ def _not_ours(elector: Elector, namespace: str) -> str:
         f"{elector.holder or 'somebody else'} holds {lease}; stop that controller first (scale its Deployment to 0 "
         "replicas), or use a dry run (slopewise run --once --dry-run)."
     )
+
+
+def other_leaders(api: KubeApi, own_namespace: str | None = None) -> dict[str, str]:
+    """The leaders of other installations in this cluster, by the lease's namespace; none where leases may not be read.
+
+    A controller with rights in the whole cluster takes the JobGrowths of every other one for those of a deleted policy,
+    and restores the original resources.
+    """
+    leases: list[Json] = []
+    with suppress(ApiError):
+        params = {"fieldSelector": f"metadata.name={LEASE_NAME}"}
+        leases = api.get("/apis/coordination.k8s.io/v1/leases", params)["items"]
+    held = {lease["metadata"]["namespace"]: lease.get("spec") or {} for lease in leases}
+    return {
+        namespace: str(spec["holderIdentity"])
+        for namespace, spec in held.items()
+        if namespace != own_namespace and spec.get("holderIdentity") and _is_renewed(spec)
+    }
+
+
+def _is_renewed(spec: Json) -> bool:
+    if not (renewed := spec.get("renewTime")):
+        return False
+    age_seconds = (datetime.now(UTC) - datetime.fromisoformat(renewed)).total_seconds()
+    return age_seconds <= float(spec.get("leaseDurationSeconds") or 0) + CLOCKS_DIFFER_SECONDS

@@ -26,6 +26,8 @@ from slopewise.adapters.kube.client.retry import get_or_none
 _LEASE_API_VERSION = "coordination.k8s.io/v1"
 _MAX_JITTER = 1.3
 _STOP_SECONDS = 5.0
+_SUSPENDED_SECONDS = 1.0
+"""A wait that ends this late means that the whole process was suspended; a busy thread is late by milliseconds."""
 
 
 def clock_with_sleep() -> float:
@@ -184,18 +186,27 @@ class Elector:
 
     def _wait_until_lost(self) -> str | None:
         """Why the lease was lost; None: it was released."""
+        late = 0.0
         with self._state:
             while (remaining := self._remaining_seconds()) > 0:
+                until = self._clock() + remaining
                 self._state.wait(remaining)
+                late = self._clock() - until
             if self._stopping:
                 return None
             if self._lost is None:
                 self._lost = (
                     f"the lease {self._name} could not be renewed for {self.terms.renew_deadline_seconds:g} s "
-                    f"({self.failure or 'the API server did not answer, or this process did not run'})"
+                    f"({self._not_renewed_reason(late)})"
                 )
                 self._state.notify_all()
             return self._lost
+
+    def _not_renewed_reason(self, late_seconds: float) -> str:
+        """`late_seconds`: how much later than requested the wait for the deadline ended."""
+        if late_seconds >= _SUSPENDED_SECONDS:
+            return f"this process did not run for at least {late_seconds:.0f} s: it was suspended, or had no CPU"
+        return self.failure or "the API server did not answer"
 
     def _take_or_renew(self) -> bool:
         """One try; True when this try wrote the lease for this process."""

@@ -50,6 +50,8 @@ def attachable(pid: int) -> ProcessIdentity:
             raise UsageError(f"process {pid} was started by this session; {_ATTACH_ANOTHER}.")
         if os.geteuid() not in (0, process.uids().real):
             raise UsageError(f"process {pid} is that of {process.username()}; attach one of your own.")
+        if not process.cmdline() and not process.exe():
+            raise UsageError(f"process {pid} is a thread of the kernel; {_ATTACH_ANOTHER}.")
     except (psutil.NoSuchProcess, ProcessLookupError) as error:
         raise UsageError(f"process {pid} has just ended.") from error
     except psutil.AccessDenied as error:

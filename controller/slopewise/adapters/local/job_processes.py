@@ -1,8 +1,9 @@
 """Starts, restarts and ends the processes of a job on this machine.
 
 They run one at a time, on one node's cores, in one cgroup. Most jobs have one process. The process of a moved job saves
-and ends (`move.py`); the next one has the same port and no limits. A process that ends with status 0 on the SIGTERM of
-a move has finished.
+and ends (`move.py`); the next one has the same port and no limits. If the next one fails within a minute, it is started
+once more on the same node, where a port or memory may be free a second later, and the job is not moved again. A process
+that ends with status 0 on the SIGTERM of a move has finished.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.limiters.choose import Limiter
 from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.limiters.process_group import ProcessMeter
-from slopewise.adapters.local.move import Ending, LocalMove
+from slopewise.adapters.local.move import MAX_STARTS, Ending, LocalMove
 from slopewise.adapters.local.nodes import LocalNode
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import ActuationError, SlopewiseError
@@ -159,7 +160,7 @@ class JobProcesses:
         if not move.is_signalled and process.has_ended():
             with self.lock:
                 record.move = None
-            self.end_by_itself(record, process)
+            self.end_or_resume(record, process)
             record.ended_before_move = record.noticed_end_seconds is not None
             return True
         if not self._has_left(name, move, process):
@@ -169,6 +170,7 @@ class JobProcesses:
             record.ended_by_move = "ended with status 0 on the SIGTERM of a move, and so counts as finished"
             self.end(record)
         else:
+            record.starts_left = MAX_STARTS
             self._begin_another(record, process, move.node)
         return True
 
@@ -202,12 +204,21 @@ class JobProcesses:
             _log.warning("job killed after its grace", name=name, seconds=self.grace_seconds)
         return has_left
 
-    def end_by_itself(self, record: JobRecord, process: ManagedProcess) -> None:
-        """Record the end of a process that ended by itself, also when it failed to resume after a move."""
-        status = process.poll()
-        if status != 0 and record.is_resuming(self.clock.now()):
-            record.ended_by_move = f"failed with status {status} when it was resumed after a move"
-        self.end(record)
+    def end_or_resume(self, record: JobRecord, process: ManagedProcess) -> None:
+        """Handle a process that ended by itself; one that failed to resume after a move is started again."""
+        status, last_lines = process.poll(), process.tail(1)
+        if status == 0 or not record.is_resuming(self.clock.now()):
+            self.end(record)
+            return
+        if not record.starts_left:
+            record.ended_by_move = f"failed with status {status} each time that it was resumed after a move"
+            self.end(record)
+            return
+        _log.warning(
+            "job failed when it was resumed, and is started again", name=record.spec.name, last_output_lines=last_lines
+        )
+        record.blocked_reason = f"it failed with status {status} when it was resumed after its last move"
+        self._begin_another(record, process, record.node)
 
     def end(self, record: JobRecord) -> None:
         """Record the end of a job that ended by itself, and release it once what it has left behind has ended too.
@@ -236,6 +247,7 @@ class JobProcesses:
             record.earlier_cpu_seconds += self.limiter.usage(name).cpu_seconds_total or 0.0
         process.terminate(self.grace_seconds)
         self.limiter.release(name)
+        record.starts_left -= 1
         with self.lock:
             record.process, record.node = None, node
         self.begin(record)

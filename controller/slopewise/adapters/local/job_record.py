@@ -60,8 +60,12 @@ class JobRecord:
     move: LocalMove | None = None
     """The move that is under way."""
     moves: list[MoveMade] = field(default_factory=list)
+    starts_left: int = 0
+    """How many more starts it has if resuming fails."""
     earlier_cpu_seconds: float = 0.0
     """Of the processes before the one that runs now."""
+    blocked_reason: str | None = None
+    """Why it is not moved again."""
     ended_by_move: str = ""
     """A message without its name, if its last move ended the job."""
     ended_before_move: bool = False
@@ -110,9 +114,9 @@ class JobRecord:
 
     def not_moved_reason(self) -> str | None:
         """Why its running process cannot be moved; None: it can."""
-        if self.spec.migratable:
-            return None
-        return "it has no `migratable: true`, which says that it saves on SIGTERM and resumes"
+        if not self.spec.migratable:
+            return "it has no `migratable: true`, which says that it saves on SIGTERM and resumes"
+        return self.blocked_reason
 
     def is_resuming(self, now_seconds: float) -> bool:
         """True for `RESUME_SECONDS` after the restart of a move, during which a failure counts as failing to resume."""

@@ -70,6 +70,11 @@ class MachineCpu:
     _meter: ProcessMeter = field(init=False, default_factory=ProcessMeter)
     _sessions_meter: ProcessMeter = field(init=False, default_factory=ProcessMeter)
 
+    @property
+    def cores(self) -> int:
+        """How many they are."""
+        return len(self.cpus)
+
     def count(self) -> CpuCount | None:
         """The counters now; None where the kernel does not show them."""
         with suppress(OSError, ValueError, IndexError):
@@ -93,7 +98,7 @@ class MachineCpu:
         if before is None or after is None or after.at_seconds <= before.at_seconds:
             return None
         elapsed = after.at_seconds - before.at_seconds
-        if after.counted_seconds - before.counted_seconds < _COUNTED_RATIO * elapsed * len(self.cpus):
+        if after.counted_seconds - before.counted_seconds < _COUNTED_RATIO * elapsed * self.cores:
             return None
         ours = after.ours_seconds - before.ours_seconds
         others = max(0.0, after.busy_seconds - before.busy_seconds - ours)

@@ -25,6 +25,9 @@ RESTART_SECONDS = 0.2
 RESUME_SECONDS = 60.0
 """A process that fails within this time of a restart counts as having failed to resume."""
 
+MAX_STARTS = 2
+"""Starts of a job after one move; a job that fails to resume twice has failed."""
+
 
 @dataclass(slots=True)
 class Ending:

@@ -309,7 +309,7 @@ class Supervisor:
             return self.processes.stop_on(record, record.stopping, record.process)
         if record.process is not None and record.state == "running":
             if ended := record.process.has_ended():
-                self.processes.end_by_itself(record, record.process)
+                self.processes.end_or_resume(record, record.process)
             return ended
         return record.state == "waiting" and self._attend_waiting(record)
 

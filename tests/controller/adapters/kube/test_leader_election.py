@@ -152,13 +152,14 @@ def test_a_lease_that_is_renewed_is_never_taken_however_old_its_times_are(electi
     assert not waiting.elector.is_leader
 
 
-def test_a_leader_that_was_suspended_leads_no_more(election: Election) -> None:
+def test_a_leader_that_was_suspended_says_so_and_blames_no_api_server(election: Election) -> None:
     clock = FakeClock()
     first = election.lead("a", clock=clock.monotonic)
     election.server.freeze()  # or it would renew in time
     clock.seconds += 60
     assert eventually(lambda: first.lost)
-    assert "could not be renewed for 2.5 s (" in first.lost[0]
+    assert "could not be renewed for 2.5 s (this process did not run for at least 5" in first.lost[0]
+    assert first.lost[0].endswith("s: it was suspended, or had no CPU)")
 
 
 def test_writing_ends_at_the_deadline_while_a_renewal_hangs(election: Election) -> None:

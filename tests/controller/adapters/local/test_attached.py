@@ -83,9 +83,13 @@ class TestAttachable:
             other = thread.native_id
         assert f"there is no process {other}" in refused(other or 0)
 
-    def test_none_of_others(self, training: psutil.Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_none_of_others_or_of_the_kernel(self, training: psutil.Process, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: training.uids().real + 1)
         assert f"process {training.pid} is that of {training.username()}" in refused(training.pid)
+        monkeypatch.undo()
+        for name, nothing in (("cmdline", []), ("exe", "")):
+            monkeypatch.setattr(psutil.Process, name, lambda _, nothing=nothing: nothing)
+        assert f"process {training.pid} is a thread of the kernel" in refused(training.pid)
 
     def test_where_the_machine_has_no_cgroups_the_reason_is_said(self) -> None:
         with pytest.raises(UsageError, match=r"through cgroups, and here is only stop and continue .*not mounted"):

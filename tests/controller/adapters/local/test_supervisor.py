@@ -340,16 +340,32 @@ def test_a_job_ended_by_a_move_is_shown_to_the_next_passes_and_then_no_more(tmp_
     assert [job.name for job in world.supervisor.observed()] == ["b"]
 
 
-def test_a_job_that_fails_at_resuming_has_been_ended_by_its_move(tmp_path: Path) -> None:
-    for seconds, expected in ((0.0, "failed with status 1 when it was resumed after a move"), (RESUME_SECONDS, "")):
-        world, process = a_moving_world(tmp_path)
-        process.status = 143
-        world.supervisor.poll()
-        world.clock.seconds += seconds
-        world.launcher.started["a"].status = 1
-        world.supervisor.poll()
-        record = world.supervisor.records["a"]
-        assert (record.state, len(world.launcher.commands), record.ended_by_move) == ("failed", 3, expected)
+def test_a_job_that_fails_at_resuming_is_started_once_more_and_never_moved_again(tmp_path: Path) -> None:
+    late, process = a_moving_world(tmp_path)
+    process.status = 143
+    late.supervisor.poll()
+    late.clock.seconds += RESUME_SECONDS
+    late.launcher.started["a"].status = 1
+    late.supervisor.poll()
+    record = late.supervisor.records["a"]
+    assert (record.state, len(late.launcher.commands)) == ("failed", 3), "long after it resumed it fails by itself"
+    assert record.ended_by_move == ""
+
+    world, process = a_moving_world(tmp_path)
+    process.status = 143
+    world.supervisor.poll()
+    world.launcher.started["a"].status = 1
+    world.supervisor.poll()
+    assert (world.nodes()["a"], len(world.launcher.commands)) == ("node-2", 4)
+    job_again = next(job for job in world.supervisor.running() if job.name == "a")
+    assert job_again.movability is not None
+    assert job_again.movability.way is None
+    assert "failed with status 1 when it was resumed" in str(job_again.movability.blocked_reason)
+    refused = world.supervisor.migrate(Migrate("a", "node-2", "node-1", "why"))
+    assert (refused.result, "failed with status 1" in refused.detail) == ("infeasible", True)
+    world.launcher.started["a"].status = 1
+    world.supervisor.poll()
+    assert (world.supervisor.records["a"].state, len(world.launcher.commands)) == ("failed", 4)
 
 
 def test_a_job_that_cannot_be_started_on_its_new_node_has_failed_and_says_why(tmp_path: Path) -> None:

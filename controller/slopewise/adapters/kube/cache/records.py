@@ -39,7 +39,7 @@ STOP = "stop"
 """Annotation of a pod, and its value with which the job is stopped at its final target (`suspend/stop.py`)."""
 
 STOPPED = f"{GROUP}/stopped"
-"""Annotation of a Job that was stopped at its target: when, why, and by which policy (`moves/recreation.py`)."""
+"""Annotation of a Job that was stopped at its target: when, why, and by which policy (`moves/stop_note.py`)."""
 
 MOVES_LABEL = f"{GROUP}/moves"
 MOVES_ALLOWED = "allowed"

@@ -213,6 +213,11 @@ _MEANINGS: tuple[tuple[Container[Verb], Callable[[ApiError], bool], Callable[[Ap
     (("read owner",), _FORBIDDEN, _plain("infeasible", f"may not be read; {COMPONENT}", cause="rule")),
     (
         ("resize",),
+        lambda e: e.status == 401,
+        _quoted("failed", "the API server does not know our account; renew its token"),
+    ),
+    (
+        ("resize",),
         _malformed,
         _quoted(
             "infeasible",

@@ -26,8 +26,8 @@ from slopewise.adapters.kube.moves.recreation import (
     foreign_manager,
     is_finished,
     not_recreated_reason_of,
-    note_on,
 )
+from slopewise.adapters.kube.moves.stop_note import note_on
 from slopewise.adapters.kube.workloads.owners import owner_path
 from slopewise.adapters.pauses import GRANT_SECONDS
 

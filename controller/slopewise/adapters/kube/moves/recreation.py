@@ -2,7 +2,7 @@
 
 `moves/owner_cache.py` checks every pod that may be moved, and `moves/eviction.py` checks again with the owner's current
 state. A pod that is not recreated is never evicted. `suspend/begin.py` checks whether a suspended Job would fail
-(`failed_when_ended_reason`). A Job that was stopped at its target says so itself (`StopNote`).
+(`failed_when_ended_reason`).
 
 Conditions (Kubernetes 1.36):
 
@@ -16,13 +16,10 @@ Conditions (Kubernetes 1.36):
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from slopewise.adapters.kube.cache.records import PLACE_GATE, STOPPED
+from slopewise.adapters.kube.cache.records import PLACE_GATE
 from slopewise.adapters.kube.client.protocol import Json
-from slopewise.text import bounded
 
 EVICTABLE = ("Job", "StatefulSet")
 """The kinds of owners that recreate a pod only after its end."""
@@ -149,37 +146,3 @@ def has_condition(job: Json, kinds: tuple[str, ...]) -> bool:
     """Whether one of these conditions is true."""
     conditions = (job.get("status") or {}).get("conditions") or ()
     return any(each["type"] in kinds and each["status"] == "True" for each in conditions)
-
-
-MAX_REASON = 240
-
-
-class StopNote(NamedTuple):
-    """The note on a Job that was stopped at its target: who suspended it, when and why.
-
-    `suspend/stop.py` writes it together with `spec.suspend: true`. Nothing acts on it: `moves/owner_cache.py` reads it
-    to say why the Job has no pods, and the sweeper and the thread of moves go by another annotation. It stays when the
-    owner resumes the Job, and counts while that is suspended.
-    """
-
-    at_seconds: float
-    reason: str
-    policy: str
-
-    def written(self) -> str:
-        """The annotation's text."""
-        return json.dumps({"atSeconds": self.at_seconds, "policy": self.policy, "reason": self.reason})
-
-
-def note_on(job: Json) -> StopNote | None:
-    """The note of a suspended Job; None: it runs, or has no readable note.
-
-    Tenants can write the annotation: their text is cut, and one that makes no sense counts as none.
-    """
-    if not job["spec"].get("suspend"):
-        return None
-    try:
-        found = json.loads((job["metadata"].get("annotations") or {}).get(STOPPED, ""))
-        return StopNote(float(found["atSeconds"]), bounded(str(found["reason"]), MAX_REASON), str(found["policy"]))
-    except (ValueError, TypeError, LookupError, RecursionError):
-        return None

@@ -19,7 +19,7 @@ from slopewise.adapters.kube.moves.owner_cache import (
     OwnerTemplate,
     Pause,
 )
-from slopewise.adapters.kube.moves.recreation import StopNote
+from slopewise.adapters.kube.moves.stop_note import StopNote
 from slopewise.adapters.pauses import GRANT_SECONDS
 
 JOB = owned_by("Job", "train", "job-1")

@@ -42,7 +42,7 @@ QOS = 'spec: Invalid value: "Burstable": Pod QOS Class may not change as a resul
         (400, 'admission webhook "w" denied the request: no', "infeasible", "an admission webhook denies it", 300),
         (422, INVALID + QOS, "infeasible", "when the target changes", math.inf),
         (404, 'pods "p" not found', "failed", "its pod is gone", 0),
-        (401, "Unauthorized", "failed", "did not carry it out (Unauthorized); tried again in the next pass", 0),
+        (401, "Unauthorized", "failed", "renew its token", 0),
         (0, "connection refused", "failed", "tried again in the next pass", 0),
     ],
 )

@@ -32,7 +32,8 @@ from typing import Any, Literal
 from slopewise.adapters.kube.cache.records import MOVE, PodRecord
 from slopewise.adapters.kube.client.protocol import Json
 from slopewise.adapters.kube.moves.node_predicates import is_pinned_to, pinned
-from slopewise.adapters.kube.moves.recreation import has_condition, is_finished, note_on
+from slopewise.adapters.kube.moves.recreation import has_condition, is_finished
+from slopewise.adapters.kube.moves.stop_note import note_on
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, move_on
 
 UNSCHEDULABLE_SECONDS = 20.0

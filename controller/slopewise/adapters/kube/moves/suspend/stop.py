@@ -14,7 +14,7 @@ from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.meanings import Refused, explain
 from slopewise.adapters.kube.client.protocol import Api, Json
 from slopewise.adapters.kube.client.retry import update
-from slopewise.adapters.kube.moves.recreation import StopNote, note_on
+from slopewise.adapters.kube.moves.stop_note import StopNote, note_on
 from slopewise.adapters.kube.moves.suspend.annotation import patch_once
 from slopewise.adapters.kube.moves.suspend.begin import GONE, job_path, not_now, suspension_obstacles
 from slopewise.model import Outcome, Stop

@@ -11,7 +11,7 @@ from support.suspended_jobs import WISH, pins
 
 from slopewise.adapters.kube.cache.records import MOVE, STOPPED
 from slopewise.adapters.kube.moves.node_predicates import pinned
-from slopewise.adapters.kube.moves.recreation import StopNote
+from slopewise.adapters.kube.moves.stop_note import StopNote
 from slopewise.adapters.kube.moves.suspend.annotation import JobMove, Step, move_on
 from slopewise.adapters.kube.moves.suspend.state_machine import (
     ARRIVAL_SECONDS,

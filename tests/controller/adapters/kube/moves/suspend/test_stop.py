@@ -13,7 +13,7 @@ from support.suspended_jobs import JOBS, NAME, UID, Yard
 
 from slopewise.adapters.kube.cache.records import AT_TARGET, STOP, STOPPED, ManagedPod, OwnerRef
 from slopewise.adapters.kube.client.protocol import Json
-from slopewise.adapters.kube.moves.recreation import StopNote, note_on
+from slopewise.adapters.kube.moves.stop_note import StopNote, note_on
 from slopewise.adapters.kube.moves.suspend.stop import JobStopper
 from slopewise.model import Outcome, Stop
 from slopewise.operate.sweep import Sweeper
@@ -123,14 +123,20 @@ def test_after_a_lost_answer_the_job_itself_is_asked(yard: Yard, carried_out: bo
 # --- the note ---------------------------------------------------------------------------------------------------------
 
 
-def noted(suspend: bool = True, text: str | None = None) -> Json:
+def noted(suspend: bool = True, text: str | None = None, since: str | None = None) -> Json:
     note = StopNote(0.0, WHY, "training").written() if text is None else text
-    return {"metadata": {"annotations": {STOPPED: note}}, "spec": {"suspend": suspend}}
+    condition = {"type": "Suspended", "status": "True", "lastTransitionTime": since}
+    return {
+        "metadata": {"annotations": {STOPPED: note}},
+        "spec": {"suspend": suspend},
+        "status": {"conditions": [condition] if since else []},
+    }
 
 
-def test_a_note_is_read_as_it_was_written_while_its_job_is_suspended() -> None:
-    assert note_on(noted()) == StopNote(0.0, WHY, "training")
+def test_a_note_is_read_as_it_was_written_and_says_nothing_about_a_later_suspension() -> None:
+    assert note_on(noted()) == note_on(noted(since="1970-01-01T00:00:02Z")) == StopNote(0.0, WHY, "training")
     assert note_on(noted(suspend=False)) is None
+    assert note_on(noted(since="1970-01-01T01:00:00Z")) is None, "its owner has resumed it, and suspended it himself"
     long = note_on(noted(text=json.dumps({"atSeconds": 1.0, "reason": "x" * 10_000, "policy": "p"})))
     assert long is not None
     assert len(long.reason) == 240
