@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
-from support.gpu_world import GpuWorld, Training
+from support.gpu_world import INTERVAL, GpuWorld, Training
 
 POLICIES = ("fair", "marginal")
 
@@ -93,6 +95,20 @@ def test_a_job_that_becomes_slower_after_it_lent_cpu_has_it_back_and_lends_it_no
     assert any("more than before" in each.reason for each in world.actuator.done)
     world.passes(60)
     assert world.speed_ratio("bert") == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("useful_cores", [0.2, 1.0, 4.0])
+def test_a_job_whose_batches_take_one_tenth_more_cpu_or_less_each_time_is_as_fast_as_with_its_own(
+    useful_cores: float,
+) -> None:
+    """Its useful cores are measured with that noise; what it keeps and what it waits for cover it."""
+    world, noise = four(), Random(7)
+    bert = world.trainings["bert"]
+    for _ in range(90):
+        bert.cpu_seconds = bert.gpu_seconds * useful_cores * noise.uniform(0.9, 1.1)
+        world.passes(1)
+    assert bert.limit < 6000
+    assert bert.steps / (90 * INTERVAL / bert.gpu_seconds) >= 0.98
 
 
 def test_a_job_that_was_raised_and_then_lent_too_much_has_the_cpu_back_that_it_came_with_and_no_more() -> None:

@@ -21,15 +21,7 @@ from typing import Literal, NamedTuple
 from slopewise.estimators.growth import IDLE_CORES
 from slopewise.estimators.pace import CPU_COUNT_AGE_SECONDS, SHORT_RATIO
 from slopewise.estimators.step_cost import INTERVALS
-from slopewise.model import (
-    AcceleratorControl,
-    ClusterSnapshot,
-    Job,
-    JobMemory,
-    LearnedCores,
-    MemoryState,
-    Pace,
-)
+from slopewise.model import AcceleratorControl, ClusterSnapshot, Job, JobMemory, LearnedCores, MemoryState, Pace
 
 MIN_WAIT_RATIO = 0.05
 """Steps that wait for less of their time are as fast as the device: a loader with a full queue still takes a moment."""
@@ -40,8 +32,10 @@ AGREES_RATIO = 0.1
 UNUSED_RATIO = 0.8
 """A job that waits for batches and uses less of its CPU cannot use more: its loader has too few workers, or reads."""
 
-SPARE_RATIO = 1.2
-"""Of its useful cores, what a job keeps that lends CPU: its loader must fill a queue again that ran empty."""
+SPARE_RATIO, SPARE_CORES = 1.2, 0.05
+"""What a job keeps that lends CPU: 1.2 times its useful cores, and 0.05 more at least, which a hard quota costs below a
+core. A real loader of two workers whose batches differ was 2 % slower with 1.2 times its use as quota than without one,
+4 % with 1.1 times and 7 % with 1.05: an empty queue must fill again."""
 
 BUSY_RATIO = 0.8
 """A device that computes for more of the time has no need of more CPU, as far as its use alone shows it."""
@@ -183,7 +177,8 @@ def least_cores(need: GpuNeed, known: JobMemory, original_cores: float, control:
     """The CPU with which a job is as fast as with what it came with, in cores; never more than that."""
     if control != "Share" or need.useful_cores is None or need.gpu_use is not None:
         return original_cores
-    return min(original_cores, max(SPARE_RATIO * need.useful_cores, learned(known).least or 0.0))
+    useful = need.useful_cores
+    return min(original_cores, max(SPARE_RATIO * useful, useful + SPARE_CORES, learned(known).least or 0.0))
 
 
 def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemoryState) -> MemoryState:

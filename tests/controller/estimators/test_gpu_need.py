@@ -22,6 +22,8 @@ from slopewise.model import (
     Pace,
     PaceAnchor,
 )
+from slopewise.simulator.world.model import Physics
+from slopewise.simulator.world.sharing import quota_speed
 
 LIMIT = CpuAllocation(3000, 3000)
 
@@ -121,6 +123,14 @@ def test_what_keeps_a_job_as_fast_as_it_came(control: AcceleratorControl, least:
     known = after(*INPUT_BOUND, gpu=GpuMemory(None if least is None else LearnedCores(START, least=least)))
     assert least_cores(gpu_need(a_gpu_job(), known), known, 12.0, control) == pytest.approx(kept)
     assert least_cores(UNKNOWN, known, 12.0, control) == 12.0
+
+
+@pytest.mark.parametrize("useful", [0.05, 0.1, 0.25, 0.4, 0.5, 0.75, 1.0, 2.0])
+def test_what_a_job_keeps_covers_what_a_hard_quota_costs(useful: float) -> None:
+    """Of a quota of 0.25 cores 0.205 are work, as measured: the least is a quota."""
+    known = after(*(an_interval(number, 0.5, 0.0, useful) for number in range(3)))
+    least = least_cores(gpu_need(a_gpu_job(), known), known, 3.0, "Share")
+    assert quota_speed(least, Physics()) >= useful
 
 
 def test_an_interval_that_began_before_the_last_resize_does_not_say_that_cpu_is_left() -> None:
