@@ -111,16 +111,14 @@ _WORDS = {
 
 
 def moves(jobs: Store[ObjectRecord]) -> Sequence[JobMove]:
-    """All Jobs that carry our annotation, also pinned ones whose move is over.
-
-    A Job that is being deleted does not return, however long its finalizers stay.
-    """
-    return [move for record in jobs.items() if not record.deleting and (move := move_of(record)) is not None]
+    """All Jobs that carry our annotation, also pinned ones whose move is over."""
+    return [move for record in jobs.items() if (move := move_of(record)) is not None]
 
 
 def under_way(jobs: Store[ObjectRecord]) -> Sequence[JobMove]:
-    """The moves that are not over."""
-    return [move for move in moves(jobs) if move.step != "pinned"]
+    """The moves that are not over. A Job that is being deleted does not return, however long its finalizers stay."""
+    found = (move_of(record) for record in jobs.items() if not record.deleting)
+    return [move for move in found if move is not None and move.step != "pinned"]
 
 
 def move_of(record: ObjectRecord) -> JobMove | None:

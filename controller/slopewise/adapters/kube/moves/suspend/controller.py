@@ -54,6 +54,8 @@ MAX_PAUSE_SECONDS = 10.0
 """Between two checks while pods end. A Job stays suspended until then, so a stale store must not delay it for
 longer."""
 
+_DELETED = "it was deleted while it was being moved to {}"
+
 
 class ReportStep(Protocol):
     """Reports a step of a move."""
@@ -89,6 +91,8 @@ class SuspendedJobController:
         """Pods without room, by uid. Kubernetes' own time is wrong for a pod that had been gated."""
         self._refused = FirstSeen[str]()
         """Jobs whose template is refused, by uid."""
+        self._under_way: Sequence[JobMove] = ()
+        """As of the last tick."""
         self._checked_at: dict[str, float] = {}
         self._troubles = OncePerChange[str, str]()
         """The last reported trouble of each Job."""
@@ -96,6 +100,8 @@ class SuspendedJobController:
     def tick(self, after_each: Callable[[], None] = lambda: None) -> None:
         """Advance every move as far as possible; an error of one Job stops no other. `after_each` of them."""
         found = moves(self._jobs)
+        self._emit_deleted({move.workload_uid for move in found})
+        self._under_way = [move for move in found if move.step != "pinned"]
         uids = {move.workload_uid for move in found}
         self._refused.keep(uids.intersection(self._refused), self._clock.monotonic())
         self._troubles.forget_all_but(uids)
@@ -107,6 +113,13 @@ class SuspendedJobController:
             if not self._waits(move):
                 self._follow_safely(move)
                 after_each()
+
+    def _emit_deleted(self, uids: set[str]) -> None:
+        """Report Jobs that were deleted during their move."""
+        for move in self._under_way:
+            job = None if move.workload_uid in uids else self._jobs.get(move.namespace, move.name)
+            if move.workload_uid not in uids and (job is None or job.uid != move.workload_uid):
+                self._emit_once(move, _DELETED.format(move.to_node))
 
     # --- what the stores say ---------------------------------------------------------------------------------
 
@@ -173,7 +186,7 @@ class SuspendedJobController:
     def _follow_safely(self, move: JobMove) -> None:
         self._checked_at[move.workload_uid] = self._clock.monotonic()
         try:
-            self._follow(move)
+            is_over = self._follow(move)
         except NotLeadingError:
             return  # another replica leads, and continues
         except ApiError as error:
@@ -184,21 +197,25 @@ class SuspendedJobController:
             # An error about one Job, or of the controller, must not delay the others.
             self._emit_once(move, f"its move waits: an error of the controller: {error!r}")
         else:
-            self._troubles.forget(move.workload_uid)
+            if not is_over:
+                self._troubles.forget(move.workload_uid)
 
     def _emit_once(self, move: JobMove, message: str) -> None:
         if self._troubles.is_new(move.workload_uid, message):
             self._report(move, message, None, warning=True)
 
-    def _follow(self, move: JobMove) -> None:
-        """Check one Job and send its next step, unless it is deleted."""
+    def _follow(self, move: JobMove) -> bool:
+        """Check one Job and send its next step; True when it is deleted."""
         job = get_or_none(self._api, job_path(move.namespace, move.name))
         if job is None or job["metadata"]["uid"] != move.workload_uid or job["metadata"].get("deletionTimestamp"):
-            return
+            if move.step != "pinned":
+                self._emit_once(move, _DELETED.format(move.to_node))
+            return True
         live = self._really_living(read_live(self._api, move.namespace, move.workload_uid))
         change = next_change(move, self._facts(move, job, live), self._clock.now())
         if change is not None:
             self._carry_out(move, job, change)
+        return False
 
     def _facts(self, move: JobMove, job: Json, live: tuple[PodRecord, ...]) -> Facts:
         return Facts(

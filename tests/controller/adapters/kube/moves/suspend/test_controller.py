@@ -124,7 +124,7 @@ def test_a_node_that_is_registered_again_or_not_reported_moves_no_job(yard: Yard
 
 
 @pytest.mark.parametrize("state", ["gone", "gone and still shown by the watch", "being deleted"])
-def test_a_job_that_is_deleted_in_mid_move_is_left_alone(yard: Yard, state: str) -> None:
+def test_a_job_that_is_deleted_in_mid_move_is_reported_once_and_left_alone(yard: Yard, state: str) -> None:
     yard.put_job()
     yard.begin()
     follower = yard.follower()
@@ -141,7 +141,7 @@ def test_a_job_that_is_deleted_in_mid_move_is_left_alone(yard: Yard, state: str)
     yard.settle(follower, 30)
 
     assert len(yard.patches()) == 1
-    assert yard.reported == []
+    assert yard.reported == [("it was deleted while it was being moved to node-b", True)]
 
 
 def test_a_pod_of_another_namespace_that_names_the_job_as_its_owner_keeps_no_job_suspended(yard: Yard) -> None:
