@@ -13,7 +13,6 @@ Worked example: samples at 10, 15 and 20 s with 0.8, 0.7 and 0.65, of a job that
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -45,13 +44,12 @@ SPIKE_RANGE_RATIO = 0.3
 CONFIRMED_AFTER = 3
 """So many samples in a row that lie off are a new level, and no spikes."""
 
-_PAIR = 8
-"""Bytes of a point: two 32-bit floats, little-endian on every machine."""
+_PAIR = np.dtype("<f4")
 
 
 def unpacked(points: Points) -> NDArray[np.float32]:
     """Work and level of each point, shape (points, 2)."""
-    return np.frombuffer(points.packed, "<f4").reshape(-1, 2)
+    return np.frombuffer(points.packed, _PAIR).reshape(-1, 2)
 
 
 def measure(snapshot: ClusterSnapshot, memory: MemoryState, *, from_evaluations: bool = False) -> MemoryState:
@@ -179,36 +177,33 @@ def _works(fresh: Sequence[RawPoint], before: Points, after: Points, now_seconds
 
 
 def _appended(points: Points, fresh: Sequence[RawPoint], works: Sequence[float], without_steps: int) -> Points:
-    packed = points.packed  # it is not packed again, and of it only the neighbours of the samples are read
-    older = packed[: -_PAIR * SPIKE_NEIGHBOURS]
-    done, levels = _read(packed[len(older) :])
-    kept = len(done)
+    done, levels = unpacked(points).T.tolist()
+    packed, kept = points.packed, len(done)  # what is packed already is not packed again
     spikes, doubted, dropped, last_work = points.spikes, points.doubted, points.dropped, points.work
     for point, work in zip(fresh, works, strict=True):
         if not (is_level(point.level) and 0 <= work < LARGEST_LEVEL):
             continue
         if work < last_work * (1 - MIN_SPACING_RATIO):  # back to its last checkpoint: what follows is repeated
-            done, levels = _read(older, done, levels)
             before = [place for place, each in enumerate(done) if each < work]
             done, levels = [done[place] for place in before], [levels[place] for place in before]
-            older, packed, kept = b"", b"", 0
+            packed, kept = b"", 0
         last_work = work
         if done and work < done[-1] + max(MIN_SPACING_RATIO * work, 1e-9):
             continue
-        if _is_off(older, levels, point.level):
+        if _is_off(levels, point.level):
             spikes, doubted = spikes + 1, doubted + 1
             if doubted < CONFIRMED_AFTER:
                 continue
-            dropped = dropped or len(older) // _PAIR + len(done) > SPIKE_NEIGHBOURS
+            dropped = dropped or len(done) > SPIKE_NEIGHBOURS
             spikes -= doubted
         doubted = 0
         done.append(work)
         levels.append(point.level)
-        if len(older) // _PAIR + len(done) > KEPT:
-            done, levels = map(_thinned, _read(older, done, levels))
-            older, packed, kept = b"", b"", 0
-    if new := [each for pair in zip(done[kept:], levels[kept:], strict=True) for each in pair]:
-        packed += struct.pack(f"<{len(new)}f", *new)
+        if len(done) > KEPT:
+            done, levels = _thinned(done), _thinned(levels)
+            packed, kept = b"", 0
+    if kept < len(done):
+        packed += np.array([done[kept:], levels[kept:]], _PAIR).T.tobytes()
     return structs.replace(
         points,
         packed=packed,
@@ -221,17 +216,8 @@ def _appended(points: Points, fresh: Sequence[RawPoint], works: Sequence[float],
     )
 
 
-def _read(packed: bytes, works: Sequence[float] = (), levels: Sequence[float] = ()) -> tuple[list[float], list[float]]:
-    """The works and the levels of packed points, and then these."""
-    values = struct.unpack(f"<{len(packed) // 4}f", packed)
-    return [*values[::2], *works], [*values[1::2], *levels]
-
-
-def _is_off(older: bytes, levels: Sequence[float], level: float) -> bool:
-    """Whether a sample lies so far from its neighbours that it is a spike, or the first of a new level.
-
-    `older`: packed points before `levels`, which have the neighbours.
-    """
+def _is_off(levels: Sequence[float], level: float) -> bool:
+    """Whether a sample lies so far from its neighbours that it is a spike, or the first of a new level."""
     if len(levels) < SPIKE_NEIGHBOURS:
         return False
     near = sorted(levels[-SPIKE_NEIGHBOURS:])
@@ -240,7 +226,6 @@ def _is_off(older: bytes, levels: Sequence[float], level: float) -> bool:
     deviation = math.fsum([abs(each - middle) for each in near]) / SPIKE_NEIGHBOURS
     if off <= max(SPIKE_DEVIATIONS * deviation, 1e-9 * abs(middle)):
         return False  # as nearly always, and the range takes longest
-    _, levels = _read(older, levels=levels)
     return off > SPIKE_RANGE_RATIO * (max(levels) - min(levels))
 
 

@@ -15,9 +15,9 @@ LARGEST_LEVEL = 1e30
 
 def is_figure(value: float) -> bool:
     """Whether a number of steps, a count, a duration or a time is used; NaN is not."""
-    return value == 0 or SMALLEST_FIGURE <= value <= LARGEST_FIGURE or SMALLEST_FIGURE <= -value <= LARGEST_FIGURE
+    return value == 0 or SMALLEST_FIGURE <= abs(value) <= LARGEST_FIGURE
 
 
 def is_level(value: float) -> bool:
     """Whether a loss, or another evaluation, counts as finite."""
-    return -LARGEST_LEVEL < value < LARGEST_LEVEL
+    return abs(value) < LARGEST_LEVEL
