@@ -176,8 +176,8 @@ WHY = """
 
 - **Mean completion on 4 servers**: the oracle is about at the bar itself. While jobs wait for a GPU 23.3 of a server's
   24 cores are in use under `fair` with `Share`: GPU-bound jobs keep 0.6 beyond their use, and of 0.1 the need is not
-  known yet (a trace of seed 1). With 1.05 times their use in place of 1.2 `marginal` had 0.844 in 20 seeds. Real loaders
-  are slower under such quotas (`SPARE_RATIO` in `estimators/gpu_need.py`), so 1.2 stays.
+  known yet (a trace of seed 1). With 1.05 times their use in place of 1.2 `marginal` had 0.844 in 20 seeds. A real
+  loader is slower under such a quota (`SPARE_RATIO` in `estimators/gpu_need.py`), so 1.2 stays.
 - **Makespan on 13 servers**: all jobs start at once, and the longest one that CPU does not speed up ends last, under
   the oracle as well.
 """
