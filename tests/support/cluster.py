@@ -41,7 +41,7 @@ class Kubectl:
         command = [self.program, f"--kubeconfig={self.kubeconfig}", *self.arguments, *arguments]
         environment = {**os.environ, "NO_PROXY": "*"}
         return subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=120, check=False, env=environment
+            command, input=stdin, capture_output=True, text=True, timeout=300, check=False, env=environment
         )
 
     def run(self, *arguments: str, stdin: str | None = None) -> str:
