@@ -185,11 +185,11 @@ class Results(msgspec.Struct, frozen=True, gc=False):
 
     def of(self, *kinds: type[D]) -> tuple[Outcome[D], ...]:
         """The outcomes of decisions of these kinds."""
-        return tuple([each for each in self.outcomes if type(each.decision) in kinds])  # type: ignore[misc]
+        return tuple(each for each in self.outcomes if isinstance(each.decision, kinds))  # type: ignore[misc]
 
     def withheld_of(self, *kinds: type[D]) -> tuple[Withheld[D], ...]:
         """The withheld decisions of these kinds."""
-        return tuple([each for each in self.withheld if type(each.decision) in kinds])  # type: ignore[misc]
+        return tuple(each for each in self.withheld if isinstance(each.decision, kinds))  # type: ignore[misc]
 
     def by_job(self) -> dict[str, Results]:
         """Those of each job, by uid."""

@@ -60,18 +60,15 @@ def _fit(points: Sequence[NDArray[np.float32]], signs: Sequence[float], scales: 
     count[: len(points)] = lengths
     sum_y = y.sum(axis=0)
     whole = (y * y).sum(axis=0) - sum_y * sum_y / count
-    sums, products = np.empty((OCTAVES + 1, AN_OCTAVE, shape[1])), np.empty((OCTAVES, AN_OCTAVE, shape[1]))
+    errors = np.empty((AN_OCTAVE * OCTAVES, shape[1]))
     for step in range(AN_OCTAVE):
         falling = _exponential(-LEAST_KAPPA * 2.0 ** (step / AN_OCTAVE) * x, halvings=3) * inside
         for octave in range(OCTAVES):
-            sums[octave, step] = falling.sum(axis=0)
-            products[octave, step] = (falling * y).sum(axis=0)
-            falling = falling * falling
-        sums[OCTAVES, step] = falling.sum(axis=0)
-    sum_e, squares = (each.reshape(-1, shape[1]) for each in (sums[:-1], sums[1:]))  # of squares: an octave higher
-    spread = np.maximum(squares - sum_e * sum_e / count, 1e-12 * count)
-    slope = np.maximum(0.0, products.reshape(sum_e.shape) - sum_e * sum_y / count)
-    errors = np.maximum(0.0, whole - slope * slope / spread)
+            sum_e, squared = falling.sum(axis=0), falling * falling
+            spread = np.maximum(squared.sum(axis=0) - sum_e * sum_e / count, 1e-12 * count)
+            slope = np.maximum(0.0, (falling * y).sum(axis=0) - sum_e * sum_y / count)
+            errors[octave * AN_OCTAVE + step] = np.maximum(0.0, whole - slope * slope / spread)
+            falling = squared
     span = y.max(axis=0) - y.min(axis=0)
     noise = np.maximum(errors.min(axis=0) / np.maximum(1.0, count - 3), (LEAST_NOISE * span) ** 2)
     order = np.arange(len(errors), dtype=np.float64)[:, None]
