@@ -24,7 +24,7 @@ from slopewise.simulator.scenario.scenario import load_scenario
 from slopewise.simulator.sweep import simulate
 
 BASELINES = {"fair", "kube-default", "las", "srpt-oracle"}
-"""Policies that others are compared with; nobody chooses them."""
+"""Policies that others are compared with; no user chooses them."""
 
 TEXT = PAGE.read_text(encoding="utf-8")
 RUNS = REAL_RUNS.read_text(encoding="utf-8")

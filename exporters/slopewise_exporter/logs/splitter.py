@@ -7,7 +7,7 @@ MAX_LINE_BYTES = 262_144
 
 
 class LineSplitter:
-    """Collects blocks and gives back whole lines, without their ends."""
+    """Collects blocks and returns whole lines, without their ends."""
 
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._max = max_line_bytes

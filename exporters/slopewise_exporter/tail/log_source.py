@@ -187,7 +187,7 @@ def is_cri(block: bytes) -> bool:
 
 
 class CriReader:
-    """Collects blocks and gives back whole entries."""
+    """Collects blocks and returns whole entries."""
 
     def __init__(self) -> None:
         self._rest = b""
