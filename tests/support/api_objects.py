@@ -12,6 +12,7 @@ import threading
 import time
 import uuid
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -116,23 +117,26 @@ class Objects:
         """What was resized is in effect, and reported so, a moment after the answer."""
         self.on_change: Callable[[Entry], None] = lambda _: None
         """Called with each change, in their order."""
-        self._objects: dict[Address, Json] = {}
+        self._objects: dict[tuple[str, str], dict[Address, Json]] = defaultdict(dict)
+        """By group and resource: a list of one kind among 30,000 objects must not look at all."""
 
     def saved(self) -> dict[Address, Json]:
         """A copy of all objects, which another one may begin with."""
         with self.changed:
-            return copy.deepcopy(self._objects)
+            return copy.deepcopy({at: obj for of_kind in self._objects.values() for at, obj in of_kind.items()})
 
     def begin_with(self, saved: Mapping[Address, Json]) -> None:
         """These objects in the place of all others, and no history."""
         with self.changed:
-            self._objects = copy.deepcopy(dict(saved))
+            self._objects.clear()
+            for at, obj in copy.deepcopy(dict(saved)).items():
+                self._of(at)[at] = obj
             self.version = max(int(obj["metadata"]["resourceVersion"]) for obj in saved.values())
             self.forget()
 
     def get(self, at: Address) -> Json:
         with self.changed:
-            obj = self._objects.get(Address(at.group, at.resource, at.namespace, at.name))
+            obj = self._of(at).get(Address(at.group, at.resource, at.namespace, at.name))
             if obj is None:
                 raise RefusedError(404, "NotFound", f'{at.resource} "{at.name}" not found')
             return copy.deepcopy(obj)
@@ -145,7 +149,7 @@ class Objects:
         with self.changed:
             found = [
                 (each.namespace, each.name, obj)
-                for each, obj in self._objects.items()
+                for each, obj in self._of(at).items()
                 if at.holds(each) and selector.picks(obj)
             ]
             return [obj for _, _, obj in sorted(found, key=lambda row: row[:2])]
@@ -157,7 +161,7 @@ class Objects:
         namespace = meta.get("namespace", collection.namespace)
         at = Address(collection.group, collection.resource, namespace, meta["name"])
         with self.changed:
-            old = self._objects.get(at)
+            old = self._of(at).get(at)
             if namespace:
                 meta["namespace"] = namespace
             meta.setdefault("uid", old["metadata"]["uid"] if old else str(uuid.uuid4()))
@@ -173,7 +177,7 @@ class Objects:
             if not meta.get("name") and meta.get("generateName"):
                 meta["name"] = meta["generateName"] + uuid.uuid4().hex[:5]
             at = Address(collection.group, collection.resource, collection.namespace, meta["name"])
-            if at in self._objects:
+            if at in self._of(at):
                 raise RefusedError(409, "AlreadyExists", f'{at.resource} "{at.name}" already exists')
             return self.put(collection, obj)
 
@@ -260,18 +264,21 @@ class Objects:
             pod["status"]["observedGeneration"] = pod["metadata"]["generation"]
             self._store(Address(at.group, at.resource, at.namespace, at.name), pod)
 
+    def _of(self, at: Address) -> dict[Address, Json]:
+        return self._objects[at.group, at.resource]
+
     def _store(self, at: Address, new: Json) -> Json:
-        old = self._objects.get(at)
+        old = self._of(at).get(at)
         self.version += 1
         new["metadata"]["resourceVersion"] = str(self.version)
-        self._objects[at] = new
+        self._of(at)[at] = new
         self._notify(at, old, new)
         return copy.deepcopy(new)
 
     def _remove(self, at: Address, last: Json) -> Json:
         self.version += 1
         at = Address(at.group, at.resource, at.namespace, at.name)
-        self._notify(at, self._objects.pop(at), None)
+        self._notify(at, self._of(at).pop(at), None)
         return copy.deepcopy(last)
 
     def _notify(self, at: Address, old: Json | None, new: Json | None) -> None:

@@ -10,7 +10,6 @@ of 10 pods keeps 100 points, 2.3 KB, and each of 16 none, 1 KB: their JobGrowths
 from __future__ import annotations
 
 import base64
-import json
 import threading
 import zlib
 from collections.abc import Callable
@@ -58,7 +57,7 @@ class GrowthRecord:
 
     def read_status(self) -> Json:
         """The status as it is stored."""
-        status: Json = json.loads(zlib.decompress(self.compressed_status))
+        status: Json = msgspec.json.decode(zlib.decompress(self.compressed_status))
         return status
 
 
@@ -72,7 +71,7 @@ def parse_growth(raw: Json) -> GrowthRecord:
         resource_version=meta.get("resourceVersion", ""),
         workload=OwnerRef(workload["apiVersion"], workload["kind"], workload["name"], workload["uid"]),
         policy=str(status.get("policy", "")),
-        compressed_status=zlib.compress(json.dumps(status).encode(), level=1),
+        compressed_status=zlib.compress(msgspec.json.encode(status), level=1),
         deleting="deletionTimestamp" in meta,
     )
 
@@ -173,9 +172,9 @@ class GrowthDocument(StatusDocument):
                 shown = self._new_status(JobGrowthStatus.model_validate_json(self._shown))
                 self._shown = shown.model_dump_json(by_alias=True, exclude_none=True, exclude=_KEPT_APART).encode()
                 self._new_status = None  # or a whole snapshot would live until the workload's next change
-            status: Json = json.loads(self._shown)
+            status: Json = msgspec.json.decode(self._shown)
             pods = [slot.rendered(len(self.slots)) for slot in self.slots.values()]
-            move, history = self.move, json.loads(self._history)
+            move, history = self.move, msgspec.json.decode(self._history)
         status["policy"] = self.policy
         if history:
             status["history"] = history

@@ -8,7 +8,6 @@ most one write waiting. `StatusSender.send` is one write, also used directly for
 from __future__ import annotations
 
 import heapq
-import json
 import random
 import threading
 import time
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from itertools import count
 from operator import attrgetter
 
+import msgspec
 import structlog
 
 from slopewise.adapters.kube.client.errors import ApiError
@@ -84,7 +84,7 @@ class StatusDocument(ABC):
 
 def fingerprints(status: Json) -> dict[str, int]:
     """A number for each field: the same for the same content, in a fraction of its memory."""
-    return {key: hash(json.dumps(value, sort_keys=True)) for key, value in status.items()}
+    return {key: hash(msgspec.json.encode(value, order="deterministic")) for key, value in status.items()}
 
 
 class StatusSender:
