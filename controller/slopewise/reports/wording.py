@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from slopewise.model import CpuControl
-from slopewise.reports.estimates import Estimate
 from slopewise.text import bounded, printable
+
+if TYPE_CHECKING:  # the command line imports this module before it knows what is to be done
+    from slopewise.model import CpuControl
+    from slopewise.reports.estimates import Estimate
 
 UNKNOWN = "–"
 # A request is a weight: it binds only while the others want CPU too, and then as a share of the node's cores.

@@ -38,6 +38,13 @@ def test_version() -> None:
     assert slopewise_process("--version").stdout.strip() == __version__
 
 
+def test_a_command_line_that_only_asks_for_help_loads_no_data_of_a_pass_and_no_client() -> None:
+    loaded = (
+        "import sys, slopewise.commands.app; print(sorted({'slopewise.model', 'numpy', 'requests'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
 def test_help_of_every_command_starts_with_what_it_does_and_has_an_example() -> None:
     for command in (
         "demo",
