@@ -38,6 +38,11 @@ COPY --from=build /ours/opt/slopewise /opt/slopewise
 ENV HOME=/tmp \
     PATH="/opt/slopewise/bin:${PATH}" \
     PYTHONUNBUFFERED=1
+# Answers of Prometheus, 20 MB each, go back to the system once they are read: a controller of 10,000 pods took 383 MiB
+# with this and 428 without.
+ENV MALLOC_ARENA_MAX=2 \
+    MALLOC_MMAP_THRESHOLD_=1048576 \
+    MALLOC_TRIM_THRESHOLD_=1048576
 WORKDIR /tmp
 USER 65532:65532
 EXPOSE 8080
