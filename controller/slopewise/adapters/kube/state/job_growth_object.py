@@ -210,7 +210,7 @@ class GrowthDocument(StatusDocument):
         """Create the object, owned by its workload, or take over a former leader's; False for a lost one."""
         if self.lost:
             return False
-        for name in (self.name, f"{self.workload.name}-{self.workload.kind.lower()}"):
+        for name in (self.workload.name, f"{self.workload.name}-{self.workload.kind.lower()}"):
             self.name, self.path = name, growth_path(self.namespace, name)
             found = self._create_or_get(api)
             if found["spec"]["workload"]["uid"] == self.workload.uid:

@@ -265,6 +265,17 @@ def test_two_workloads_of_a_name_get_two_names(server: ApiServer, api: KubeApi, 
     assert set(Replica(api, pods).memory().load().jobs) == set(uids)
 
 
+def test_a_name_that_was_taken_is_tried_again(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
+    memory.save(MemoryState({pods.add(a_workload(name, uid=name)): changed() for name in ("train", "train-job")}))
+    uid = pods.add(a_workload("train", uid="the next one"))
+    memory.save(MemoryState({uid: changed()}))
+    assert "belongs to another workload" in str(memory.stored_original(uid))
+    server.remove(f"{GROWTHS}/train")  # with its owner
+    memory.load()
+    memory.save(MemoryState({uid: changed()}))
+    assert memory.stored_original(uid) == ORIGINAL
+
+
 def test_a_jobgrowth_goes_once_its_original_is_back(pods: Pods, replica: Replica, memory: KubeMemory) -> None:
     back, still = pods.add("back"), pods.add("still")
     memory.save(MemoryState({back: changed(), still: changed()}))
