@@ -158,9 +158,9 @@ class GrowthDocument(StatusDocument):
         self._history = b"[]"
         """As JSON, like `_shown`: ten actions of 5,000 workloads are 15 MB so, and ten times that as objects."""
 
-    def is_of(self, policy: str) -> bool:
-        """Whether this policy has pods of the workload."""
-        return any(slot.policy == policy for slot in self.slots.values()) or self.policy == policy
+    def slots_of(self, policy: str) -> list[Slot]:
+        """The pods of this policy."""
+        return [slot for slot in list(self.slots.values()) if slot.policy == policy]
 
     def lose(self) -> None:
         """The object was deleted, and nothing is stored."""

@@ -79,7 +79,8 @@ class JobGrowthStore:
     def of(self, policy: str) -> list[GrowthDocument]:
         """The documents of this policy."""
         with self.lock:
-            return [document for document in self._documents.values() if document.is_of(policy)]
+            known = self._documents.values()
+            return [document for document in known if document.policy == policy or document.slots_of(policy)]
 
     def moving(self) -> list[GrowthDocument]:
         """The documents of workloads that are being moved by eviction."""
@@ -89,8 +90,8 @@ class JobGrowthStore:
     def holds_originals(self, policy: str) -> bool:
         """True while a job of this policy does not have its original resources."""
         with self.lock:
-            slots = (slot for document in self.of(policy) for slot in document.slots.values())
-            return any(slot.memory.original is not None and slot.policy == policy for slot in slots)
+            slots = (slot for document in self._documents.values() for slot in document.slots_of(policy))
+            return any(slot.memory.original is not None for slot in slots)
 
     def policies(self) -> list[str]:
         """The names of all policies with stored memory."""

@@ -98,8 +98,7 @@ class KubeMemory:
                 slot.job_uid: (document, slot)
                 for document in self._job_growths.of(self._policy)
                 if not self._is_over(document)
-                for slot in document.slots.values()
-                if slot.policy == self._policy
+                for slot in document.slots_of(self._policy)
             }
         jobs = {}
         for uid, (_, slot) in self._slots.items():
@@ -295,7 +294,7 @@ class KubeMemory:
         """
         with self._job_growths.lock:
             for document in self._job_growths.of(self._policy):
-                slots = [slot for slot in document.slots.values() if slot.policy == self._policy]
+                slots = document.slots_of(self._policy)
                 let_go = job_uids is None or all(slot.job_uid in job_uids for slot in slots)
                 if let_go and all(slot.memory.original is None for slot in slots):
                     self._job_growths.drop(document, self._policy)
