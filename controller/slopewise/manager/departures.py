@@ -60,15 +60,15 @@ class Departures:
             name=self.policy,
             reason=departure.message,
         )
-        if all(slot.memory.original is None for slot in document.slots.values()):
-            self.job_growths.retire(document)
+        if all(slot.memory.original is None for slot in document.slots_of(self.policy)):
+            self.job_growths.drop(document, self.policy)
             return
         document.show(partial(departed_status, departure, now_seconds=self.clock.now()))
         self.job_growths.changed(document, transition=True)
 
     def _departure(self, document: GrowthDocument) -> Departure | None:
         """Of the first watched pod."""
-        for slot in list(document.slots.values()):
+        for slot in document.slots_of(self.policy):
             watched = self.index.find(slot.job_uid)
             if watched is not None:
                 return self._not_selected(watched)

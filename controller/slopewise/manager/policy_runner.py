@@ -72,7 +72,8 @@ class PolicyRunner:
         self._policy = policy_of(document)
         self._settings = replace(pass_settings(document), first_changes_a_pass=ORIGINALS_A_PASS)
         self._claims = Claims()
-        self._index = WatchedJobIndex(shared.watches.pods, shared.owners, trainer_under(self.spec))
+        trainer = trainer_under(self.spec, shared.job_growths.changed_container)
+        self._index = WatchedJobIndex(shared.watches.pods, shared.owners, trainer)
         self._memory = shared.effects.memory(record, self._index, status)
         self._reporter = self._make_reporter(status)
         self._telemetry = Telemetry(
@@ -311,6 +312,7 @@ class PolicyRunner:
             self._shared.watches.resizes.waited_seconds,
             self._memory.original_memory,
             lambda: self._shared.freezes.of(self._name),
+            self._shared.job_growths.changed_container,
         )
 
     def _make_actuator(self) -> Actuator:

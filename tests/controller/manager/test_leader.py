@@ -198,6 +198,27 @@ def test_a_pod_wakes_only_the_policy_that_selects_it(town: Town, replica: Runnin
     assert not [line for line in town.lines("pass completed")[2:] if line["name"] == "y"]
 
 
+def test_two_policies_that_have_pods_of_one_job_do_not_undo_each_others_changes(empty_town: Town) -> None:
+    town = empty_town
+    job = town.server.put(f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs", {"metadata": {"name": "train"}})
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": job["metadata"]["uid"]}
+    for index, team in enumerate(("x", "y")):
+        raw = town.pod(team, labels={"team": team, "batch.kubernetes.io/job-completion-index": str(index)})
+        raw["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        town.server.put(PODS, raw)
+        town.policy(team, selector={"pods": {"matchLabels": {"team": team}}})
+    with town.replica() as replica:
+        wait_for(lambda: town.limit("x") == town.limit("y") == SHARE, "each pod gets its share", town)
+        passes = replica.passes()
+        wait_for(lambda: replica.passes() >= passes + 4, "some passes later", town)
+        assert len(town.server.asked("PATCH", "/resize$")) == 2
+
+        town.delete_policy("x")
+        wait_for(lambda: not town.is_there(f"{POLICIES}/x"), "one policy goes", town)
+        assert (town.limit("x"), town.limit("y")) == (ORIGINAL, SHARE)
+    assert [pod["slot"] for pod in town.found(f"{GROWTHS}/train")["status"]["pods"]] == ["1"]
+
+
 def test_where_there_is_no_policy_the_leader_is_not_late_with_passes(town: Town, replica: RunningReplica) -> None:
     wait_for(lambda: (replica.metric("slopewise_last_pass_timestamp_seconds") or 0) > 0, "it says when it looked", town)
     assert replica.passes() == 0

@@ -132,6 +132,25 @@ def test_a_changed_job_with_gpus_is_restored_once_that_is_not_allowed(town: Town
     successor.stop()
 
 
+def test_a_policy_that_names_another_container_first_restores_the_one_that_was_changed(
+    town: Town, shared: SharedState
+) -> None:
+    def limits() -> list[str]:
+        containers = town.server.get(f"{PODS}/a")["spec"]["containers"]
+        return [each["resources"]["limits"]["cpu"] for each in containers]
+
+    raw = town.server.get(f"{PODS}/a")
+    for of_pod in (raw["spec"]["containers"], raw["status"]["containerStatuses"]):
+        of_pod.append({**of_pod[0], "name": "beside"})
+    town.server.put(PODS, raw)
+    for generation, (named, expected) in enumerate({"trainer": ["1", ORIGINAL], "beside": [ORIGINAL, "1"]}.items(), 2):
+        town.policy(selector={"container": named})
+        assert eventually(lambda: shared.claims.policies()[0].generation == generation)  # noqa: B023
+        runner = a_runner(shared)
+        assert eventually(lambda: runner.one_pass() and limits() == expected), limits()  # noqa: B023
+        runner.stop()
+
+
 def test_a_freeze_that_comes_in_the_middle_of_a_pass_holds_the_next_write_back(town: Town, shared: SharedState) -> None:
     def freeze() -> bool:
         if turns.answers:

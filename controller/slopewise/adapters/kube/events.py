@@ -158,7 +158,7 @@ class EventRecorder:
         if series is None:
             namespace = event.about.namespace or "default"
             collection = path_of(_EVENTS_API_VERSION, "events", namespace)
-            name = f"{event.about.name[:200]}.{uuid.uuid4().hex[:16]}"
+            name = f"{event.about.name[:200].rstrip('-.')}.{uuid.uuid4().hex[:16]}"
             self._api.create(collection, self._body(event, name, namespace, now), PARAMS)
             self._series[key] = _Series(f"{collection}/{name}", now, written_at=now)
             return

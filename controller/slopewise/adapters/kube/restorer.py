@@ -58,9 +58,7 @@ class Restorer:
 
     def _changed_container(self, identity: Identity, pod: PodRecord) -> ContainerRecord:
         """The container whose original is stored."""
-        document = self._job_growths.find(identity.workload.uid)
-        slot = None if document is None else document.slots.get(identity.slot)
-        stored = None if slot is None else slot.pod.container
+        stored = self._job_growths.changed_container(identity)
         return next((each for each in pod.containers if each.name == stored), pod.containers[0])
 
     def retire(self) -> None:

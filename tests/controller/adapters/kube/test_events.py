@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any, Self
 
 from structlog.testing import capture_logs
@@ -108,6 +110,13 @@ def test_a_note_of_others_drives_no_terminal_and_a_long_one_in_any_letters_fits(
     assert notes[0].startswith("Freeze f (all): ")
     assert not {"\x1b", "\x07"} & set(notes[0])
     assert len(notes[1].encode()) <= 1024
+
+
+def test_the_name_of_an_event_about_a_pod_with_a_long_name_is_one_that_the_api_server_takes(server: ApiServer) -> None:
+    with Recording(server) as recording:
+        recording.recorder.emit(Event(replace(POD, name="x" * 198 + "--" + "y" * 40), "Resized", "x"))
+        assert eventually(lambda: stored(server))
+    assert re.fullmatch(r"x{198}\.[0-9a-f]{16}", stored(server)[0]["metadata"]["name"])
 
 
 def test_one_that_does_not_lead_shows_nothing(server: ApiServer) -> None:

@@ -343,10 +343,8 @@ def _not_now(managed: ManagedPod) -> _Attempt | None:
 
 def label_removed(managed: ManagedPod) -> str:
     """The message about a pod whose label was removed."""
-    return (
-        f"its label {MANAGED_LABEL} was taken off, so it may not be changed any more and keeps "
-        f'{in_words(managed.container.desired)}; set the label to "false" to restore its original resources'
-    )
+    kept = in_words(managed.container.desired)
+    return f"its label {MANAGED_LABEL} was taken off, so it may not be changed any more and keeps {kept}"
 
 
 def _names(managers: tuple[str, ...]) -> str:

@@ -31,11 +31,11 @@ class _Kept:
 
 
 class RefusalCache:
-    """The last refusal of each job, while the same resize would be refused again."""
+    """The last refusals of each job, of its CPU and of its memory, while the same resize would be refused again."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._refused: dict[str, _Kept] = {}
+        self._refused: dict[tuple[str, bool], _Kept] = {}
 
     def remember(self, managed: ManagedPod, wanted: Resources, refusal: Refused) -> Refused:
         """The refusal of a resize, with the time of its retry.
@@ -44,7 +44,8 @@ class RefusalCache:
         """
         if refusal.refused_for_seconds <= 0:
             return refusal
-        same, former = _same(managed, wanted), self._refused.pop(managed.job_uid, None)
+        key, same = _key(managed, wanted), _same(managed, wanted)
+        former = self._refused.pop(key, None)
         times = former.times + 1 if former is not None and former.same == same else 1
         seconds = refusal.refused_for_seconds
         if seconds == A_WHILE_SECONDS:
@@ -52,12 +53,12 @@ class RefusalCache:
         kept = replace(refusal, retry=self._retry(seconds))
         if len(self._refused) >= KEPT_REFUSALS:
             del self._refused[next(iter(self._refused))]
-        self._refused[managed.job_uid] = _Kept(same, self._clock.monotonic() + seconds, kept, times)
+        self._refused[key] = _Kept(same, self._clock.monotonic() + seconds, kept, times)
         return kept
 
     def find(self, managed: ManagedPod, wanted: Resources) -> Refused | None:
         """The refusal of the same resize of the same pod, while it holds."""
-        known = self._refused.get(managed.job_uid)
+        known = self._refused.get(_key(managed, wanted))
         if known is None or known.same != _same(managed, wanted):
             return None
         return known.refusal if self._clock.monotonic() < known.until_seconds else None
@@ -67,6 +68,10 @@ class RefusalCache:
         if not math.isfinite(seconds):
             return ""
         return f"tried again at {datetime.fromtimestamp(self._clock.now() + seconds, UTC):%H:%M:%S UTC}"
+
+
+def _key(managed: ManagedPod, wanted: Resources) -> tuple[str, bool]:
+    return managed.job_uid, wanted.memory != managed.container.memory
 
 
 def _same(managed: ManagedPod, wanted: Resources) -> tuple[str, Resources, Resources]:

@@ -180,7 +180,8 @@ def restored(
 ) -> RestoreGoal:
     """The container's original CPU, as far as it can be restored, and memory, of which a part that is None stays.
 
-    A CPU limit that was added cannot be removed. It is raised to the ceiling, so that it has no effect.
+    A CPU limit that was added cannot be removed. It is raised to the ceiling, so that it has no effect, and above the
+    request: at the same size a pod with equal memory would become Guaranteed, and Kubernetes would refuse it for good.
     """
     has, wanted = managed.container.memory, memory or MemoryAllocation()
     kept = MemoryAllocation(
@@ -190,6 +191,6 @@ def restored(
     added = managed.container.desired.limit_millicores
     if original.limit_millicores is not None or added is None:
         return RestoreGoal(Resources(original, kept))
-    ceiling = max(added, settings.cpu.max, original.request_millicores)
+    ceiling = max(added, settings.cpu.max, original.request_millicores + 1)
     note = f"its limit was added by us and cannot be removed; it stays, at {ceiling}m"
     return RestoreGoal(Resources(CpuAllocation(ceiling, original.request_millicores), kept), note)

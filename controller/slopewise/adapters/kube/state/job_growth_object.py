@@ -91,6 +91,8 @@ class Slot:
     pod: PodGrowth = field(default_factory=lambda: PodGrowth(slot="0"))
     study: str = ""
     """Of which it is a trial when the object is created; empty: of none."""
+    policy: str = ""
+    """The TrainingPolicy whose passes keep their memory here: pods of one workload may belong to several."""
 
     @property
     def is_safe(self) -> bool:
@@ -104,12 +106,22 @@ class Slot:
         """The originals in its memory are stored, or there are none."""
         self.stored_original, self.stored_memory = self.memory.original, self.memory.original_memory
 
+    def is_of_former(self, managed: ManagedPod) -> bool:
+        """Whether there is an original, and it is that of the pod before this one, whose template may be another."""
+        return self.memory.original is not None and self.pod.uid not in ("", managed.pod.uid)
+
+    def forget_former(self, managed: ManagedPod) -> None:
+        """Drop the original of a pod that this one has replaced."""
+        if self.is_of_former(managed):
+            self.memory = self.memory.altered(original=None, original_memory=None)
+            self.note_stored()
+
     def meet(self, managed: ManagedPod) -> bool:
-        """Record the current pod of this slot; True when it has changed."""
+        """Record the current pod of this slot, unless its original is of another; True when it has changed."""
         pod, container, self.study = managed.pod, managed.container.name, managed.study
         node = "" if pod.ended else pod.node or ""
         known = self.pod
-        if (known.uid, known.node, known.container) == (pod.uid, node, container):
+        if (known.uid, known.node, known.container) == (pod.uid, node, container) or self.is_of_former(managed):
             return False
         self.pod = PodGrowth(slot=managed.slot, name=pod.name, uid=pod.uid, node=node, container=container)
         return True
@@ -131,7 +143,7 @@ class GrowthDocument(StatusDocument):
         self.namespace = namespace
         self.name = name
         self.policy = ""
-        """The TrainingPolicy whose passes keep their memory here."""
+        """The TrainingPolicy that has taken a pod of it last, and shows its own pods."""
         self.slots: dict[str, Slot] = {}
         self.move: MoveIntent | None = None
         """A move by eviction that is under way (`evict/controller.py`)."""
@@ -145,6 +157,10 @@ class GrowthDocument(StatusDocument):
         self._shown = b"{}"
         self._history = b"[]"
         """As JSON, like `_shown`: ten actions of 5,000 workloads are 15 MB so, and ten times that as objects."""
+
+    def slots_of(self, policy: str) -> list[Slot]:
+        """The pods of this policy."""
+        return [slot for slot in list(self.slots.values()) if slot.policy == policy]
 
     def lose(self) -> None:
         """The object was deleted, and nothing is stored."""
@@ -200,6 +216,7 @@ class GrowthDocument(StatusDocument):
             except (ValidationError, ValueError) as error:
                 damaged.append(_message(record, raw.get("slot"), "its original resources are damaged", error))
                 continue
+            slot.policy = record.policy
             self.slots[slot.pod.slot] = slot
             if problem is not None:
                 what = "its memory is damaged, and starts empty"
@@ -210,7 +227,7 @@ class GrowthDocument(StatusDocument):
         """Create the object, owned by its workload, or take over a former leader's; False for a lost one."""
         if self.lost:
             return False
-        for name in (self.name, f"{self.workload.name}-{self.workload.kind.lower()}"):
+        for name in (self.workload.name, f"{self.workload.name}-{self.workload.kind.lower()}"):
             self.name, self.path = name, growth_path(self.namespace, name)
             found = self._create_or_get(api)
             if found["spec"]["workload"]["uid"] == self.workload.uid:

@@ -79,7 +79,8 @@ class JobGrowthStore:
     def of(self, policy: str) -> list[GrowthDocument]:
         """The documents of this policy."""
         with self.lock:
-            return [document for document in self._documents.values() if document.policy == policy]
+            known = self._documents.values()
+            return [document for document in known if document.policy == policy or document.slots_of(policy)]
 
     def moving(self) -> list[GrowthDocument]:
         """The documents of workloads that are being moved by eviction."""
@@ -89,13 +90,16 @@ class JobGrowthStore:
     def holds_originals(self, policy: str) -> bool:
         """True while a job of this policy does not have its original resources."""
         with self.lock:
-            slots = (slot for document in self.of(policy) for slot in document.slots.values())
+            slots = (slot for document in self._documents.values() for slot in document.slots_of(policy))
             return any(slot.memory.original is not None for slot in slots)
 
     def policies(self) -> list[str]:
         """The names of all policies with stored memory."""
         with self.lock:
-            return sorted({document.policy for document in self._documents.values()})
+            known = self._documents.values()
+            return sorted(
+                {each.policy for each in known} | {slot.policy for each in known for slot in each.slots.values()}
+            )
 
     def get_or_create(self, workload: OwnerRef, namespace: str) -> GrowthDocument:
         """The workload's document; a new one when it has none."""
@@ -110,6 +114,12 @@ class JobGrowthStore:
         """The workload's document, if it has one."""
         return self._documents.get(workload_uid)
 
+    def changed_container(self, identity: Identity) -> str | None:
+        """The container of a job whose original is stored; None: there is none."""
+        document = self._documents.get(identity.workload.uid)
+        slot = None if document is None else document.slots.get(identity.slot)
+        return None if slot is None or slot.memory.original is None else slot.pod.container
+
     def close(self, document: GrowthDocument) -> None:
         """Drop the document of a deleted workload."""
         with self.lock:
@@ -121,6 +131,15 @@ class JobGrowthStore:
         self.close(document)
         document.retired = True
         self._writer.submit(document, transition=True)
+
+    def drop(self, document: GrowthDocument, policy: str) -> None:
+        """Forget the pods of a policy, and retire the object where they are all."""
+        others = {name: slot for name, slot in document.slots.items() if slot.policy != policy}
+        if not others:
+            self.retire(document)
+            return
+        document.slots, document.policy = others, next(iter(others.values())).policy
+        self.changed(document, transition=True)
 
     def changed(self, document: StatusDocument, *, transition: bool) -> None:
         """Queue a write: at once for a transition, else in its time."""

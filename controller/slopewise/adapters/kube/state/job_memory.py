@@ -15,6 +15,7 @@ from typing import NamedTuple
 from slopewise.adapters.kube.cache.records import OwnerRef
 from slopewise.adapters.kube.client.errors import ApiError
 from slopewise.adapters.kube.client.fencing import NotLeadingError
+from slopewise.adapters.kube.client.meanings import POD_REPLACED
 from slopewise.adapters.kube.state.job_growth_object import GrowthDocument, Slot
 from slopewise.adapters.kube.state.job_growth_store import JobGrowthStore
 from slopewise.adapters.kube.state.training_policies import NO_RECORDS, NONE_STORED, Intervals, OnNodes, PolicyRecords
@@ -97,11 +98,13 @@ class KubeMemory:
                 slot.job_uid: (document, slot)
                 for document in self._job_growths.of(self._policy)
                 if not self._is_over(document)
-                for slot in document.slots.values()
+                for slot in document.slots_of(self._policy)
             }
         jobs = {}
         for uid, (_, slot) in self._slots.items():
             slot.adopted = False
+            if slot.memory.original is not None and (managed := self._index.find(uid)) is not None:
+                slot.forget_former(managed)
             jobs[uid] = slot.memory
         if self._intervals is not None:
             self._nodes = dict(self._remembered_nodes(self._intervals.nodes))
@@ -151,15 +154,16 @@ class KubeMemory:
         if memory is self._put_off.get(uid):
             return None
         found = self._slots.get(uid)
-        if found is not None and memory is found[1].memory and not self._moved(found[1]) and found[1].is_safe:
-            return None
         if found is None and (found := self._slot_of(uid)) is None:
             if memory.original is not None:
                 self._unstored[uid] = Unstored("its pod is gone")
             return None
         document, slot = found
+        if slot.policy != self._policy:  # another one has taken it since this pass began, with its original
+            return None
+        if not self._moved(slot) and memory is slot.memory and slot.is_safe:
+            return None
         before, slot.memory = slot.memory, _with_stored(memory, slot)
-        self._moved(slot)
         if slot.memory.original is None:
             slot.note_stored()
         if not slot.is_safe:
@@ -184,16 +188,26 @@ class KubeMemory:
         if managed is None:
             return None
         document = self._job_growths.get_or_create(managed.workload, managed.pod.namespace)
-        if document.policy != self._policy:
-            document.policy = self._policy
-            for slot in document.slots.values():
-                known = slot.memory
-                slot.memory = JobMemory(original=known.original, original_memory=known.original_memory)
-        slot = document.slots.setdefault(managed.slot, Slot(uid, JobMemory()))
+        if managed.slot not in document.slots:
+            self._forget_gone(document)
+        slot = document.slots.setdefault(managed.slot, Slot(uid, JobMemory(), policy=self._policy))
+        slot.forget_former(managed)
+        document.policy = self._policy
+        if slot.policy != self._policy:
+            slot.policy, known = self._policy, slot.memory
+            slot.memory = JobMemory(original=known.original, original_memory=known.original_memory)
         if slot.memory.original is not None:
             slot.adopted = True
         self._slots[uid] = (document, slot)
         return document, slot
+
+    def _forget_gone(self, document: GrowthDocument) -> None:
+        """Drop pods that went by names of their own, which no other pod gets; not those with a move to follow."""
+        for name, slot in list(document.slots.items()):
+            kept = name != slot.pod.name or slot.memory.original is not None or slot.memory.moves
+            if not kept and self._index.find(slot.job_uid) is None:
+                del document.slots[name]
+                self._slots.pop(slot.job_uid, None)
 
     def _store_originals(self, unsafe: Sequence[Unsafe]) -> None:
         """Write each document with new originals; one failure stops no other, an outage stops all."""
@@ -239,6 +253,9 @@ class KubeMemory:
         """A job's stored original CPU, or why it is not stored: then the job must not be changed."""
         if (problem := self._unstored.get(job_uid)) is not None:
             return problem.reason
+        found, managed = self._slots.get(job_uid), self._index.find(job_uid)
+        if found is not None and managed is not None and found[1].is_of_former(managed):
+            return POD_REPLACED
         return self.original(job_uid) or "its original resources could not be stored, so it is not changed yet"
 
     def holds_originals(self) -> bool:
@@ -273,14 +290,14 @@ class KubeMemory:
     def retire(self, job_uids: Collection[str] | None = None) -> None:
         """Delete the JobGrowths of these jobs (None: all of this policy), which it no longer manages.
 
-        One that still holds an original, or another job, stays.
+        One that still holds an original, or another job of it, stays; one that has pods of another policy is its.
         """
         with self._job_growths.lock:
             for document in self._job_growths.of(self._policy):
-                slots = document.slots.values()
+                slots = document.slots_of(self._policy)
                 let_go = job_uids is None or all(slot.job_uid in job_uids for slot in slots)
                 if let_go and all(slot.memory.original is None for slot in slots):
-                    self._job_growths.retire(document)
+                    self._job_growths.drop(document, self._policy)
                     for slot in slots:
                         self._slots.pop(slot.job_uid, None)
 

@@ -140,11 +140,17 @@ class _Reading:
             )
 
     def name_unknown(self) -> None:
-        """Warn about unknown names: a mistyped objective would otherwise be ignored silently."""
-        for key in sorted(self._annotations):
-            if key.startswith(f"{GROUP}/") and key not in (*KNOWN, PLACED):
-                names = ", ".join(each.rpartition("/")[2] for each in KNOWN)
-                self.warnings.append(f"annotation {key} is not known; use one of {names}")
+        """Warn once about unknown names: a mistyped objective would otherwise be ignored silently.
+
+        Each warning is an event, and a pod may carry thousands of such names.
+        """
+        unknown = sorted(
+            key for key in self._annotations if key.startswith(f"{GROUP}/") and key not in (*KNOWN, PLACED)
+        )
+        if unknown:
+            more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
+            names = ", ".join(each.rpartition("/")[2] for each in KNOWN)
+            self.warnings.append(f"annotation {unknown[0]}{more} is not known; use one of {names}")
 
 
 def _bounded(text: str) -> str:

@@ -47,7 +47,7 @@ class JobFacts:
     request_follows_limit: bool = False
     """It is Guaranteed, and may reserve more than it came with (`Case.by_accelerators`)."""
     consent_withdrawn: bool = False
-    """It has accelerators, and was changed under a former `spec.resources.accelerators`."""
+    """It was changed under a former `spec.resources.accelerators`, or when another of its containers was to be."""
 
     @property
     def is_given_up(self) -> bool:
@@ -86,13 +86,21 @@ def facts_of(
     spec: TrainingPolicySpec,
     scaled: ScaledBy = UNSCALED,
     original_memory: MemoryAllocation | None = None,
+    changed: str | None = None,
 ) -> JobFacts:
-    """The facts of one pod under one policy; `original`: what it had before its first resize, if any."""
+    """The facts of one pod under one policy; `original`: what it had before its first resize, if any.
+
+    `changed`: the container whose original that is. It is restored before another one is changed.
+    """
     started_at_seconds = pod.created_at_seconds if pod.started_at_seconds is None else pod.started_at_seconds
     requested = read_annotations(pod.annotations, started_at_seconds, spec.tenancy.max_weight)
     if identity.study:
         requested = replace(requested, objectives=replace(requested.objectives, study=identity.study))
     container, unclear = trainer(pod, spec.selector.container, requested.container)
+    former = next((each for each in pod.containers if each.name == changed != container.name), None)
+    if former is not None:
+        unclear = f"container {former.name} was changed before, and is restored before {container.name} is changed"
+        container = former
     cpu = original or container.desired
     case = Case(pod, container, node, spec.resources, cpu, scaled.cpu, scaled.memory)
     requests = [each.memory_request_bytes for each in pod.containers if each.memory_request_bytes is not None]
@@ -112,13 +120,20 @@ def facts_of(
         original_memory=original_memory,
         memory_ineligible_reason=None if pod.ended else unclear or memory_ineligible_reason(case),
         request_follows_limit=case.guaranteed and case.by_accelerators,
-        consent_withdrawn=original is not None and pod.accelerators > 0 and not case.by_accelerators,
+        consent_withdrawn=former is not None
+        or (original is not None and pod.accelerators > 0 and not case.by_accelerators),
     )
 
 
-def trainer_under(spec: TrainingPolicySpec) -> Callable[[Identity, PodRecord], ContainerRecord]:
-    """A function that finds the training container under this policy."""
-    return lambda identity, pod: facts_of(identity, pod, None, None, spec).managed.container
+Changed = Callable[[Identity], str | None]
+"""The container of a job whose original is stored; None: it has all of its originals."""
+
+
+def trainer_under(
+    spec: TrainingPolicySpec, changed: Changed = lambda _: None
+) -> Callable[[Identity, PodRecord], ContainerRecord]:
+    """A function that finds the training container under this policy, or the one that was changed before."""
+    return lambda identity, pod: facts_of(identity, pod, None, None, spec, changed=changed(identity)).managed.container
 
 
 def trainer(pod: PodRecord, by_policy: str | None, by_owner: str | None) -> tuple[ContainerRecord, str | None]:

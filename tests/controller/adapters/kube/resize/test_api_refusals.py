@@ -13,7 +13,7 @@ from slopewise.adapters.kube.cache.records import Resources
 from slopewise.adapters.kube.client.errors import ApiError, Cause
 from slopewise.adapters.kube.client.meanings import Refused, Verb, explain
 from slopewise.adapters.kube.resize.api_refusals import RefusalCache
-from slopewise.model import CpuAllocation
+from slopewise.model import CpuAllocation, MemoryAllocation
 
 FORBIDDEN = 'pods "p" is forbidden: '
 INVALID = 'Pod "p" is invalid: '
@@ -106,6 +106,15 @@ def test_what_a_person_changes_is_asked_again_soon_and_then_less_and_less_often(
             at.clock.seconds += 5
         waits.append(at.clock.seconds - began)
     assert waits == [30, 60, 120, 240, 300, 300]
+
+
+def test_a_refusal_of_memory_does_not_make_one_of_cpu_be_asked_again_in_each_pass() -> None:
+    at = Refusing()
+    at.refuse(QUOTA)
+    memory = Resources(POD.container.desired, MemoryAllocation(2**20, 2**21))
+    at.in_vain.remember(POD, memory, explain(QUOTA, "resize"))
+    assert at.is_known()
+    assert at.in_vain.find(POD, memory) is not None
 
 
 def test_what_waits_for_another_target_says_so_and_no_time() -> None:

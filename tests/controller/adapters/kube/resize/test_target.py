@@ -105,6 +105,12 @@ class TestRestoring:
         assert goal.resources.cpu == CpuAllocation(64_000, 250)
         assert goal.note == "its limit was added by us and cannot be removed; it stays, at 64000m"
 
+    def test_an_added_limit_that_stays_makes_no_pod_guaranteed(self) -> None:
+        squeezed = a_managed_pod(a_container(limit=500, request=499, memory=MEMORY_FIXED))
+        ceiling = ResourceSettings.model_validate({"addLimits": True, "cpu": {"max": "2"}})
+        goal = restored(squeezed, CpuAllocation(None, 2000), None, ceiling)
+        assert goal.resources.cpu == CpuAllocation(2001, 2000)
+
     def test_without_room_the_limit_comes_back_and_the_request_as_far_as_it_is_in_effect(self) -> None:
         pod = a_managed_pod(a_container(limit=1000, request=1000, reported=CpuAllocation(300, 300)))
         goal = restored(pod, CpuAllocation(1000, 1000), None, PLAIN)

@@ -232,6 +232,68 @@ def test_a_workload_that_another_policy_takes_over_keeps_its_original(pods: Pods
     assert replica.store.items()[0].policy == "newer"
 
 
+def test_what_a_slow_pass_of_the_former_policy_saves_does_not_count(pods: Pods, replica: Replica) -> None:
+    uid = pods.add("train")
+    older, newer = replica.memory("older"), replica.memory("newer")
+    older.load()
+    older.save(MemoryState({uid: changed()}))
+    older.load()  # a pass, or a restore of hundreds of pods, begins
+    newer.load()
+    newer.save(MemoryState({uid: known(job_class="NL")}))
+    before = newer.load().jobs
+    older.save(MemoryState({uid: JobMemory()}))  # it found the original in effect, before the newer one's change
+    assert newer.load().jobs == before
+    assert newer.stored_original(uid) == ORIGINAL
+
+
+def test_two_policies_that_have_pods_of_one_workload_remember_each_their_own(pods: Pods, replica: Replica) -> None:
+    theirs, ours = pods.add("train", "0"), pods.add("train", "1")
+    older, newer = replica.memory("older"), replica.memory("newer")
+    for _ in range(3):
+        for memory, uid in ((older, theirs), (newer, ours)):
+            jobs = memory.load().jobs or {uid: changed(decided=PolicyMemory(job_class="NL"))}
+            assert jobs == {uid: changed(decided=PolicyMemory(job_class="NL"))}
+            memory.save(MemoryState(jobs))
+    newer.save(MemoryState({ours: JobMemory()}))
+    newer.retire()
+    replica.writer.write()
+    (record,) = replica.store.items()
+    assert (record.policy, [pod["slot"] for pod in record.read_status()["pods"]]) == ("older", ["0"])
+    assert older.load().jobs[theirs].original == ORIGINAL
+
+
+def test_an_original_is_that_of_a_pod_and_not_of_its_successor(api: KubeApi, pods: Pods, memory: KubeMemory) -> None:
+    uid = pods.add("train")
+    memory.save(MemoryState({uid: changed(original_memory=MEMORY)}))
+    loaded = memory.load()
+    pods.add("train", pod_uid="of another template")  # in the middle of a pass
+    memory.save(loaded)
+    assert "replaced" in str(memory.stored_original(uid)), "the pass has decided on the former one"
+
+    state = memory.load()
+    assert (state.jobs[uid].original, state.jobs[uid].original_memory) == (None, None)
+    later = CpuAllocation(4000, 1000)
+    memory.save(MemoryState({uid: state.jobs[uid].altered(original=later)}))
+    assert memory.stored_original(uid) == later
+    again = Replica(api, pods).memory()
+    assert again.load().jobs[uid].original == later
+
+
+def test_a_pod_that_goes_by_its_own_name_is_forgotten_after_it(
+    pods: Pods, replica: Replica, memory: KubeMemory
+) -> None:
+    """Each pod of a Deployment, or of a Job without an index, has a name of its own."""
+    for number in range(20):
+        pods.by_job.clear()
+        uid = pods.add("train", f"train-{number}")
+        pod = pods.by_job[uid].pod
+        pods.by_job[uid] = structs.replace(pods.by_job[uid], pod=structs.replace(pod, name=f"train-{number}"))
+        memory.save(memory.load().with_jobs({uid: known(job_class="NL")}))
+    assert len(memory.load().jobs) <= 2
+    replica.writer.write()
+    assert len(replica.store.items()[0].read_status()["pods"]) <= 2
+
+
 @pytest.mark.parametrize(
     ("place", "damaged", "reason"),
     [
@@ -263,6 +325,17 @@ def test_two_workloads_of_a_name_get_two_names(server: ApiServer, api: KubeApi, 
     assert server.get(f"{GROWTHS}/train")["spec"]["workload"]["uid"] == "a"
     assert server.get(f"{GROWTHS}/train-deployment")["spec"]["workload"]["uid"] == "b"
     assert set(Replica(api, pods).memory().load().jobs) == set(uids)
+
+
+def test_a_name_that_was_taken_is_tried_again(server: ApiServer, pods: Pods, memory: KubeMemory) -> None:
+    memory.save(MemoryState({pods.add(a_workload(name, uid=name)): changed() for name in ("train", "train-job")}))
+    uid = pods.add(a_workload("train", uid="the next one"))
+    memory.save(MemoryState({uid: changed()}))
+    assert "belongs to another workload" in str(memory.stored_original(uid))
+    server.remove(f"{GROWTHS}/train")  # with its owner
+    memory.load()
+    memory.save(MemoryState({uid: changed()}))
+    assert memory.stored_original(uid) == ORIGINAL
 
 
 def test_a_jobgrowth_goes_once_its_original_is_back(pods: Pods, replica: Replica, memory: KubeMemory) -> None:

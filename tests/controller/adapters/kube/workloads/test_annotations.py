@@ -112,6 +112,12 @@ def test_a_mistyped_annotation_is_named_with_the_known_ones() -> None:
     assert warning.startswith("annotation slopewise.dev/dead-line is not known; use one of deadline, qoe-seconds")
 
 
+def test_thousands_of_unknown_annotations_are_one_warning() -> None:
+    written = {f"slopewise.dev/x{number:04}": "" for number in range(5000)}
+    (warning,) = read_annotations(written, STARTED, 10.0).warnings
+    assert warning.startswith("annotation slopewise.dev/x0000 (and 4999 more) is not known; use one of deadline")
+
+
 @given(st.dictionaries(st.sampled_from(KNOWN), st.text(max_size=30)))
 def test_whatever_tenants_write_promises_stay_within_bounds(annotations: dict[str, str]) -> None:
     asked = read_annotations(annotations, STARTED, 10.0)
