@@ -97,8 +97,8 @@ class GatedPodController:
         self._seen: Sequence[PodRecord] | None = None
         self._waiting: list[PodRecord] = []
         self._pinned: list[PodRecord] = []
-        self._waits_since, self._stranded_since = FirstSeen[str](), FirstSeen[str]()
-        """By the pod's uid and our own clock: a pod may be stranded at once when its gate is removed."""
+        self._first_seen = FirstSeen[tuple[str, bool]]()
+        """Since when a pod, by its uid, waits (False), or is stranded, as it may be at once; by our own clock."""
         self._tried = TtlMap[str, None](POD_SECONDS, clock.monotonic)
         """Pods, by uid, that were released or evicted just now."""
         self._recreated = TtlMap[tuple[str, str], bool](_VERDICT_SECONDS, clock.monotonic, _VERDICTS_KEPT)
@@ -153,7 +153,7 @@ class GatedPodController:
             self._safely(pod, self._release)
             after_each()
         for pod in self._pinned:
-            if self._is_due(pod, self._stranded_since, STRANDED_SECONDS, now):
+            if self._is_due(pod, STRANDED_SECONDS, now, stranded=True):
                 self._safely(pod, self._unpin)
                 after_each()
 
@@ -165,8 +165,8 @@ class GatedPodController:
         self._seen = pods
         self._waiting = [pod for pod in pods if pod.waits_for_us]
         self._pinned = [pod for pod in pods if is_stranded(pod)]
-        self._waits_since.keep((pod.uid for pod in self._waiting), now)
-        self._stranded_since.keep((pod.uid for pod in self._pinned), now)
+        waiting = {(pod.uid, False) for pod in self._waiting}
+        self._first_seen.keep(waiting | {(pod.uid, True) for pod in self._pinned}, now)
 
     def _due(self, now: float) -> list[PodRecord]:
         with self._lock:
@@ -178,8 +178,8 @@ class GatedPodController:
             gated = self._owners.resolve(self._pods.items()).gated
             soon |= {gated[uid][1].uid for uid in uids if uid in gated}
         for uid in soon:  # kept as if it had waited, so that a try that fails is not the last
-            self._waits_since.at(uid, now - MAX_WAIT_SECONDS)
-        return [pod for pod in self._waiting if self._is_due(pod, self._waits_since, MAX_WAIT_SECONDS, now)]
+            self._first_seen.at((uid, False), now - MAX_WAIT_SECONDS)
+        return [pod for pod in self._waiting if self._is_due(pod, MAX_WAIT_SECONDS, now)]
 
     def _is_steered_already(self, pod: PodRecord) -> bool:
         """Whether its Job is moved by suspension, and its template is pinned."""
@@ -187,8 +187,8 @@ class GatedPodController:
         job = None if owner is None or owner.kind != "Job" else self._owners.jobs.get(pod.namespace, owner.name)
         return job is not None and owner is not None and job.uid == owner.uid and MOVE in job.annotations
 
-    def _is_due(self, pod: PodRecord, since: FirstSeen[str], wait_seconds: float, now: float) -> bool:
-        return since.seconds(pod.uid, now) >= wait_seconds and pod.uid not in self._tried
+    def _is_due(self, pod: PodRecord, wait_seconds: float, now: float, *, stranded: bool = False) -> bool:
+        return self._first_seen.seconds((pod.uid, stranded), now) >= wait_seconds and pod.uid not in self._tried
 
     def _is_recreated(self, pod: PodRecord) -> bool:
         """False also where it is unknown."""
