@@ -54,8 +54,10 @@ def resizes(snapshot: ClusterSnapshot, memory: MemoryState, control: MemoryContr
         known = memory.jobs.get(job.uid, _UNKNOWN)
         if job.memory is None or job.state.ended or (control == "Ignore" and known.original_memory is None):
             continue
-        found = _taken_back(job, job.memory) or _limit(job, job.memory, known, control)
-        found = found or _request(job, job.memory, known, control)
+        limit, request = _limit(job, job.memory, known, control), _request(job, job.memory, known, control)
+        # A raise of the limit first. Its restore last, because it may be withheld for as long as the job runs.
+        first, second = (limit, request) if control == "Limits" else (request, limit)
+        found = _taken_back(job, job.memory) or first or second
         if found is not None:
             yield found
 
@@ -134,5 +136,5 @@ def _request(job: Job, has: MemoryAllocation, known: JobMemory, control: MemoryC
 
 
 def _rounded_up(size_bytes: float) -> int:
-    """To whole mebibytes: figures that people read, and no change for a few bytes."""
-    return math.ceil(size_bytes / MEBIBYTE) * MEBIBYTE
+    """To whole mebibytes, one at least: figures that people read, and no change for a few bytes."""
+    return max(1, math.ceil(size_bytes / MEBIBYTE)) * MEBIBYTE

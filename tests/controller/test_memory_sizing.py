@@ -67,6 +67,8 @@ OF_MEMORY = PendingResize("infeasible", START, "swap", CPU, actual_memory=size(2
         *((size(1024), known(each, use(200)), "Requests", {}, None) for each in ("NL", "urgent", "deliverable", None)),
         # a peak from before the last checkpoint counts
         (size(1024), known("CL", use(100, 150, previous=500)), "Requests", {}, ("request", 1024, 600)),
+        # never to nothing, of which no part can be changed
+        (size(1024), known("CL", use(0)), "Requests", {}, ("request", 1024, 1)),
         # never above the original
         (size(1024), known("CL", use(1000)), "Requests", {}, None),
         (size(600), known("CL", use(1000), size(1024)), "Requests", {}, ("request", 600, 1024)),
@@ -93,6 +95,9 @@ OF_MEMORY = PendingResize("infeasible", START, "swap", CPU, actual_memory=size(2
         (size(256, 640), RAISED, "Limits", {}, None),
         (size(256, 640), RAISED, "Requests", {}, ("limit", 640, 512)),
         (size(256, 640), RAISED, "Ignore", {}, ("limit", 640, 512)),
+        # a request does not wait for a limit that stays raised because it is in use
+        (size(120, 640), known("NL", use(500), size(256, 512)), "Ignore", {}, ("request", 120, 256)),
+        (size(120, 640), known("NL", use(500), size(256, 512)), "Requests", {}, ("request", 120, 256)),
         # what its node has no room for is taken back, but a change of CPU is not its matter
         (size(256, 640), known("NL", use(500)), "Limits", {"pending": OF_MEMORY}, ("limit", 640, 512)),
         (

@@ -107,7 +107,7 @@ def view_of(
 
 def running_status(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus) -> JobGrowthStatus:
     """The status of a workload without its `pods`, from the jobs that are its pods, in the order of their slots."""
-    first = jobs[0]
+    first = _first_running(jobs)
     known = view.known(first) or JobMemory()
     cpu = _cpu(jobs, view, previous)
     memory = memory_of(jobs)
@@ -217,8 +217,13 @@ def metrics_available(job: Job, known: JobMemory | None, snapshot: ClusterSnapsh
 def _state_label(jobs: Sequence[Job]) -> str:
     """The state in the column; NoLoss for a job that has to report a loss by now and does not."""
     state = _state(jobs)
-    silent = state in (JobState.STARTING, JobState.TRAINING) and jobs[0].missing_evaluation is not None
+    silent = state in (JobState.STARTING, JobState.TRAINING) and _first_running(jobs).missing_evaluation is not None
     return NO_LOSS if silent else state.value.capitalize()
+
+
+def _first_running(jobs: Sequence[Job]) -> Job:
+    """The pod that stands for its workload; the first one where all have ended. Trials of a sweep end one by one."""
+    return next((job for job in jobs if not job.state.ended), jobs[0])
 
 
 def _state(jobs: Sequence[Job]) -> JobState:
@@ -335,16 +340,17 @@ def _last_action(jobs: Sequence[Job], view: PassView, previous: JobGrowthStatus)
         here = view.of(job)
         if (moved := here.outcome(Place, Migrate)) is not None:
             return f"move to {moved.decision.node} {moved.result}", timestamp(view.now_seconds)
+        if (stop := here.outcome(Stop)) is not None:
+            return f"stop at its target {stop.result}", timestamp(view.now_seconds)
         if (outcome := here.outcome(Resize)) is not None:
             return f"{change_text(outcome.decision)} {outcome.result}", timestamp(view.now_seconds)
         if (sized := here.outcome(ResizeMemory)) is not None:
             return f"{change_text(sized.decision)} {sized.result}", timestamp(view.now_seconds)
-    if previous.last_action is not None:
-        return previous.last_action, previous.last_action_time
-    known = view.known(jobs[0])
-    if known is None or known.change is None:
-        return None, None
-    return change_text(known.change), timestamp(known.change.at_seconds)
+    before, known = previous.last_action_time, view.known(jobs[0])
+    change = None if known is None else known.change
+    if change is None or (before is not None and before >= timestamp(change.at_seconds)):
+        return previous.last_action, before
+    return change_text(change), timestamp(change.at_seconds)  # of a pass whose status was not written
 
 
 def change_text(change: Resize | ResizeMemory | Change) -> str:
@@ -355,7 +361,7 @@ def change_text(change: Resize | ResizeMemory | Change) -> str:
 
 
 def _conditions(jobs: Sequence[Job], view: PassView, previous: Sequence[Condition]) -> tuple[Condition, ...]:
-    first = jobs[0]
+    first = _first_running(jobs)
     status, reason, message = metrics_available(first, view.known(first), view.snapshot)
     wanted = (
         Wanted("MetricsAvailable", status, reason, message),

@@ -164,6 +164,8 @@ def _rollback_of(case: _Case) -> _Rollback | None:
         return None
     if _times_out(job) and (unheard := _unheard(case, change)) is not None:
         return unheard
+    if (case.known.moved_at_seconds or 0.0) > change.at_seconds:
+        return None  # of another pod: that of now came with its original CPU
     if (found := _gpu_effect(case, change)) is not None:
         known = case.known.altered(gpu=case.known.gpu.altered(learned=found.learned))
         learned = msgspec.structs.replace(case, known=known)
@@ -181,8 +183,9 @@ def _rolled_back(case: _Case, change: Change, regression: str) -> _Rollback:
     known = _backing_off(
         case, case.known.altered(change=msgspec.structs.replace(change, regression=regression)), regression
     )
-    if accepted_millicores(case.job, case.node, change.control) == change.from_millicores:
-        return _Rollback(known.altered(change=None))  # restored already, by another writer
+    has = accepted_millicores(case.job, case.node, change.control)
+    if has == change.from_millicores or abs(has - change.to_millicores) > ROUNDING_MILLICORES:
+        return _Rollback(known.altered(change=None))  # another writer has changed it, or its pod was replaced
     return _Rollback(known, _resize(case, change.control, change.from_millicores, f"rolls back: {regression}"))
 
 

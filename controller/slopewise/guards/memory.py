@@ -53,13 +53,6 @@ def memory_ineligible(context: MemoryContext, resize: ResizeMemory) -> ResizeMem
     return resize if reason is None else Veto(reason)
 
 
-@routine()
-def memory_moving(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
-    """A job that is being moved gets a new pod, with its original memory."""
-    moving = any(each.job_uid == resize.job_uid for each in context.snapshot.moving)
-    return Veto("the job is being moved") if moving else resize
-
-
 def memory_refused(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | Veto:
     """No change soon after the node did not carry one out."""
     refused_at = context.known.memory_resizes.refused_at_seconds
@@ -149,7 +142,6 @@ def node_memory(context: MemoryContext, resize: ResizeMemory) -> ResizeMemory | 
 
 GUARDS: tuple[Guard[MemoryContext, ResizeMemory], ...] = (
     memory_ineligible,
-    memory_moving,
     memory_refused,
     memory_pending,
     stale_memory_use,

@@ -30,13 +30,14 @@ def stopping(context: PassContext, decision: Decided) -> Decided | Veto:
 
 @routine()
 def moving(context: PassContext, decision: Decided) -> Decided | Veto:
-    """A job that leaves its node gets its original CPU there."""
+    """A job that leaves its node gets its original CPU and memory where it goes."""
     node = context.leaving.get(decision.job_uid)
     return decision if node is None else Veto(f"goes to {node or 'where it fits'}")
 
 
 PRECEDENCE: Mapping[type[Decision], tuple[Guard[PassContext, Any], ...]] = {
     Resize: (stopping, moving),
+    ResizeMemory: (stopping, moving),
     Place: (stopping,),
     Migrate: (stopping,),
 }

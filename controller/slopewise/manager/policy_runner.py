@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from slopewise.adapters.kube.cache.records import PodRecord
@@ -18,6 +19,7 @@ from slopewise.adapters.kube.moves.movability_inputs import Moving
 from slopewise.adapters.kube.observer import KubeNotes, KubeObserver
 from slopewise.adapters.kube.reporting.pass_reporter import StatusReporter
 from slopewise.adapters.kube.resize.actuator import KubeActuator
+from slopewise.adapters.kube.resize.target import left_by_other_control
 from slopewise.adapters.kube.state.job_memory import ORIGINALS_A_PASS
 from slopewise.adapters.kube.state.training_policies import Claims, PolicyDocument, PolicyRecord
 from slopewise.adapters.kube.workloads.job_facts import trainer_under
@@ -35,7 +37,7 @@ from slopewise.loop import ControllerLoop
 from slopewise.manager.departures import Departures
 from slopewise.manager.finalization import RestoreReporter
 from slopewise.manager.shared import SharedState
-from slopewise.model import PassReport, acts
+from slopewise.model import MemoryState, PassReport, acts
 from slopewise.ports import Actuator, Ports
 from slopewise.reconcile import reconcile
 from slopewise.telemetry.metrics import Telemetry
@@ -106,6 +108,8 @@ class PolicyRunner:
         self._resized: deque[str] = deque()
         """Uids of pods whose CPU has changed since it was last shown."""
         self._retry: Retry | None = None
+        self._other_control = True
+        """Pods may have CPU of the other `spec.resources.control`: until a pass finds none."""
 
     def start(self) -> None:
         """Run the first pass now, further ones as they are due."""
@@ -211,6 +215,9 @@ class PolicyRunner:
             return
         behaviour = self.spec.behaviour
         kept = (frozenset() if self._outage.lasts else selected) - self._notes.given_up
+        if self._other_control:
+            left = frozenset(self._left_by_other_control(state, selected))
+            self._other_control, kept = bool(left), kept - left
         kept -= self._shared.freezes.to_recommend(self._name, state.jobs, self._index.find)
         uids = due(state, self.spec.mode, behaviour.canary_ratio, kept)
         if not uids and self._retry is None:
@@ -220,6 +227,16 @@ class PolicyRunner:
         self._retry = None if given_back.settled else Retry.after(self._retry, given_back)
         # Not those whose pod is gone: a workload between two pods is still ours, and so is what is known of it.
         self._memory.retire([uid for uid in given_back.restored if uid not in selected])
+
+    def _left_by_other_control(self, state: MemoryState, uids: Iterable[str]) -> Iterator[str]:
+        """The jobs whose pods were changed under the other `spec.resources.control`, and have that CPU still."""
+        for uid in uids:
+            known, managed = state.jobs.get(uid), self._index.find(uid)
+            if known is None or known.original is None or managed is None:
+                continue
+            has_its_owners = (known.last_resized_at_seconds or 0.0) < managed.pod.created_at_seconds
+            if not has_its_owners and left_by_other_control(managed, known.original, self.spec.resources):
+                yield uid
 
     def _selected_uids(self) -> frozenset[str]:
         """The jobs whose pods this policy manages now. One whose pod is being replaced is not among them."""

@@ -91,8 +91,8 @@ def _wanted(report: PassReport) -> int:
     """How many changes of CPU and memory, but for those of jobs that are stopped."""
     results = report.results
     of_memory = len(results.of(ResizeMemory)) + len(results.withheld_of(ResizeMemory))
-    of_stopped = sum(each.guard == stopping.__name__ for each in results.withheld_of(Resize))
-    return of_memory + (len(report.decisions.resizes) - of_stopped if report.decisions else 0)
+    of_stopped = sum(each.guard == stopping.__name__ for each in results.withheld_of(Resize, ResizeMemory))
+    return of_memory - of_stopped + (len(report.decisions.resizes) if report.decisions else 0)
 
 
 @dataclass(frozen=True, slots=True)

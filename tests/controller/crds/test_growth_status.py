@@ -24,6 +24,7 @@ from slopewise.model import (
     Job,
     JobMemory,
     JobState,
+    Levels,
     MemoryAllocation,
     MemoryState,
     Migrate,
@@ -223,6 +224,16 @@ def test_after_a_restart_the_last_action_is_what_was_remembered() -> None:
     assert status_of(a_job(UID, limit=500), memory=memory).last_action == "limits 2 to 500m"
 
 
+def test_the_last_action_is_the_newest_also_where_the_status_of_its_pass_was_not_written() -> None:
+    older = status_of(a_job(UID), outcomes=(Outcome(a_resize(), "applied"),))
+    memory = {UID: JobMemory(change=Change(START + 60, "limits", 1500, 500))}
+    assert status_of(a_job(UID, limit=500), older, memory=memory).last_action == "limits 1500m to 500m"
+    memory = {UID: JobMemory(change=Change(START, "limits", 2000, 1500))}
+    assert status_of(a_job(UID, limit=1500), older, memory=memory).last_action == older.last_action
+    stopped = status_of(a_job(UID), older, outcomes=(Outcome(Stop(UID, "n1", "at its target"), "applied"),))
+    assert stopped.last_action == "stop at its target applied"
+
+
 def test_a_workload_of_several_pods_is_reported_as_one() -> None:
     jobs = [a_job("w:0", limit=2000), a_job("w:1", limit=1000, state=JobState.FINISHED)]
     view = a_view(*jobs, withheld=(Withheld(a_resize("w:0", 500), "floor", "floor"),))
@@ -232,6 +243,15 @@ def test_a_workload_of_several_pods_is_reported_as_one() -> None:
     assert of(running_status(ended, a_view(*ended), NEW), "Finished").reason == "Succeeded"
     failed = [jobs[0], jobs[1].altered(state=JobState.FAILED)]
     assert running_status(failed, a_view(*failed), NEW).state == "Failed"
+
+
+def test_a_sweep_whose_first_trial_has_ended_is_reported_by_the_one_that_runs() -> None:
+    ended = a_job("w:0", level=None, state=JobState.FINISHED)
+    runs = a_job("w:1", level=0.25, limit=2000).altered(steps_total=10.0, steps_planned=30.0)
+    memory = {uid: JobMemory(levels=Levels(series="s"), paces=(Pace(START, 1.0, None),)) for uid in ("w:0", "w:1")}
+    status = running_status([ended, runs], a_view(ended, runs, memory=memory), NEW)
+    assert (status.loss, status.eta, status.state) == (0.25, "20s", "Training")
+    assert troubles(status.conditions) == []
 
 
 def test_steps_that_cost_more_than_they_did_are_a_condition_until_they_cost_less() -> None:

@@ -26,6 +26,7 @@ from slopewise.model import (
     Levels,
     MemoryState,
     MissingEvaluation,
+    MoveRecord,
     OutcomeResult,
     Pace,
     PassReport,
@@ -156,6 +157,12 @@ class TestHarm:
     ) -> None:
         assert untouched(reviewed(health, known, **more))
 
+    def test_a_pod_that_crashes_after_a_move_was_not_ended_by_a_change_before_it(self) -> None:
+        raised = structs.replace(LOWERED, from_millicores=500, to_millicores=1000)
+        moved = MoveRecord(START - 50, "n0", "n1")
+        assert not untouched(reviewed(RESTARTED, changed(raised), limit=1000))
+        assert untouched(reviewed(RESTARTED, changed(raised, moves=(moved,)), limit=1000))
+
     def test_a_change_that_its_kubelet_has_not_carried_out_did_nothing(self) -> None:
         job = a_job("j", limit=500).altered(container_health=RESTARTED)
         assert untouched(reviewed(job=job.altered(actual=CpuAllocation(1000, 1000))))
@@ -167,8 +174,10 @@ class TestHarm:
         assert reason(later) == "rolls back: OOM-killed"
         assert later.decisions.memory.jobs["j"].backoff.until_seconds == START + 3600 + 600
 
-    def test_a_verdict_ends_when_somebody_else_gave_the_resources_back(self) -> None:
-        verdict = reviewed(HEALTHY, changed(structs.replace(LOWERED, regression="OOM-killed")), limit=1000)
+    @pytest.mark.parametrize("limit", [1000, 4000])
+    def test_a_verdict_ends_when_its_cpu_is_neither_before_nor_after_the_change_any_more(self, limit: int) -> None:
+        """Somebody else gave it back, or its pod was replaced while a freeze held the rollback back."""
+        verdict = reviewed(HEALTHY, changed(structs.replace(LOWERED, regression="OOM-killed")), limit=limit)
         assert verdict.decisions.resizes == ()
         assert verdict.decisions.memory.jobs["j"].change is None
         assert verdict.decisions.memory.jobs["j"].backoff.reason == "OOM-killed"

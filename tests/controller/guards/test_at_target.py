@@ -29,6 +29,7 @@ from slopewise.model import (
     OutcomeResult,
     PassReport,
     Resize,
+    ResizeMemory,
     Stop,
     StopRecord,
     TargetHits,
@@ -117,11 +118,13 @@ def test_a_job_that_was_below_its_target_when_it_was_first_seen_and_improves_is_
 
 def test_a_job_that_is_signalled_to_end_is_neither_resized_nor_moved_in_the_same_pass() -> None:
     resizes = [Resize(uid, "n1", "limits", 1000, 500, "why") for uid in ("a", "b")]
+    sized = ResizeMemory("a", "n1", "request", 2048, 1024, "why", is_rollback=True)
     snapshot, known = a_snapshot([at_target(), a_job("b")]), MemoryState({"a": REACHED, "b": REACHED})
-    found = review([*resizes, Migrate("a", "n1", "n2", "why"), STOP], PassContext(snapshot, known, AUTO))
+    found = review([*resizes, sized, Migrate("a", "n1", "n2", "why"), STOP], PassContext(snapshot, known, AUTO))
     assert [(type(each), each.job_uid) for each in found.allowed] == [(Resize, "b"), (Stop, "a")]
     assert [(type(each.decision), each.decision.job_uid, each.guard) for each in found.withheld] == [
         (Resize, "a", "stopping"),
+        (ResizeMemory, "a", "stopping"),
         (Migrate, "a", "stopping"),
     ]
 

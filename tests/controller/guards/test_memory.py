@@ -79,7 +79,7 @@ def using(at: float = START, peak_mib: float = 300.0, samples: int = 10, **more:
           for mode in ("Observe", "Recommend")),
         (LOWERED, {"bounds": replace(OPEN, mode="Canary", canary_ratio=1e-9)}, "memory_canary: mode is Canary"),
         (RAISED, {"world": a_world(GUARANTEED)}, "memory_ineligible: it is Guaranteed"),
-        (LOWERED, {"world": UNDER_WAY}, "memory_moving: the job is being moved"),
+        (LOWERED, {"world": UNDER_WAY}, "moving: goes to n2"),
         # an old sample lowers nothing and raises no limit
         (LOWERED, {"known": using(START - 40.0)}, "stale_memory_use: its working set is 40 s old, bound 39 s"),
         (LIMIT, {"known": using(START - 40.0)}, "stale_memory_use"),

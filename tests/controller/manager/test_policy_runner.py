@@ -151,6 +151,21 @@ def test_a_policy_that_names_another_container_first_restores_the_one_that_was_c
         runner.stop()
 
 
+@pytest.mark.parametrize("policy", ["marginal", "fair"])
+def test_limits_are_restored_once_only_requests_are_changed(town: Town, shared: SharedState, policy: str) -> None:
+    town.pod("c", cpu_limit="2")
+    assert eventually(lambda: len(shared.watches.pods.items()) == 3)
+    runner = a_runner(shared)
+    runner.one_pass()
+    runner.stop()
+    assert town.limit("a") == town.limit("c") == "667m"
+    town.policy(policy={"name": policy}, resources={"control": "requests"})
+    assert eventually(lambda: shared.claims.policies()[0].generation == 2)
+    successor = a_runner(shared)
+    assert eventually(lambda: successor.one_pass() and (town.limit("a"), town.limit("c")) == (ORIGINAL, "2"))
+    successor.stop()
+
+
 def test_a_freeze_that_comes_in_the_middle_of_a_pass_holds_the_next_write_back(town: Town, shared: SharedState) -> None:
     def freeze() -> bool:
         if turns.answers:

@@ -33,6 +33,7 @@ from slopewise.adapters.pauses import POD_SECONDS
 from slopewise.crds import history
 from slopewise.crds.job_growth import Action
 from slopewise.errors import SlopewiseError
+from slopewise.guards.framework import ATTEMPTS
 from slopewise.model import JobUid, Move, Outcome, PassReport, Place
 from slopewise.ports import Clock
 from slopewise.tracking import FirstSeen, TtlMap
@@ -96,12 +97,12 @@ class GatedPodController:
         self._seen: Sequence[PodRecord] | None = None
         self._waiting: list[PodRecord] = []
         self._pinned: list[PodRecord] = []
-        self._first_seen = FirstSeen[str]()
-        """Since when a pod waits, or is stranded, by its uid and by our own clock."""
+        self._first_seen = FirstSeen[tuple[str, bool]]()
+        """Since when a pod, by its uid, waits (False), or is stranded, as it may be at once; by our own clock."""
         self._tried = TtlMap[str, None](POD_SECONDS, clock.monotonic)
         """Pods, by uid, that were released or evicted just now."""
-        self._recreated = TtlMap[str, bool](_VERDICT_SECONDS, clock.monotonic, _VERDICTS_KEPT)
-        """Whether pods are recreated after an eviction, by their owner's uid: each is read at most once a minute."""
+        self._recreated = TtlMap[tuple[str, str], bool](_VERDICT_SECONDS, clock.monotonic, _VERDICTS_KEPT)
+        """Whether pods are recreated after an eviction, by namespace and owner's uid: read at most once a minute."""
         self._passed_over: set[str] = set()
         """Uids of jobs that a pass saw and did not place."""
         self._left_to_scheduler = TtlMap[str, None](NOT_PINNED_SECONDS, clock.monotonic)
@@ -126,14 +127,12 @@ class GatedPodController:
         return Outcome(move, release.result, release.detail)
 
     def after_pass(self, report: PassReport) -> None:
-        """Release the pods that this pass saw and did not place, in the next tick; deferred ones wait."""
+        """Release the pods that this pass saw and did not place, in the next tick; deferred and put off ones wait."""
         if report.snapshot is None:
             return
-        kept = {
-            outcome.decision.job_uid
-            for outcome in report.results.of(Place)
-            if outcome.result in ("applied", "deferred")
-        }
+        results = report.results
+        kept = {each.decision.job_uid for each in results.of(Place) if each.result in ("applied", "deferred")}
+        kept |= {each.decision.job_uid for each in results.withheld_of(Place) if each.guard == ATTEMPTS}
         waiting = {arrival.uid for arrival in report.snapshot.waiting}
         with self._lock:
             self._passed_over |= waiting - kept
@@ -154,7 +153,7 @@ class GatedPodController:
             self._safely(pod, self._release)
             after_each()
         for pod in self._pinned:
-            if self._is_due(pod, STRANDED_SECONDS, now):
+            if self._is_due(pod, STRANDED_SECONDS, now, stranded=True):
                 self._safely(pod, self._unpin)
                 after_each()
 
@@ -166,7 +165,8 @@ class GatedPodController:
         self._seen = pods
         self._waiting = [pod for pod in pods if pod.waits_for_us]
         self._pinned = [pod for pod in pods if is_stranded(pod)]
-        self._first_seen.keep({pod.uid for pod in (*self._waiting, *self._pinned)}, now)
+        waiting = {(pod.uid, False) for pod in self._waiting}
+        self._first_seen.keep(waiting | {(pod.uid, True) for pod in self._pinned}, now)
 
     def _due(self, now: float) -> list[PodRecord]:
         with self._lock:
@@ -178,7 +178,7 @@ class GatedPodController:
             gated = self._owners.resolve(self._pods.items()).gated
             soon |= {gated[uid][1].uid for uid in uids if uid in gated}
         for uid in soon:  # kept as if it had waited, so that a try that fails is not the last
-            self._first_seen.at(uid, now - MAX_WAIT_SECONDS)
+            self._first_seen.at((uid, False), now - MAX_WAIT_SECONDS)
         return [pod for pod in self._waiting if self._is_due(pod, MAX_WAIT_SECONDS, now)]
 
     def _is_steered_already(self, pod: PodRecord) -> bool:
@@ -187,15 +187,15 @@ class GatedPodController:
         job = None if owner is None or owner.kind != "Job" else self._owners.jobs.get(pod.namespace, owner.name)
         return job is not None and owner is not None and job.uid == owner.uid and MOVE in job.annotations
 
-    def _is_due(self, pod: PodRecord, wait_seconds: float, now: float) -> bool:
-        return self._first_seen.seconds(pod.uid, now) >= wait_seconds and pod.uid not in self._tried
+    def _is_due(self, pod: PodRecord, wait_seconds: float, now: float, *, stranded: bool = False) -> bool:
+        return self._first_seen.seconds((pod.uid, stranded), now) >= wait_seconds and pod.uid not in self._tried
 
     def _is_recreated(self, pod: PodRecord) -> bool:
         """False also where it is unknown."""
         owner = pod.owner
         if owner is None or owner.kind not in EVICTABLE:
             return False
-        return self._recreated.get(owner.uid, lambda: self._check_owner(pod))
+        return self._recreated.get((pod.namespace, owner.uid), lambda: self._check_owner(pod))
 
     def _check_owner(self, pod: PodRecord) -> bool:
         try:

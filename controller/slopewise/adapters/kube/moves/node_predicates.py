@@ -52,27 +52,33 @@ class NodeFit:
     def __init__(self, nodes: Sequence[NodeRecord]) -> None:
         self.nodes = nodes
         self._refused: dict[Needs, Mapping[str, str]] = {}
+        """Those that the last pass asked for."""
+        self._asked: dict[Needs, Mapping[str, str]] = {}
+        """Those of this pass: most jobs have needs of their own, and nodes may stay as they are for weeks."""
         self._rooms: list[tuple[int, str]] = []
         self._short: dict[int, Mapping[str, str]] = {}
         self._both: dict[tuple[Needs, int], Mapping[str, str]] = {}
 
     def set_requests(self, millicores_on: Mapping[str, int]) -> None:
-        """The sum of the requests of the pods on each node, by its name."""
+        """Begin a pass. The sum of the requests of the pods on each node, by its name."""
         rooms = sorted(
             (node.allocatable_millicores - millicores_on.get(node.name, 0), node.name) for node in self.nodes
         )
-        if rooms != self._rooms:
+        if rooms != self._rooms or self._asked.keys() != self._refused.keys():
             self._rooms, self._short, self._both = rooms, {}, {}
+        self._refused, self._asked = self._asked, {}
 
     def refused(self, needs: Needs, request_millicores: int) -> Mapping[str, str]:
         """The nodes that would refuse it, by name, with the reason; a shared mapping: do not change it.
 
         Worked example: 500 jobs of one template on 200 nodes need 200 evaluations, not 100,000.
         """
-        unfit = self._refused.get(needs)
+        unfit = self._asked.get(needs)
         if unfit is None:
-            found = ((node.name, _refusal(node, needs)) for node in self.nodes)
-            unfit = self._refused[needs] = {name: reason for name, reason in found if reason is not None}
+            if (unfit := self._refused.get(needs)) is None:
+                found = ((node.name, _refusal(node, needs)) for node in self.nodes)
+                unfit = {name: reason for name, reason in found if reason is not None}
+            self._asked[needs] = unfit
         short = self._without_room(request_millicores)
         if not short:
             return unfit

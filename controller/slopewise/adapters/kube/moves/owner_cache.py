@@ -101,7 +101,8 @@ class OwnerReading:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._templates: dict[str, _Kept[OwnerTemplate]] = {}
+        self._templates: dict[tuple[str, str], _Kept[OwnerTemplate]] = {}
+        """By namespace, too: any pod may name an owner's uid."""
         self._disks: dict[tuple[str, str], _Kept[Disk]] = {}
         self._pauses: dict[tuple[str, str], _Kept[Pause | None]] = {}
         self._now = 0.0
@@ -126,7 +127,7 @@ class OwnerReading:
             return OwnerTemplate(blocked_reason=f"a {owner.kind} of {owner.api_version} is of a kind that is not read")
         return self._of(
             self._templates,
-            owner.uid,
+            (namespace, owner.uid),
             generation,
             lambda: _template(owner, self._api.get(path)),
             lambda reason: OwnerTemplate(blocked_reason=f"its {owner.kind} {owner.name} {reason}"),

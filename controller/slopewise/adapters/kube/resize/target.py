@@ -194,3 +194,15 @@ def restored(
     ceiling = max(added, settings.cpu.max, original.request_millicores + 1)
     note = f"its limit was added by us and cannot be removed; it stays, at {ceiling}m"
     return RestoreGoal(Resources(CpuAllocation(ceiling, original.request_millicores), kept), note)
+
+
+def left_by_other_control(managed: ManagedPod, original: CpuAllocation, settings: ResourceSettings) -> bool:
+    """Whether it has CPU that was written under the other `control`, and that no resize under this one takes back.
+
+    Under `requests` no limit is written; under `limits` a request is its original, or the limit where that is less.
+    """
+    has = managed.container.desired
+    if settings.control == "requests":
+        return has.limit_millicores != restored(managed, original, None, settings).resources.cpu.limit_millicores
+    expected = min(original.request_millicores, has.limit_millicores or original.request_millicores)
+    return managed.pod.qos_class != GUARANTEED and abs(has.request_millicores - expected) > 1

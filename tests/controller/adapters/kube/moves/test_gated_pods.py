@@ -11,7 +11,8 @@ from slopewise.adapters.kube.cache.records import MOVE, PLACED
 from slopewise.adapters.kube.moves.gated_pods import MAX_WAIT_SECONDS, STRANDED_SECONDS
 from slopewise.adapters.kube.moves.node_predicates import pinned
 from slopewise.adapters.pauses import POD_SECONDS
-from slopewise.model import Arrival, ClusterSnapshot, Move, Outcome, PassReport, Place, Results
+from slopewise.guards.framework import ATTEMPTS
+from slopewise.model import Arrival, ClusterSnapshot, Move, Outcome, PassReport, Place, Results, Withheld
 
 TRAIN = "uid-of-train:0"
 PLACE = Place(TRAIN, "node-b", "why")
@@ -29,10 +30,15 @@ def place(stage: Stage, job_uid: str = TRAIN) -> Outcome[Move]:
     return stage.gates.place(Place(job_uid, "node-b", "why"))
 
 
-def a_report(*waiting: str, outcomes: tuple[Outcome[Move], ...] = (), held: bool = False) -> PassReport:
+def a_report(
+    *waiting: str,
+    outcomes: tuple[Outcome[Move], ...] = (),
+    withheld: tuple[Withheld[Move], ...] = (),
+    held: bool = False,
+) -> PassReport:
     arrivals = tuple(Arrival(uid, uid, "team-a", 0.0) for uid in waiting)
     snapshot = None if held else ClusterSnapshot(0.0, (), (), waiting=arrivals)
-    results = Results(outcomes)
+    results = Results(outcomes, withheld)
     return PassReport(
         0.0, "draps", {}, 20.0, held="no Prometheus" if held else None, snapshot=snapshot, results=results
     )
@@ -101,9 +107,11 @@ class TestLettingGo:
             (a_report(TRAIN, outcomes=(Outcome(PLACE, "failed"),)), False),
             (a_report(TRAIN, outcomes=(Outcome(PLACE, "infeasible"),)), False),
             (a_report(TRAIN, outcomes=(Outcome(PLACE, "deferred"),)), True),
+            (a_report(TRAIN, withheld=(Withheld(PLACE, "refused_node", "a taint"),)), False),
+            (a_report(TRAIN, withheld=(Withheld(PLACE, ATTEMPTS, "its turn comes in the next pass"),)), True),
             (a_report(held=True), True),
         ],
-        ids=["not placed", "failed", "infeasible", "its turn comes soon", "a held pass"],
+        ids=["not placed", "failed", "infeasible", "its turn comes soon", "withheld", "put off", "a held pass"],
     )
     def test_a_pass_that_did_not_place_it_lets_it_go(self, stage: Stage, report: PassReport, kept: bool) -> None:
         stage.gates.after_pass(report)
@@ -150,6 +158,16 @@ class TestStrandedPins:
         stage.tick()
         pod = stage.pod("train-y")
         assert (is_gated(pod), pinned_nodes(pod)) == (False, [])
+
+    def test_the_time_behind_the_gate_is_no_time_without_room(self, stage: Stage) -> None:
+        stage.tick()
+        stage.clock.seconds += MAX_WAIT_SECONDS - 1
+        self.strand(stage)
+        assert pinned_nodes(stage.pod("train-x")) == ["node-b"]
+        stage.tick(STRANDED_SECONDS - 1)
+        assert stage.evictions_sent() == []
+        stage.tick(1)
+        assert stage.evictions_sent() == ["train-x"]
 
     def test_a_pin_that_found_room_meanwhile_stays(self, stage: Stage) -> None:
         self.strand(stage)

@@ -98,6 +98,17 @@ def test_of_several_terms_one_is_enough_and_within_one_all_must_hold() -> None:
     assert refusal(node, Needs(affinity_json=affinity(both))) is not None
 
 
+def test_what_the_last_pass_did_not_ask_for_is_forgotten() -> None:
+    fit, needs = NodeFit((a_node_record("a"),)), Needs(node_selector=(("job", "1"),))
+    fit.set_requests({})
+    found = fit.refused(needs, 0)
+    fit.set_requests({})
+    assert fit.refused(needs, 0) is found
+    for _ in range(2):
+        fit.set_requests({})
+    assert fit.refused(needs, 0) is not found
+
+
 def test_a_node_whose_cpu_is_reserved_refuses_a_request_that_does_not_fit() -> None:
     node = a_node_record("a", cpu=4000)
     assert refusal(node, request_millicores=1000, reserved=3000) is None

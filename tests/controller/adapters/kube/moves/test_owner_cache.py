@@ -94,6 +94,14 @@ def test_an_owner_is_read_once_for_each_generation_whatever_its_age() -> None:
     assert api.asked == [JOB_PATH, JOB_PATH]
 
 
+def test_a_pod_that_names_an_owner_of_another_namespace_says_nothing_about_that_ones_own_pods() -> None:
+    owner = owned_by("StatefulSet", "train", "job-1", "apps/v1")
+    path = "/apis/apps/v1/namespaces/team/statefulsets/train"
+    here = reading(FakeOwnersApi({path: a_job()}))
+    assert "is not there" in (here.template("stranger", owner, 0).blocked_reason or "")
+    assert here.template("team", owner, 0) == OwnerTemplate()
+
+
 @pytest.mark.parametrize(("unasked_passes", "reads"), [(10, 1), (11, 2)])
 def test_an_owner_that_ten_passes_have_not_asked_for_is_forgotten(unasked_passes: int, reads: int) -> None:
     api = FakeOwnersApi({JOB_PATH: a_job()})

@@ -11,7 +11,7 @@ from msgspec import structs
 from support.managed_pods import a_container, a_managed_pod
 
 from slopewise.adapters.kube.cache.records import ManagedPod, Resources
-from slopewise.adapters.kube.resize.target import Impossible, patch_body, resized, restored
+from slopewise.adapters.kube.resize.target import Impossible, left_by_other_control, patch_body, resized, restored
 from slopewise.config.training_policy import ResourceSettings
 from slopewise.model import CpuAllocation, CpuControl, Resize
 
@@ -117,6 +117,29 @@ class TestRestoring:
         assert goal.without_room(pod).cpu == CpuAllocation(1000, 300)
         guaranteed = structs.replace(pod, pod=structs.replace(pod.pod, qos_class="Guaranteed"))
         assert goal.without_room(guaranteed).cpu == CpuAllocation(300, 300)
+
+
+@pytest.mark.parametrize(
+    ("control", "has", "original", "left"),
+    [
+        ("requests", (500, 300), (2000, 500), True),
+        ("requests", (2000, 300), (2000, 500), False),
+        ("requests", (None, 300), (None, 500), False),
+        # a limit that was added cannot be removed
+        ("requests", (500, 500), (None, 500), True),
+        ("requests", (64_000, 300), (None, 500), False),
+        ("limits", (2000, 300), (2000, 500), True),
+        ("limits", (2000, 900), (2000, 500), True),
+        ("limits", (300, 300), (2000, 500), False),
+        ("limits", (500, 499), (2000, 500), False),
+        ("limits", (None, 5), (None, 500), True),
+    ],
+)
+def test_cpu_of_the_other_control_is_found(
+    control: CpuControl, has: tuple[int | None, int], original: tuple[int | None, int], left: bool
+) -> None:
+    managed = a_managed_pod(a_container(limit=has[0], request=has[1]))
+    assert left_by_other_control(managed, CpuAllocation(*original), ResourceSettings(control=control)) is left
 
 
 class TestPatch:
