@@ -66,12 +66,12 @@ class BoundedFile:
         self._file = self.path.open("ab+", buffering=0)
         try:
             self._lock(self._file)
+            self._bytes = self._file.seek(0, os.SEEK_END)
+            if self._bytes and self._last_byte() != b"\n":  # cut off by a kill
+                self._bytes += self._file.write(b"\n") or 0
         except OSError:
             self.close()
             raise
-        self._bytes = self._file.seek(0, os.SEEK_END)
-        if self._bytes and self._last_byte() != b"\n":  # cut off by a kill
-            self._bytes += self._file.write(b"\n") or 0
 
     def _lock(self, file: BinaryIO) -> None:
         """Until it is closed. BlockingIOError: another run writes it, or has just made it the older one."""

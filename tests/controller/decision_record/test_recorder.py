@@ -106,6 +106,21 @@ def test_a_disk_that_takes_a_part_of_each_line_is_said_once_and_by_its_name(tmp_
     assert [each["reason"] for each in logged] == ["[Errno 27] File too large"]
 
 
+def test_a_line_that_a_kill_cut_off_ends_before_the_next_one_also_where_the_disk_was_full_then(tmp_path: Path) -> None:
+    _, file = recorded(tmp_path, 1.0)[0].close(), next(tmp_path.iterdir())
+    with file.open("ab") as cut_off:
+        cut_off.write(b'{"kind":"pass","ta')
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size, hard))
+    try:
+        recorder, logged = recorded(tmp_path, 2.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [each["reason"] for each in logged] == ["[Errno 27] File too large"]
+    recorded(tmp_path, 3.0, recorder)[0].close()
+    assert [each.recorded.taken_at_seconds for each in read(file, lambda _: None)] == [1.0, 3.0]
+
+
 def test_what_cannot_be_encoded_costs_lines_and_no_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: MemoryState) -> str:
         raise ValidationError("Expected `float`, got `null`")
