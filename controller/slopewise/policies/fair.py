@@ -68,3 +68,4 @@ class Policy:
         )
         others = {uid: UNCHANGED for uid in decided.reasons if uid not in gpus.needs and uid not in gpus.kept}
         return replace(decided, reasons={**decided.reasons, **others})
+            longest_seconds=self._setting.interval_seconds,

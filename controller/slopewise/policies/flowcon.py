@@ -136,7 +136,8 @@ class Policy:
         def decide_node(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> NodeDecision:
             return self._decide_node(node, jobs, last, snapshot, memory)
 
-        return decide_by_node("flowcon", snapshot, memory, self._control, decide_node)
+        longest = self._interval_seconds * self._parameters.max_interval_ratio
+        return decide_by_node("flowcon", snapshot, memory, self._control, decide_node, longest_seconds=longest)
 
     def _decide_node(
         self, node: Node, jobs: Sequence[Job], last: NodeMemory | None, snapshot: ClusterSnapshot, memory: MemoryState

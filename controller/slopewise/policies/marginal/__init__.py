@@ -113,8 +113,9 @@ class Policy:
         decide_node = _Nodes(self._parameters, setting, snapshot, memory, studies, gpus).decide
         chosen: tuple[Move, ...] = (*places(snapshot, memory, studies.found), *moves(snapshot, memory, studies.found))
         decided = decide_by_node(
-            "marginal", snapshot, remembered, setting.control, decide_node, chosen, silence=silence, reserves=True
-        )
+            "marginal", snapshot, remembered, setting.control, decide_node, chosen,
+            silence=silence, reserves=True, longest_seconds=setting.interval_seconds,
+        )  # fmt: skip
         return replace(decided, memory=replace(decided.memory, departed=remembered.departed))
 
 

@@ -25,6 +25,7 @@ from slopewise.model import (
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node, is_due
 from slopewise.policies.shared.silence import without_decision
 
+from slopewise.policies import Setting, find
 LAST = NodeMemory(frozenset(["a", "b"]), START - 10, 20.0)
 
 
@@ -214,3 +215,16 @@ def test_a_silent_job_loses_what_was_decided_of_it_but_neither_marks_nor_what_it
     marks = frozenset({"migrated"})
     decided = PolicyMemory("NL", 1.0, 0.5, marks, Unmet("n1", 2, 1.0), "[1]", Ends(1.0, 2.0, 3.0))
     assert without_decision(JobMemory(decided=decided)).decided == PolicyMemory(marks=marks, state="[1]")
+
+
+@pytest.mark.parametrize("name", ["marginal", "flowcon", "flowcon2", "tradl", "dqoes", "deadline"])
+def test_a_node_that_another_policy_let_rest_for_long_is_decided_within_the_longest_interval_of_this_one(
+    name: str,
+) -> None:
+    """FlowCon had backed off to 80 minutes; its own longest interval is 320 s now, that of others 20 s."""
+    jobs = {uid: known(job_class="CL", wanted=1.0) for uid in ("a", "b")}
+    memory = MemoryState(jobs, {"n1": NodeMemory(frozenset(jobs), START - 320, 4800.0)})
+    found = find(name)
+    policy = found.build(found.parameters(), Setting(20.0, "requests"))
+    decided = policy.decide(a_snapshot([a_job(uid) for uid in jobs]), memory)
+    assert decided.memory.nodes["n1"].evaluated_at_seconds == START
