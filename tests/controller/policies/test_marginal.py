@@ -301,6 +301,18 @@ class TestStarts:
         later, _ = fair_ends(a_snapshot(jobs, node, at=START + 40), first, states, found)
         after = forecast.state_of(later.jobs["a"].decided.state)
         assert after is not None
+    def test_a_served_model_whose_objective_no_cpu_meets_keeps_what_it_came_with_as_one_without_an_objective(
+        self,
+    ) -> None:
+        server = a_job("server", at=START).altered(evaluation=None, responses=Responses(100, 30.0))
+        asking = server.altered(objectives=Objectives(qoe_seconds=0.5))
+        paces = (Pace(START - 40, 1.0, 0.3), Pace(START - 20, 0.9, 0.5))  # 0.75 s of them no CPU saves
+        memory = {"server": JobMemory(paces=paces), "train": known()}
+        for one in (server, asking):
+            found = decisions([one, a_job("train", at=START, cpu_seconds=50.0)], memory)
+            assert found.reasons["server"] == "unchanged: reports no loss, keeps its original CPU"
+            assert found.memory.jobs["server"].decided.wanted_cores is None
+
         assert after.served == pytest.approx(served + 10.0)
 
 

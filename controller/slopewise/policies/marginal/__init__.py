@@ -234,8 +234,9 @@ def _silence(snapshot: ClusterSnapshot) -> Silence:
     no_loss = without_a_loss(snapshot)
 
     def silence(job: Job, known: JobMemory) -> str | None:
-        timed = job.objectives.qoe_seconds is not None and measured_speed(known) is not None
-        return None if timed else no_loss(job, known)
+        asked, speed = job.objectives.qoe_seconds, measured_speed(known)
+        served = asked is not None and speed is not None and speed.limit_for(asked) is not None
+        return None if served else no_loss(job, known)
 
     return silence
 
