@@ -283,6 +283,13 @@ class TestNode:
         assert math.fsum(each.decided.wanted_cores or 0.0 for each in found.memory.jobs.values()) == pytest.approx(1.0)
 
 
+    def test_a_scrape_that_is_missed_makes_no_job_that_has_diverged_lead(self) -> None:
+        jobs = [a_job("nan", at=START, cpu_seconds=1.0, level=None), a_job("sound", at=START, cpu_seconds=50.0)]
+        levels = Levels("s", 1.0, 0.5, Anchor(START - 40, 0.5, None), finite=False, silent_since_seconds=START)
+        state = decisions(jobs, {"nan": known(levels=levels), "sound": known()}, cores=1.0)
+        assert state.memory.jobs["nan"].decided.wanted_cores == pytest.approx(0.025)
+        assert "not finite" in state.reasons["nan"]
+
 class TestStarts:
     @pytest.mark.parametrize(("study", "served"), [("s", 5.0), ("", 10.0)])
     def test_what_fair_sharing_gives_a_trial_before_its_first_loss_is_its_start(

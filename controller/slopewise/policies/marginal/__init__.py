@@ -243,8 +243,10 @@ def _silence(snapshot: ClusterSnapshot) -> Silence:
 
 def _claims(job: Job, known: JobMemory, silence: Silence) -> bool:
     """Whether it has a loss to go by."""
-    finite = known.levels.first is not None and (job.evaluation is None or job.evaluation.finite)
-    return finite and silence(job, known) is None
+    levels, now = known.levels, job.evaluation
+    # Without an anchor another process has begun since, and has reported nothing yet.
+    finite = now.finite if now is not None else levels.finite or levels.anchor is None
+    return finite and levels.first is not None and silence(job, known) is None
 
 
 def _reason(each: Forecast, place: int, ordered: Order, due_seconds: float, cores: float | None) -> tuple[str, str]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
+from slopewise.estimators import measurements
+from slopewise.estimators.growth import Measuring
 from slopewise.model import (
     CpuAllocation,
     CpuControl,
@@ -22,10 +25,10 @@ from slopewise.model import (
     PolicyMemory,
     Unmet,
 )
-from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node, is_due
-from slopewise.policies.shared.silence import without_decision
-
 from slopewise.policies import Setting, find
+from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node, is_due
+from slopewise.policies.shared.silence import without_a_loss, without_decision
+
 LAST = NodeMemory(frozenset(["a", "b"]), START - 10, 20.0)
 
 
@@ -193,6 +196,17 @@ def test_a_job_that_has_stopped_reporting_for_long_gets_back_what_it_came_with()
     just_now = MemoryState({"a": known(levels=Levels("s", 1.0, 0.5, silent_since_seconds=START - 59.0))})
     still = decide(Looks(a=Verdict(1.5, "known", "why")), [a_silent_job("a")], just_now)
     assert targets(still) == {"a": 1500}, "it has only just stopped reporting"
+
+
+def test_a_job_that_has_diverged_is_silent_only_once_it_reports_nothing_for_long() -> None:
+    """It has reported NaN for ten minutes, and a scrape is missed; a minute later it has stopped."""
+    memory, reasons = MemoryState({"a": known()}), []
+    for at, level in ((0.0, math.nan), (600.0, math.nan), (620.0, None), (680.0, None)):
+        job = a_job("a", at=START + at, level=level, finite=level is None)
+        snapshot = a_snapshot([job], at=START + at)
+        memory = measurements.measure(snapshot, memory, Measuring(20.0))
+        reasons.append(without_a_loss(snapshot)(job, memory.jobs["a"]))
+    assert reasons == [None, None, None, "no loss for 1m00s"]
 
 
 def test_a_node_is_looked_at_again_when_a_job_begins_to_report() -> None:
