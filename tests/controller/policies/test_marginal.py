@@ -28,6 +28,7 @@ from slopewise.model import (
     Arrival,
     ClassFigures,
     Decisions,
+    Departed,
     Evaluation,
     JobMemory,
     Levels,
@@ -355,6 +356,28 @@ class TestDepartedJobs:
         now = after.jobs["b"].decided.ends
         assert now is not None
         assert now.fair_seconds == pytest.approx(due.fair_seconds, abs=5.0)
+
+    def test_a_job_that_is_suspended_for_long_goes_on_there_once_and_not_again_and_again(self) -> None:
+        """A cluster remembers it for as long as its Job is there: `a` has 60 core-seconds, of which 50 were its share.
+
+        Its other ten end 20 s later under fair sharing, and from then on `b` has the core there.
+        """
+        policy = marginal.Policy(marginal.Parameters(), Setting(20.0, "requests"))
+        state = msgspec.json.encode(forecast.State(START, 50.0, 100.0, 1.0, 60.0)).decode()
+        stored = {"a": known(state=state, wanted=0.0), "b": stepping(1.0, 1.0).altered(levels=Levels(first=2.0, best=2.0))}
+        departed: tuple[Departed, ...] = ()
+        fair, kept = [], []
+        for at in (START + 20 * step for step in range(12)):
+            b = a_job("b", at=at, cpu_seconds=1.0).altered(steps_total=1.0, steps_planned=1000.0)
+            snapshot = a_snapshot([b], [a_node("n1", 1.0)], at=at)
+            measured = measurements.measure(snapshot, MemoryState(stored, departed=departed), Measuring(20.0))
+            after = policy.decide(snapshot, measured).memory
+            stored, departed = {**stored, **after.jobs}, after.departed
+            ends = after.jobs["b"].decided.ends
+            fair.append(ends.fair_seconds if ends is not None else None)
+            kept.append([each.job_uid for each in departed if each.state])
+        assert kept[-6:] == [[]] * 6
+        assert fair[-1] == pytest.approx(fair[-6], abs=1.0)
 
 
 class TestBesideOtherPods:

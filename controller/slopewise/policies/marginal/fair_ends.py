@@ -127,7 +127,9 @@ def fair_ends(
     }
     texts = {uid: msgspec.json.encode(state).decode() for uid, state in after.items()}
     jobs = {uid: known.with_decided(state=texts[uid]) if uid in texts else known for uid, known in memory.jobs.items()}
-    kept = [Departed(uid, texts[uid]) for uid in gone if uid in texts and uid not in jobs]
+    # Also those that have ended there, without a state: a suspended Job would come again with that of its last pass.
+    departed = [Departed(each.job_uid, texts.get(each.job_uid, "")) for each in memory.departed]
+    kept = sorted((each for each in departed if each.job_uid not in jobs), key=lambda each: each.state != "")
     return replace(memory, jobs=jobs, departed=tuple(kept[-DEPARTED_KEPT:])), due
 
 
