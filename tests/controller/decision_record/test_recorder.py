@@ -107,7 +107,8 @@ def test_a_disk_that_takes_a_part_of_each_line_is_said_once_and_by_its_name(tmp_
 
 
 def test_a_line_that_a_kill_cut_off_ends_before_the_next_one_also_where_the_disk_was_full_then(tmp_path: Path) -> None:
-    _, file = recorded(tmp_path, 1.0)[0].close(), next(tmp_path.iterdir())
+    recorded(tmp_path, 1.0)[0].close()
+    (file,) = tmp_path.iterdir()
     with file.open("ab") as cut_off:
         cut_off.write(b'{"kind":"pass","ta')
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -152,6 +153,17 @@ def test_a_second_run_does_not_write_into_the_record_of_the_first(tmp_path: Path
     assert recorded(tmp_path, 4.0, second)[1] == []
     assert [line.taken_at_seconds for line in lines_of(path) if isinstance(line, Pass)] == [1.0, 3.0, 4.0]
     second.close()
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_record_that_a_person_moved_or_removed_begins_anew(tmp_path: Path, *, moved: bool) -> None:
+    recorder, _ = recorded(tmp_path, 1.0)
+    (path,) = tmp_path.iterdir()
+    path.rename(tmp_path / "mine") if moved else path.unlink()
+    assert recorded(tmp_path, 2.0, recorder)[1] == []
+    recorder.close()
+    assert [each.recorded.taken_at_seconds for each in read(path, lambda _: None)] == [2.0]
+    assert not moved or [each.recorded.taken_at_seconds for each in read(tmp_path / "mine", lambda _: None)] == [1.0]
 
 
 def test_a_full_file_of_another_run_is_not_made_the_older_one(tmp_path: Path) -> None:
