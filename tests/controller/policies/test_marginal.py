@@ -31,6 +31,7 @@ from slopewise.model import (
     Departed,
     Evaluation,
     JobMemory,
+    JobState,
     Levels,
     MemoryState,
     Objectives,
@@ -357,6 +358,14 @@ class TestDepartedJobs:
         assert now is not None
         assert now.fair_seconds == pytest.approx(due.fair_seconds, abs=5.0)
 
+    def test_what_is_remembered_of_a_job_that_has_ended_stays_once_it_has_ended_there(self) -> None:
+        over = msgspec.json.encode(forecast.State(START, 60.0, 60.0, 1.0, 60.0, over=True)).decode()
+        job, before = a_job("a", state=JobState.FINISHED), MemoryState({"a": known(state=over)})
+        after = marginal.Policy(marginal.Parameters(), Setting(20.0, "requests")).decide(
+            a_snapshot([job], at=START + 20), before
+        )
+        assert after.memory.jobs["a"] is before.jobs["a"]
+
     def test_a_job_that_is_suspended_for_long_goes_on_there_once_and_not_again_and_again(self) -> None:
         """A cluster remembers it for as long as its Job is there: `a` has 60 core-seconds, of which 50 were its share.
 
@@ -364,7 +373,7 @@ class TestDepartedJobs:
         """
         policy = marginal.Policy(marginal.Parameters(), Setting(20.0, "requests"))
         state = msgspec.json.encode(forecast.State(START, 50.0, 100.0, 1.0, 60.0)).decode()
-        stored = {"a": known(state=state, wanted=0.0), "b": stepping(1.0, 1.0).altered(levels=Levels(first=2.0, best=2.0))}
+        stored = {"a": known(state=state), "b": stepping(1.0, 1.0).altered(levels=Levels(first=2.0, best=2.0))}
         departed: tuple[Departed, ...] = ()
         fair, kept = [], []
         for at in (START + 20 * step for step in range(12)):
