@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, classes, limits
 
-from slopewise.model import Arrival, CpuAllocation, Decisions, Job, JobMemory, MemoryState, Node, NodeMemory, Objectives, Pace, Place
+from slopewise.model import (
+    Arrival,
+    CpuAllocation,
+    Decisions,
+    Job,
+    JobMemory,
+    MemoryState,
+    Node,
+    NodeMemory,
+    Objectives,
+    Pace,
+    Place,
+)
 from slopewise.policies import Setting
 from slopewise.policies.deadline import Parameters, Policy
 
