@@ -31,12 +31,14 @@ class BoundedFile:
 
     def begin(self) -> bool:
         """Before each line: whether it will be the first of this process in the file. May raise OSError."""
+        if self._file is not None and not self._is_there(self._file):
+            self.close()  # somebody has moved it, or removed it
         if self._file is not None and self._bytes < self._half:
             return False
         if self._file is None:
             self._open()
         if self._bytes >= self._half:
-            with suppress(FileNotFoundError):  # somebody has taken it away
+            with suppress(FileNotFoundError):  # somebody has taken it away just now
                 self.path.replace(older(self.path))  # while it is locked: it may be another run's
             self.close()
             self._open()
@@ -66,12 +68,12 @@ class BoundedFile:
         self._file = self.path.open("ab+", buffering=0)
         try:
             self._lock(self._file)
+            self._bytes = self._file.seek(0, os.SEEK_END)
+            if self._bytes and self._last_byte() != b"\n":  # cut off by a kill
+                self._bytes += self._file.write(b"\n") or 0
         except OSError:
             self.close()
             raise
-        self._bytes = self._file.seek(0, os.SEEK_END)
-        if self._bytes and self._last_byte() != b"\n":  # cut off by a kill
-            self._bytes += self._file.write(b"\n") or 0
 
     def _lock(self, file: BinaryIO) -> None:
         """Until it is closed. BlockingIOError: another run writes it, or has just made it the older one."""
@@ -82,9 +84,13 @@ class BoundedFile:
             locked = False
         except OSError:  # some network file systems have no locks, and a record without one is better than none
             return
-        if not locked or not os.path.samestat(os.fstat(file.fileno()), self.path.stat()):
+        if not locked or not self._is_there(file):
             what = "another run writes this record; end it, or name another folder with --record"
             raise BlockingIOError(errno.EAGAIN, what, str(self.path))
+
+    def _is_there(self, file: BinaryIO) -> bool:
+        """Whether it is the one that has this path now."""
+        return self.path.exists() and os.path.samestat(os.fstat(file.fileno()), self.path.stat())
 
     def _last_byte(self) -> bytes:
         assert self._file is not None  # noqa: S101 - just opened

@@ -210,7 +210,8 @@ def changed(before: MemoryState | None, change: MemoryChange) -> MemoryState:
     base = MemoryState() if before is None or change.whole else before
     jobs = {uid: known for uid, known in base.jobs.items() if uid not in change.gone} | change.jobs
     if change.order is not None:
-        jobs = {uid: jobs[uid] for uid in change.order}
+        # In a replay that decides otherwise, the pass before may have been held, and has remembered none of its jobs.
+        jobs = {uid: jobs[uid] for uid in change.order if uid in jobs}
     parts: dict[str, Any] = {part: value for part in PARTS if (value := getattr(change, part)) is not None}
     if change.departed is not None:
         parts["departed"] = change.departed

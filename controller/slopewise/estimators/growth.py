@@ -158,8 +158,9 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> M
             known = known.altered(levels=known.levels.altered(anchor=None), growth=None, previous_growth=None)
         known = memory_use.follow(job, known)
         usable = is_usable(job, snapshot)
-        since = None if usable else _silent_since_seconds(job, known, snapshot)
         finite = known.levels.finite if job.evaluation is None else job.evaluation.finite
+        reports = usable or (job.evaluation is not None and not finite)
+        since = None if reports else _silent_since_seconds(job, known, snapshot)
         if since != known.levels.silent_since_seconds or finite != known.levels.finite:
             known = known.altered(levels=known.levels.altered(silent_since_seconds=since, finite=finite))
         if usable and job.evaluation is not None:
@@ -175,7 +176,7 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> M
 
 
 def _silent_since_seconds(job: Job, known: JobMemory, snapshot: ClusterSnapshot) -> float | None:
-    """Since when a job without a usable level, which has reported before, does not any more; None: it never did.
+    """Since when a job that reports no usable level, nor one that is not finite, does not any more; None: it never did.
 
     Of one that never had a loss, its counters count.
     """

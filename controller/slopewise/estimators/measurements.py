@@ -23,7 +23,10 @@ def measure(snapshot: ClusterSnapshot, remembered: MemoryState, settings: growth
 
 
 def _with_departed(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemoryState) -> MemoryState:
-    """The memory with what the policy keeps of jobs that have left, until it drops it, or they come back."""
+    """The memory with what the policy keeps of jobs that have left, until it drops it, or they come back.
+
+    One whose state the policy drops (empty) is kept as long as it is remembered, and so does not leave once more.
+    """
     here = {job.uid for job in snapshot.jobs}
     states = {each.job_uid: each.state for each in remembered.departed}
     left = {
@@ -35,6 +38,7 @@ def _with_departed(snapshot: ClusterSnapshot, memory: MemoryState, remembered: M
     if not (left or states):
         return memory
     jobs = {**memory.jobs, **{uid: memory.jobs[uid].with_decided(state=state) for uid, state in back.items()}}
-    gone = {uid: state for uid, state in states.items() if uid not in memory.jobs} | left
+    gone = {uid: state for uid, state in states.items() if uid not in memory.jobs and (state or uid in remembered.jobs)}
+    gone |= left
     departed = [Departed(uid, state) for uid, state in gone.items()]
     return replace(memory, jobs=jobs, departed=tuple(departed[-DEPARTED_KEPT:]))

@@ -8,6 +8,7 @@ newest `ENDED_KEPT` that have ended with raw points: 32 KB as JSON at most. Ende
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -42,10 +43,12 @@ class Expected(NamedTuple):
 def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemoryState) -> MemoryState:
     """Bring the class records up to this snapshot. `remembered`: of the last pass, with the jobs that left since."""
     timed: dict[str, list[tuple[Job, JobMemory]]] = {}
+    seen: dict[str, float] = {}
     for job in snapshot.jobs:
         known = memory.jobs.get(job.uid)
         if job.workload_class and known and any((each.cores or 0.0) >= IDLE_CORES for each in known.paces):
             timed.setdefault(job.workload_class, []).append((job, known))
+            seen[job.workload_class] = max(seen.get(job.workload_class, -math.inf), known.paces[-1].at_seconds)
     ended: dict[str, list[ClassFigures]] = {}
     for uid, known in _finished(snapshot, memory, remembered):
         if known.points is None or known.points.cpu_seconds <= 0:
@@ -53,16 +56,24 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, remembered: MemorySt
         name = known.points.workload_class
         if not _is_over(uid, known.points.sampled_at_seconds, memory.classes.get(name, ())):
             ended.setdefault(name, []).append(_ended(uid, known, known.points, snapshot.taken_at_seconds))
-    changed = {}
-    seen = list(timed | ended)
-    for name in seen[-CLASSES_KEPT:]:  # those before them are not kept, and a sweep has a class for each trial
+            seen[name] = max(seen.get(name, -math.inf), known.points.sampled_at_seconds)
+    changed, least = {}, _seen_before_all(memory.classes)
+    newer = sorted((name for name in seen if name in memory.classes or seen[name] >= least), key=seen.__getitem__)
+    for name in newer[-CLASSES_KEPT:]:  # those before them are not kept, and a sweep has a class for each trial
         record = memory.classes.get(name, ())
         changed[name] = _joined(record, [*_figures_of(timed.get(name, ()), record), *ended.get(name, ())])
-    if len(seen) <= CLASSES_KEPT and all(memory.classes.get(name) == record for name, record in changed.items()):
+    if all(memory.classes.get(name) == record for name, record in changed.items()):
         return memory
     others = {name: record for name, record in memory.classes.items() if name not in changed}
     newest_last = [*others.items(), *changed.items()]
     return replace(memory, classes=dict(newest_last[-CLASSES_KEPT:]))
+
+
+def _seen_before_all(classes: Mapping[str, Sequence[ClassFigures]]) -> float:
+    """A class that was last seen before this is older than all that are kept; minus infinity: there is room."""
+    if len(classes) < CLASSES_KEPT:
+        return -math.inf
+    return min(max((each.at_seconds for each in record), default=-math.inf) for record in classes.values())
 
 
 def _finished(

@@ -103,6 +103,7 @@ class Departed(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     job_uid: str
     state: str
+    """Empty: nothing any more."""
 
 
 DEPARTED_KEPT = 128

@@ -221,7 +221,7 @@ class Levels(Record, frozen=True, omit_defaults=True, gc=False):
     doubts: Doubts | None = None
     """Open questions about `first` and `best`; None: none."""
     silent_since_seconds: float | None = None
-    """Since when it reports no usable level although it did before; None: it reports, or never did."""
+    """Since when it reports no usable level although it did before; None: it reports (also NaN), or never did."""
     finite: bool = True  # what it reported last
 
 

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
+import msgspec
+
 from slopewise.allocation import MIN_MILLICORES, accepted_millicores
 from slopewise.errors import PolicyError
 from slopewise.model import (
+    MEMORY_JSON,
     ClusterSnapshot,
     CpuControl,
     Decisions,
@@ -124,6 +127,8 @@ def _of_memory(decided: Any, snapshot: ClusterSnapshot, given: MemoryState) -> I
             yield f"memory.jobs has another {field} for {uid}, which is not the policy's to write"
         elif after.decided.wanted_cores is not None and not 0 <= after.decided.wanted_cores < math.inf:
             yield f"memory.jobs wants {after.decided.wanted_cores!r} cores for {uid}"
+        elif after.decided is not before.decided:
+            yield from _of_decided(uid, after.decided)
     for uid in decided.jobs.keys() - given.jobs.keys():
         yield f"memory.jobs has {uid}, which is no job"
     names = {node.name for node in snapshot.nodes}
@@ -131,6 +136,14 @@ def _of_memory(decided: Any, snapshot: ClusterSnapshot, given: MemoryState) -> I
         yield f"memory.nodes {'has none for' if name in names else 'has one for the unknown node'} {name}"
     for name, last in decided.nodes.items():
         yield from _of_node(name, last, snapshot.taken_at_seconds)
+
+
+def _of_decided(uid: str, decided: PolicyMemory) -> Iterator[str]:
+    """What could not be read back would cost all that is remembered of the job, once another process begins."""
+    try:
+        msgspec.json.decode(MEMORY_JSON.encode(decided), type=PolicyMemory)
+    except msgspec.ValidationError as error:
+        yield f"memory.jobs has a decision on {uid} that cannot be stored: {error}"
 
 
 def _of_node(name: str, last: object, now_seconds: float) -> Iterator[str]:

@@ -34,7 +34,17 @@ from dataclasses import dataclass
 
 from slopewise.allocation import down_an_order
 from slopewise.estimators.speed import steps_left
-from slopewise.model import Arrival, Job, JobMemory, Node, NodeMemory, Objectives
+from slopewise.model import (
+    Arrival,
+    ClusterSnapshot,
+    Decisions,
+    Job,
+    JobMemory,
+    MemoryState,
+    Node,
+    NodeMemory,
+    Objectives,
+)
 from slopewise.policies import parameter
 from slopewise.policies.shared.need_placement import Need, NodeRoom
 from slopewise.policies.shared.need_policy import (
@@ -119,6 +129,13 @@ class Policy(NeedPolicy[Parameters, _Case]):
     """Placement by need, and CPU by deadline."""
 
     NAME, OBJECTIVE = "deadline", "deadline"
+
+    def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
+        """As the class says; without autoscaling jobs that were resized before are restored."""
+        if not self._parameters.autoscaling:
+            resized = {uid: known for uid, known in memory.jobs.items() if known.decided.wanted_cores is not None}
+            memory = memory.with_jobs({uid: known.with_decided(wanted_cores=None) for uid, known in resized.items()})
+        return super().decide(snapshot, memory)
 
     def _assess(self, job: Job, known: JobMemory, node: Node, had_cores: float, at: At) -> _Case:
         useful, deadline = useful_cores(job, node), job.objectives.deadline_at_seconds

@@ -15,6 +15,7 @@ from slopewise.model import ClusterSnapshot, Decisions, Job, JobMemory, MemorySt
 from slopewise.policies import PolicyParameters, Setting
 from slopewise.policies.shared.accelerators import GpuJobs, divide, gpu_jobs
 from slopewise.policies.shared.node_passes import NodeDecision, decide_by_node
+from slopewise.policies.shared.silence import without_decision
 
 PURPOSE = "the baseline: no job is changed"
 ACTIONS = ()
@@ -43,7 +44,9 @@ class Policy:
             for name, jobs in snapshot.jobs_by_node().items()
         }
         reasons = {job.uid: UNCHANGED for job in snapshot.jobs if not job.state.ended}
-        return Decisions("fair", (), reasons, MemoryState(memory.jobs, nodes))
+        # The class and the end that another policy saw in a job, before the user changed policies, mean nothing here.
+        jobs = {uid: without_decision(known) for uid, known in memory.jobs.items()}
+        return Decisions("fair", (), reasons, MemoryState(jobs, nodes))
 
     def _by_need(self, gpus: GpuJobs, memory: MemoryState) -> Decisions:
         """A job without accelerators, or whose need is not known, keeps its original CPU."""
@@ -65,6 +68,7 @@ class Policy:
             decide_node,
             silence=gpus.silence(silence),
             reserves=True,
+            longest_seconds=self._setting.interval_seconds,
         )
         others = {uid: UNCHANGED for uid in decided.reasons if uid not in gpus.needs and uid not in gpus.kept}
         return replace(decided, reasons={**decided.reasons, **others})

@@ -23,7 +23,7 @@ ambiguous, this is the reading chosen:
   growth cannot be known (its CPU is not counted, or it uses none), it has an even share then.
 - An arrival or departure (the *set* of jobs changed, not their number) runs Algorithm 1 at once and resets the
   interval; it reclassifies only jobs that were measured since the last evaluation, which needs a whole interval.
-- A job that grows again after back-off resets the interval too.
+- A job that grows again after back-off resets the interval too, also one that was left out meanwhile (below).
 - A job whose growth is unknown (restarted, stale, diverged, idle) keeps its class and its limit, and is left
   out: of the sum, and of the question whether all are completing. One that has diverged has an even share at most.
 - What guards held back or cut short is asked for again between two looks, so that a limit that has to rise in
@@ -97,7 +97,6 @@ class _Found:
     unknown: Mapping[str, str]
     """Why that is, by uid."""
     newcomers: frozenset[str]
-    revived: bool
 
     def all_completing(self) -> bool:
         """True when every job that is known to compete is in the completing list, and there is one."""
@@ -136,7 +135,8 @@ class Policy:
         def decide_node(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> NodeDecision:
             return self._decide_node(node, jobs, last, snapshot, memory)
 
-        return decide_by_node("flowcon", snapshot, memory, self._control, decide_node)
+        longest = self._interval_seconds * self._parameters.max_interval_ratio
+        return decide_by_node("flowcon", snapshot, memory, self._control, decide_node, longest_seconds=longest)
 
     def _decide_node(
         self, node: Node, jobs: Sequence[Job], last: NodeMemory | None, snapshot: ClusterSnapshot, memory: MemoryState
@@ -150,7 +150,7 @@ class Policy:
         self, node: Node, jobs: Sequence[Job], snapshot: ClusterSnapshot, memory: MemoryState, evaluated_at: float
     ) -> _Found:
         """Algorithm 1, lines 2-13: one step down below alpha, back to the new list at or above it."""
-        classes, growth, paces, unknown, revived = {}, {}, {}, {}, False
+        classes, growth, paces, unknown = {}, {}, {}, {}
         for job in jobs:
             known = memory.jobs[job.uid]
             # Another policy's class, from before the user changed policies, means nothing here.
@@ -165,9 +165,8 @@ class Policy:
             if known.growth.at_seconds > evaluated_at:  # measured since the last evaluation: a whole interval
                 grows = paces[job.uid] >= self._parameters.alpha
                 classes[job.uid] = NEW if grows else _ONE_STEP_DOWN[before]
-                revived |= grows and before == COMPLETING
         newcomers = frozenset(uid for uid in unknown if self._is_newcomer(memory.jobs[uid], snapshot))
-        return _Found(classes, growth, paces, unknown, newcomers, revived)
+        return _Found(classes, growth, paces, unknown, newcomers)
 
     def _is_newcomer(self, known: JobMemory, snapshot: ClusterSnapshot) -> bool:
         """Never measured yet, and not in the new list for long."""
@@ -209,19 +208,19 @@ class Policy:
     def _interval(
         self, jobs: Sequence[Job], found: _Found, last: NodeMemory | None, snapshot: ClusterSnapshot
     ) -> float:
-        """The interval until the next evaluation, in seconds: reset by an event or a revival, doubled in back-off.
+        """The interval until the next evaluation, in seconds: doubled while all are completing, and reset by an event.
 
         An arrival's counts from its start, not from its first loss, which takes some scrapes to be seen.
         """
         base = self._interval_seconds
         before = frozenset() if last is None else last.job_uids
-        reset = last is None or before != found.classes.keys() or found.revived  # Algorithm 2, lines 3-12
-        interval = base if last is None or reset else max(base, last.interval_seconds)
         if found.all_completing():
-            return min(2 * interval, base * self._parameters.max_interval_ratio)
+            changed = last is None or before != found.classes.keys()  # Algorithm 2, lines 3-12
+            doubled = 2 * (base if last is None or changed else max(base, last.interval_seconds))
+            return min(doubled, base * self._parameters.max_interval_ratio)
         arrived_at = max((job.started_at_seconds for job in jobs if job.uid not in before), default=None)
         if arrived_at is None:
-            return interval
+            return base
         left = min(base, base - (snapshot.taken_at_seconds - arrived_at))
         return left if left >= FIRST_INTERVAL_SCRAPES * snapshot.scrape_interval_seconds else base
 

@@ -94,7 +94,8 @@ class Policy:
             cases = [self._assess(job, memory.jobs[job.uid], snapshot) for job in jobs]
             return self._decide_node(node, jobs, cases)
 
-        return decide_by_node("tradl", snapshot, memory, self._setting.control, decide_node)
+        longest = self._setting.interval_seconds
+        return decide_by_node("tradl", snapshot, memory, self._setting.control, decide_node, longest_seconds=longest)
 
     def _decide_node(self, node: Node, jobs: Sequence[Job], cases: Sequence[_TargetCase]) -> NodeDecision:
         limits = _limits(node, jobs, cases, self._parameters.floor_ratio)

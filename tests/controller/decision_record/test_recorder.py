@@ -106,6 +106,22 @@ def test_a_disk_that_takes_a_part_of_each_line_is_said_once_and_by_its_name(tmp_
     assert [each["reason"] for each in logged] == ["[Errno 27] File too large"]
 
 
+def test_a_line_that_a_kill_cut_off_ends_before_the_next_one_also_where_the_disk_was_full_then(tmp_path: Path) -> None:
+    recorded(tmp_path, 1.0)[0].close()
+    (file,) = tmp_path.iterdir()
+    with file.open("ab") as cut_off:
+        cut_off.write(b'{"kind":"pass","ta')
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size, hard))
+    try:
+        recorder, logged = recorded(tmp_path, 2.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [each["reason"] for each in logged] == ["[Errno 27] File too large"]
+    recorded(tmp_path, 3.0, recorder)[0].close()
+    assert [each.recorded.taken_at_seconds for each in read(file, lambda _: None)] == [1.0, 3.0]
+
+
 def test_what_cannot_be_encoded_costs_lines_and_no_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: MemoryState) -> str:
         raise ValidationError("Expected `float`, got `null`")
@@ -137,6 +153,17 @@ def test_a_second_run_does_not_write_into_the_record_of_the_first(tmp_path: Path
     assert recorded(tmp_path, 4.0, second)[1] == []
     assert [line.taken_at_seconds for line in lines_of(path) if isinstance(line, Pass)] == [1.0, 3.0, 4.0]
     second.close()
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_a_record_that_a_person_moved_or_removed_begins_anew(tmp_path: Path, *, moved: bool) -> None:
+    recorder, _ = recorded(tmp_path, 1.0)
+    (path,) = tmp_path.iterdir()
+    path.rename(tmp_path / "mine") if moved else path.unlink()
+    assert recorded(tmp_path, 2.0, recorder)[1] == []
+    recorder.close()
+    assert [each.recorded.taken_at_seconds for each in read(path, lambda _: None)] == [2.0]
+    assert not moved or [each.recorded.taken_at_seconds for each in read(tmp_path / "mine", lambda _: None)] == [1.0]
 
 
 def test_a_full_file_of_another_run_is_not_made_the_older_one(tmp_path: Path) -> None:

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from support.instances import Diverging, a_sim_job, a_sim_node, an_instance
+from support.own_policy import a_file, deciding
 from support.recorded_runs import a_document, record_run
+from support.worlds import START, FakeActuator, FakeClock, FakeObserver, a_job, a_snapshot
 
+from slopewise.config.pass_settings import pass_settings, policy_of
+from slopewise.config.training_policy import as_json
+from slopewise.decision_record.files import BoundedFile
 from slopewise.decision_record.lines import Answer, Pass, decode, encode
 from slopewise.decision_record.reader import read
+from slopewise.decision_record.recorder import Recorder
 from slopewise.decision_record.replay import NOT_CARRIED_OUT, Given, ReplayedPass, replay
 from slopewise.errors import ActuationError
-from slopewise.model import ClusterSnapshot, Job, Migrate, Outcome, PassReport, Place, Resize
+from slopewise.memory_in_process import DictionaryMemory
+from slopewise.model import ClusterSnapshot, Job, MemoryState, Migrate, Outcome, PassReport, Place, Resize
+from slopewise.own_policies.catalogue import forget, name_file
+from slopewise.ports import Ports
+from slopewise.reconcile import reconcile
 from slopewise.simulator.world.model import Instance
 
 
@@ -90,6 +101,31 @@ def test_a_decision_that_differs_now_is_reported_with_both(tmp_path: Path, monke
     assert "12345" in then
     assert now.startswith("decided now: ")
     assert str(first.after) in now
+
+
+class OrderedOtherwise(DictionaryMemory):
+    """As on a cluster, where jobs are loaded in the order of their objects, and not in that of the snapshot."""
+
+    def load(self) -> MemoryState:
+        state = super().load()
+        return dataclasses.replace(state, jobs=dict(reversed(list(state.jobs.items()))))
+
+
+def test_a_policy_of_ones_own_that_fails_where_it_decided_is_a_difference_of_each_pass(tmp_path: Path) -> None:
+    mine, path = a_file(tmp_path, deciding("return fair")), tmp_path / "record.jsonl"
+    document = a_document(name_file(mine).name)
+    recorder, memory = Recorder(BoundedFile(path, 1_000_000), as_json(document)), OrderedOtherwise()
+    for at in (START, START + 20):
+        observer = FakeObserver([a_snapshot([a_job("a", at=at), a_job("b", at=at)], at=at)])
+        ports = recorder.ports(Ports(observer, FakeActuator(), memory, FakeClock(at)))
+        recorder(reconcile(ports, policy_of(document), pass_settings(document)))
+    recorder.close()
+    assert [each.differences for each in replayed(path)] == [[], []]
+    mine.write_text(deciding("return 1 / 0"))
+    forget()
+    name_file(mine)
+    again = replayed(path)
+    assert [(each.report.policy_failed, bool(each.differences)) for each in again] == [(True, True)] * 2
 
 
 def test_an_answer_and_an_error_of_the_actuator_are_those_of_the_record(tmp_path: Path) -> None:

@@ -137,6 +137,16 @@ class TestEnded:
         (figures,) = over({"a": ended("a", 150.0, at=START + 5)}, timed_before).classes["vae"]
         assert (figures.line, figures.work) == ((0.0, 1.0, 1.0), 150.0)
 
+    def test_trials_that_ended_and_stay_do_not_push_out_the_class_of_a_job_that_runs(self) -> None:
+        """A sweep of 100 trials has as many classes; the pods of a finished Job stay as long as that."""
+        trials = [of_class(f"trial-{n}", f"t{n}").altered(state=JobState.FINISHED) for n in range(100)]
+        known = {f"t{n}": ended("", 10.0, START + n, f"trial-{n}", paces=timed((1.0, 1.0)).paces) for n in range(100)}
+        runs = {"a": timed((1.0, 1.0), at=START + 200)}
+        first = measured([of_class("vae"), *trials], known | runs)
+        assert set(first.classes) == {"vae", *(f"trial-{n}" for n in range(101 - CLASSES_KEPT, 100))}
+        again = measured([of_class("vae"), *trials], known | runs, first)
+        assert list(again.classes.items()) == list(first.classes.items()), "and they do not take turns"
+
     def test_only_the_newest_are_kept(self) -> None:
         state = MemoryState()
         for number in range(2 * ENDED_KEPT):

@@ -64,6 +64,10 @@ def test_a_policy_that_decides_well_is_obeyed_and_may_give_back_what_a_job_came_
             "memory.jobs['a'] = memory.jobs['a'].with_decided(wanted_cores=-1.0); return self.fair(snapshot, memory)",
             "memory.jobs wants -1.0 cores for a",
         ),
+        (
+            "memory.jobs['a'] = memory.jobs['a'].with_decided(state={'n': 3}); return self.fair(snapshot, memory)",
+            "memory.jobs has a decision on a that cannot be stored: Expected `str`, got `object` - at `$.state`",
+        ),
         ("return replace(fair, memory=memory)", "memory.nodes has none for n"),
         (
             NODES.format("NodeMemory(frozenset(), 0.0, 20.0)"),

@@ -9,7 +9,19 @@ from typing import Any
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, classes, limits
 
-from slopewise.model import Arrival, Decisions, Job, JobMemory, MemoryState, Node, NodeMemory, Objectives, Pace, Place
+from slopewise.model import (
+    Arrival,
+    CpuAllocation,
+    Decisions,
+    Job,
+    JobMemory,
+    MemoryState,
+    Node,
+    NodeMemory,
+    Objectives,
+    Pace,
+    Place,
+)
 from slopewise.policies import Setting
 from slopewise.policies.deadline import Parameters, Policy
 
@@ -30,7 +42,8 @@ def training(
 def timed(cpu_seconds: float = 1.0, wanted: float | None = None, cores: float = 0.5, **more: object) -> JobMemory:
     """A job that takes so many CPU-seconds a step."""
     pace = Pace(START - 1, cpu_seconds / cores, cores)
-    return JobMemory(paces=(pace,)).with_decided(wanted_cores=wanted, **more)
+    original = more.pop("original", None)
+    return JobMemory(paces=(pace,), original=original).with_decided(wanted_cores=wanted, **more)  # type: ignore[arg-type]
 
 
 def decide(
@@ -226,3 +239,9 @@ class TestPlacement:
         assert decisions.resizes == ()
         assert all("unchanged" in decisions.reasons[uid] for uid in ("a", "b", "c"))
         assert placed(decisions) == [("new", "n2")]
+
+    def test_once_autoscaling_is_switched_off_a_job_gets_back_what_it_came_with(self) -> None:
+        job = training("a").altered(allocation=CpuAllocation(50, 10))
+        known = {"a": timed(wanted=0.05, job_class="best-effort", original=CpuAllocation(1000, 10))}
+        decisions = decide([job], known, autoscaling=False)
+        assert [(each.to_millicores, each.is_rollback) for each in decisions.resizes] == [(1000, True)]

@@ -82,6 +82,8 @@ def test_vector_c_all_completing_frees_every_limit_and_doubles_the_interval_unti
         ({"a": (FAST, COMPLETING), "b": (SLOW, COMPLETING)}, 80.0, {"a": NEW, "b": COMPLETING}, ITVAL),  # grows again
         ({"a": (SLOW, COMPLETING)}, 4 * ITVAL, {"a": COMPLETING}, 4 * ITVAL),  # the cap of the back-off
         ({"a": (FAST, NEW), "b": (FAST, NEW)}, 10.0, {"a": NEW, "b": NEW}, ITVAL),  # after an arrival's short one
+        ({"a": (FAST, NEW), "b": (SLOW, COMPLETING)}, 80.0, {"a": NEW, "b": COMPLETING}, ITVAL),  # a had restarted
+        ({"a": (FAST, NEW), "b": (FAST, NEW)}, 60.0, {"a": NEW, "b": NEW}, ITVAL),  # the user's was longer before
     ],
 )
 def test_the_interval_after_a_look(

@@ -24,11 +24,14 @@ from slopewise.estimators.growth import Measuring
 from slopewise.memory_in_process import DictionaryMemory
 from slopewise.model import (
     MEMORY_JSON,
+    Anchor,
     Arrival,
     ClassFigures,
     Decisions,
+    Departed,
     Evaluation,
     JobMemory,
+    JobState,
     Levels,
     MemoryState,
     Objectives,
@@ -120,6 +123,17 @@ class TestForecasts:
         points = Points("cpu", "loss", points_of(8.0, until=1.0).tobytes(), work=100.0, cpu_seconds=100.0)
         each = self.found(MemoryState({"a": JobMemory(points=points)}))
         assert each.total == pytest.approx(10 * 100 / 8, rel=0.2)
+
+    def test_a_curve_is_fitted_again_also_where_its_points_were_averaged_or_began_again(self) -> None:
+        """Of 200 points at most, 196 were fitted; without their average none would ever be 1.15 times as many."""
+        points = Points("cpu", "loss", points_of(8.0, until=1.0, count=102).tobytes(), work=100.0, cpu_seconds=100.0)
+        job = a_job("a", at=START, cpu_seconds=20.0)
+        memory, fitted = MemoryState({"a": JobMemory(points=points)}), forecast.State(START, 0, 0, 1, 0, 196, rate=0.9)
+        with_state, without = (
+            forecasts(a_snapshot([job], at=START), memory, [job], states, FAVOURS["balanced"], 20.0)["a"]
+            for states in ({"a": fitted}, dict[str, forecast.State]())
+        )
+        assert (with_state.rate, with_state.points) == (without.rate, 102)
 
     def test_without_a_plan_jobs_of_its_class_say_what_it_needs(self) -> None:
         classes = {"vae": (ClassFigures("x", START, work=90.0), ClassFigures("y", START, work=110.0))}
@@ -271,6 +285,13 @@ class TestNode:
         assert "not finite" in state.reasons["nan"]
         assert state.memory.jobs["nan"].decided.ends is None
 
+    def test_a_scrape_that_is_missed_makes_no_job_that_has_diverged_lead(self) -> None:
+        jobs = [a_job("nan", at=START, cpu_seconds=1.0, level=None), a_job("sound", at=START, cpu_seconds=50.0)]
+        levels = Levels("s", 1.0, 0.5, Anchor(START - 40, 0.5, None), finite=False, silent_since_seconds=START)
+        state = decisions(jobs, {"nan": known(levels=levels), "sound": known()}, cores=1.0)
+        assert state.memory.jobs["nan"].decided.wanted_cores == pytest.approx(0.025)
+        assert "not finite" in state.reasons["nan"]
+
     def test_a_served_model_without_a_loss_gets_what_its_objective_needs(self) -> None:
         server = a_job("server", at=START, cpu_seconds=50.0).altered(evaluation=None, responses=Responses(100, 30.0),
             objectives=Objectives(qoe_seconds=0.5),
@@ -281,6 +302,18 @@ class TestNode:
         assert found.reasons["server"].startswith("objective: its objective or deadline needs 0.6")
         assert found.memory.jobs["server"].decided.wanted_cores == pytest.approx(0.6, rel=0.1)
         assert math.fsum(each.decided.wanted_cores or 0.0 for each in found.memory.jobs.values()) == pytest.approx(1.0)
+
+    def test_a_served_model_whose_objective_no_cpu_meets_keeps_what_it_came_with_as_one_without_an_objective(
+        self,
+    ) -> None:
+        server = a_job("server", at=START).altered(evaluation=None, responses=Responses(100, 30.0))
+        asking = server.altered(objectives=Objectives(qoe_seconds=0.5))
+        paces = (Pace(START - 40, 1.0, 0.3), Pace(START - 20, 0.9, 0.5))  # 0.75 s of them no CPU saves
+        memory = {"server": JobMemory(paces=paces), "train": known()}
+        for one in (server, asking):
+            found = decisions([one, a_job("train", at=START, cpu_seconds=50.0)], memory)
+            assert found.reasons["server"] == "unchanged: reports no loss, keeps its original CPU"
+            assert found.memory.jobs["server"].decided.wanted_cores is None
 
 
 class TestStarts:
@@ -324,6 +357,36 @@ class TestDepartedJobs:
         now = after.jobs["b"].decided.ends
         assert now is not None
         assert now.fair_seconds == pytest.approx(due.fair_seconds, abs=5.0)
+
+    def test_what_is_remembered_of_a_job_that_has_ended_stays_once_it_has_ended_there(self) -> None:
+        over = msgspec.json.encode(forecast.State(START, 60.0, 60.0, 1.0, 60.0, over=True)).decode()
+        job, before = a_job("a", state=JobState.FINISHED), MemoryState({"a": known(state=over)})
+        after = marginal.Policy(marginal.Parameters(), Setting(20.0, "requests")).decide(
+            a_snapshot([job], at=START + 20), before
+        )
+        assert after.memory.jobs["a"] is before.jobs["a"]
+
+    def test_a_job_that_is_suspended_for_long_goes_on_there_once_and_not_again_and_again(self) -> None:
+        """A cluster remembers it for as long as its Job is there: `a` has 60 core-seconds, of which 50 were its share.
+
+        Its other ten end 20 s later under fair sharing, and from then on `b` has the core there.
+        """
+        policy = marginal.Policy(marginal.Parameters(), Setting(20.0, "requests"))
+        state = msgspec.json.encode(forecast.State(START, 50.0, 100.0, 1.0, 60.0)).decode()
+        stored = {"a": known(state=state), "b": stepping(1.0, 1.0).altered(levels=Levels(first=2.0, best=2.0))}
+        departed: tuple[Departed, ...] = ()
+        fair, kept = [], []
+        for at in (START + 20 * step for step in range(12)):
+            b = a_job("b", at=at, cpu_seconds=1.0).altered(steps_total=1.0, steps_planned=1000.0)
+            snapshot = a_snapshot([b], [a_node("n1", 1.0)], at=at)
+            measured = measurements.measure(snapshot, MemoryState(stored, departed=departed), Measuring(20.0))
+            after = policy.decide(snapshot, measured).memory
+            stored, departed = {**stored, **after.jobs}, after.departed
+            ends = after.jobs["b"].decided.ends
+            fair.append(ends.fair_seconds if ends is not None else None)
+            kept.append([each.job_uid for each in departed if each.state])
+        assert kept[-6:] == [[]] * 6
+        assert fair[-1] == pytest.approx(fair[-6], abs=1.0)
 
 
 class TestBesideOtherPods:

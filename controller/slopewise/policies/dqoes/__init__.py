@@ -143,6 +143,11 @@ class Policy(NeedPolicy[Parameters, ObjectiveCase]):
 
     NAME, OBJECTIVE = "dqoes", "objective"
 
+    @property
+    def _longest_seconds(self) -> float:
+        ratio = self._parameters.max_interval_ratio if self._parameters.variant == "step" else 1.0
+        return ratio * self._setting.interval_seconds
+
     def _assess(self, job: Job, known: JobMemory, node: Node, had_cores: float, at: At) -> ObjectiveCase:
         return assess(job, known, node, had_cores, self._parameters.alpha, self._parameters.margin_ratio)
 
@@ -170,7 +175,7 @@ class Policy(NeedPolicy[Parameters, ObjectiveCase]):
         limits = [one.limit_cores for one in cases]
         if is_step:
             limits = step_limits(cases, node, self._parameters.beta)
-            seconds = step_interval_seconds(cases, last, seconds, self._parameters.max_interval_ratio)
+            seconds = step_interval_seconds(cases, last, seconds, self._longest_seconds)
         verdicts = {}
         for one, limit in zip(cases, limits, strict=True):
             out_of_reach = one.listed not in (UNKNOWN, NO_OBJECTIVE) and not one.is_kept

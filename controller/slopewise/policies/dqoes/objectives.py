@@ -117,7 +117,7 @@ def _cut_back(limits: Sequence[float], whose: Sequence[bool], floor: float, capa
 
 
 def step_interval_seconds(
-    cases: Sequence[ObjectiveCase], last: NodeMemory | None, first_seconds: float, max_ratio: float
+    cases: Sequence[ObjectiveCase], last: NodeMemory | None, first_seconds: float, longest_seconds: float
 ) -> float:
     """Seconds until the next evaluation.
 
@@ -132,7 +132,7 @@ def step_interval_seconds(
     if last is None or changed or worse:
         return first_seconds
     if now == before:
-        return min(2 * last.interval_seconds, max_ratio * first_seconds)
+        return min(2 * last.interval_seconds, longest_seconds)
     return last.interval_seconds
 
 

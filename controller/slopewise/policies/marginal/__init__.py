@@ -113,8 +113,9 @@ class Policy:
         decide_node = _Nodes(self._parameters, setting, snapshot, memory, studies, gpus).decide
         chosen: tuple[Move, ...] = (*places(snapshot, memory, studies.found), *moves(snapshot, memory, studies.found))
         decided = decide_by_node(
-            "marginal", snapshot, remembered, setting.control, decide_node, chosen, silence=silence, reserves=True
-        )
+            "marginal", snapshot, remembered, setting.control, decide_node, chosen,
+            silence=silence, reserves=True, longest_seconds=setting.interval_seconds,
+        )  # fmt: skip
         return replace(decided, memory=replace(decided.memory, departed=remembered.departed))
 
 
@@ -233,16 +234,19 @@ def _silence(snapshot: ClusterSnapshot) -> Silence:
     no_loss = without_a_loss(snapshot)
 
     def silence(job: Job, known: JobMemory) -> str | None:
-        timed = job.objectives.qoe_seconds is not None and measured_speed(known) is not None
-        return None if timed else no_loss(job, known)
+        asked, speed = job.objectives.qoe_seconds, measured_speed(known)
+        served = asked is not None and speed is not None and speed.limit_for(asked) is not None
+        return None if served else no_loss(job, known)
 
     return silence
 
 
 def _claims(job: Job, known: JobMemory, silence: Silence) -> bool:
     """Whether it has a loss to go by."""
-    finite = known.levels.first is not None and (job.evaluation is None or job.evaluation.finite)
-    return finite and silence(job, known) is None
+    levels, now = known.levels, job.evaluation
+    # Without an anchor another process has begun since, and has reported nothing yet.
+    finite = now.finite if now is not None else levels.finite or levels.anchor is None
+    return finite and levels.first is not None and silence(job, known) is None
 
 
 def _reason(each: Forecast, place: int, ordered: Order, due_seconds: float, cores: float | None) -> tuple[str, str]:

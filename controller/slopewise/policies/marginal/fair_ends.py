@@ -126,13 +126,21 @@ def fair_ends(
         for (uid, state), end, late in zip(after.items(), ends, left, strict=True)
     }
     texts = {uid: msgspec.json.encode(state).decode() for uid, state in after.items()}
-    jobs = {uid: known.with_decided(state=texts[uid]) if uid in texts else known for uid, known in memory.jobs.items()}
-    kept = [Departed(uid, texts[uid]) for uid in gone if uid in texts and uid not in jobs]
-    return replace(memory, jobs=jobs, departed=tuple(kept[-DEPARTED_KEPT:])), due
+    changed = {
+        uid: known.with_decided(state=texts[uid])
+        for uid, known in memory.jobs.items()
+        if texts.get(uid, known.decided.state) != known.decided.state
+    }
+    # Also those that have ended there, without a state: a suspended Job would come again with that of its last pass.
+    departed = [Departed(each.job_uid, texts.get(each.job_uid, "")) for each in memory.departed]
+    kept = sorted((each for each in departed if each.job_uid not in memory.jobs), key=lambda each: each.state != "")
+    return replace(memory.with_jobs(changed), departed=tuple(kept[-DEPARTED_KEPT:])), due
 
 
 def _over(state: State, served: float, now_seconds: float) -> State:
     """A job that has ended, with what it has done: what it had at the last pass, and what it could use since."""
+    if state.over and state.served >= state.work:
+        return state  # so that a cluster does not write it again and again
     if state.over:
         return structs.replace(state, at_seconds=now_seconds, served=served)
     done = min(state.work or math.inf, state.done + state.cores * max(0.0, now_seconds - state.at_seconds))

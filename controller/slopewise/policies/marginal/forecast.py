@@ -17,7 +17,7 @@ import msgspec
 
 from slopewise.estimators import raw_points
 from slopewise.estimators.workload_classes import MAX_UNCOUNTED_SECONDS, expected
-from slopewise.model import ClusterSnapshot, Job, MemoryState
+from slopewise.model import ClusterSnapshot, Job, MemoryState, Points
 from slopewise.policies.marginal import curve
 
 Weights = tuple[float, float, float]
@@ -47,7 +47,7 @@ SCALE_OF_DONE = 4.0
 """Without a plan, and before its curve has bent, a job is expected to need so many times the work done."""
 
 REFIT_RATIO = 1.15
-"""A curve is fitted again once it has so many times the points."""
+"""A curve is fitted again once it has so many times the points, and whenever it has fewer than at the last fit."""
 
 
 class State(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -177,10 +177,15 @@ def _begun(job: Job, memory: MemoryState, state: State | None, now_seconds: floa
     return each
 
 
+def _is_another(each: Forecast, points: Points) -> bool:
+    """Whether there are that many more points, or fewer: they were averaged, or have begun again in another unit."""
+    return not each.points <= points.count < REFIT_RATIO * each.points
+
+
 def _refit(found: Iterable[Forecast], memory: MemoryState) -> None:
     """Fit the curves of the jobs whose points have grown by enough, all together."""
     known = [(each, points) for each in found if (points := memory.jobs[each.job.uid].points) and points.count]
-    due = [(each, points) for each, points in known if each.rate <= 0 or points.count >= REFIT_RATIO * each.points]
+    due = [(each, points) for each, points in known if each.rate <= 0 or _is_another(each, points)]
     scales = [(each.total if each.planned else SCALE_OF_DONE * each.done) / each.unit for each, _ in due]
     rises = [each.job.evaluation is not None and each.job.evaluation.objective == "max" for each, _ in due]
     kappas = curve.fit(

@@ -124,6 +124,11 @@ class NeedPolicy(ABC, Generic[P, C]):
     def __init__(self, parameters: P, setting: Setting) -> None:
         self._parameters, self._setting = parameters, setting
 
+    @property
+    def _longest_seconds(self) -> float:
+        """Between two evaluations of a node."""
+        return self._setting.interval_seconds
+
     @abstractmethod
     def _assess(self, job: Job, known: JobMemory, node: Node, had_cores: float, at: At) -> C:
         """What the job needs on this node from then on; `had_cores`: what it might use by its paces."""
@@ -196,8 +201,9 @@ class NeedPolicy(ABC, Generic[P, C]):
         if self._parameters.placement and snapshot.waiting:
             moves = place_by_need(snapshot, memory, rooms(), need_of, rank, objective=self.OBJECTIVE)
         decided = decide_by_node(
-            self.NAME, snapshot, memory, control, decide_node, moves, silence=silence, reserves=True
-        )
+            self.NAME, snapshot, memory, control, decide_node, moves,
+            silence=silence, reserves=True, longest_seconds=self._longest_seconds,
+        )  # fmt: skip
         return replace(decided, moves=(*decided.moves, *self._leaving(snapshot, decided.memory, rooms, now)))
 
     def _leaving(self, snapshot: ClusterSnapshot, memory: MemoryState, rooms: Rooms, now: At) -> tuple[Migrate, ...]:

@@ -7,6 +7,7 @@ Silent jobs (`silence.py`) keep their original CPU and are left out; the node is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -80,11 +81,13 @@ def decide_by_node(
     *,
     silence: Silence | None = None,
     reserves: bool = False,
+    longest_seconds: float = math.inf,
 ) -> Decisions:
     """Decide on every node that is due; jobs are passed in order of uid, so that their order does not matter.
 
     `silence`: which jobs count as silent; default: those that report no loss. `reserves`: the policy guarantees CPU, so
-    that also under hard limits the node is only what silent jobs leave.
+    that also under hard limits the node is only what silent jobs leave. `longest_seconds`: between two evaluations of
+    this policy; what the one before it, or a longer interval of its own, has left of a node's interval is cut to it.
     """
     now = snapshot.taken_at_seconds
     jobs_on = snapshot.jobs_by_node()
@@ -98,6 +101,8 @@ def decide_by_node(
         node_reasons = {uid: reason(why) for uid, why in silent.items()}
         jobs_memory |= {uid: without_decision(jobs_memory[uid]) for uid in silent}
         last = memory.nodes.get(node.name)
+        if last is not None and last.interval_seconds > longest_seconds:
+            last = replace(last, interval_seconds=longest_seconds)
         if last is not None and not new and not is_due(last, jobs, now):
             nodes[node.name] = last
             node_reasons |= {job.uid: _waiting(jobs_memory[job.uid], last, now) for job in reporting}

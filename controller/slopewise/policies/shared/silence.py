@@ -31,9 +31,8 @@ def without_a_loss(snapshot: ClusterSnapshot) -> Silence:
     def silence(job: Job, known: JobMemory) -> str | None:
         if known.levels.first is None:
             return _no_loss_yet(job)
-        if known.levels.silent_since_seconds is None or (job.evaluation is not None and not job.evaluation.finite):
-            return None
-        return _gone("loss", known.levels.silent_since_seconds, snapshot)
+        since = known.levels.silent_since_seconds
+        return None if since is None else _gone("loss", since, snapshot)
 
     return silence
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
 from support.worlds import START, a_job, a_node, a_snapshot, known
 
+from slopewise.estimators import measurements
+from slopewise.estimators.growth import Measuring
 from slopewise.model import (
     CpuAllocation,
     CpuControl,
@@ -22,8 +25,9 @@ from slopewise.model import (
     PolicyMemory,
     Unmet,
 )
+from slopewise.policies import Setting, find
 from slopewise.policies.shared.node_passes import NodeDecision, Verdict, decide_by_node, is_due
-from slopewise.policies.shared.silence import without_decision
+from slopewise.policies.shared.silence import without_a_loss, without_decision
 
 LAST = NodeMemory(frozenset(["a", "b"]), START - 10, 20.0)
 
@@ -194,6 +198,17 @@ def test_a_job_that_has_stopped_reporting_for_long_gets_back_what_it_came_with()
     assert targets(still) == {"a": 1500}, "it has only just stopped reporting"
 
 
+def test_a_job_that_has_diverged_is_silent_only_once_it_reports_nothing_for_long() -> None:
+    """It has reported NaN for ten minutes, and a scrape is missed; a minute later it has stopped."""
+    memory, reasons = MemoryState({"a": known()}), []
+    for at, level in ((0.0, math.nan), (600.0, math.nan), (620.0, None), (680.0, None)):
+        job = a_job("a", at=START + at, level=level, finite=level is None)
+        snapshot = a_snapshot([job], at=START + at)
+        memory = measurements.measure(snapshot, memory, Measuring(20.0))
+        reasons.append(without_a_loss(snapshot)(job, memory.jobs["a"]))
+    assert reasons == [None, None, None, "no loss for 1m00s"]
+
+
 def test_a_node_is_looked_at_again_when_a_job_begins_to_report() -> None:
     looks = Looks(a=Verdict(0.5, "slow", "why"), b=Verdict(1.0, "fast", "why"))
     memory = MemoryState({"a": known(job_class="slow", wanted=0.5), "b": known()}, {"n1": LAST})
@@ -214,3 +229,16 @@ def test_a_silent_job_loses_what_was_decided_of_it_but_neither_marks_nor_what_it
     marks = frozenset({"migrated"})
     decided = PolicyMemory("NL", 1.0, 0.5, marks, Unmet("n1", 2, 1.0), "[1]", Ends(1.0, 2.0, 3.0))
     assert without_decision(JobMemory(decided=decided)).decided == PolicyMemory(marks=marks, state="[1]")
+
+
+@pytest.mark.parametrize("name", ["marginal", "flowcon", "flowcon2", "tradl", "dqoes", "deadline"])
+def test_a_node_that_another_policy_let_rest_for_long_is_decided_within_the_longest_interval_of_this_one(
+    name: str,
+) -> None:
+    """FlowCon had backed off to 80 minutes; its own longest interval is 320 s now, that of others 20 s."""
+    jobs = {uid: known(job_class="CL", wanted=1.0) for uid in ("a", "b")}
+    memory = MemoryState(jobs, {"n1": NodeMemory(frozenset(jobs), START - 320, 4800.0)})
+    found = find(name)
+    policy = found.build(found.parameters(), Setting(20.0, "requests"))
+    decided = policy.decide(a_snapshot([a_job(uid) for uid in jobs]), memory)
+    assert decided.memory.nodes["n1"].evaluated_at_seconds == START
