@@ -23,7 +23,7 @@ import structlog
 
 from slopewise.adapters.local.attached import AttachedProcess
 from slopewise.adapters.local.cleanup import StartedCommand
-from slopewise.adapters.local.job_record import NO_PORT, JobRecord
+from slopewise.adapters.local.job_record import CANCELLED, NO_PORT, JobRecord
 from slopewise.adapters.local.launcher import (
     AdoptedProcess,
     Command,
@@ -179,6 +179,8 @@ class JobProcesses:
         if not stopping.is_signalled and process.has_ended():  # by itself, before the signal
             with self.lock:
                 record.stopping = None
+                if stopping.reason == CANCELLED and process.poll() != 0:
+                    record.stopped_at_target = CANCELLED
             self.end(record)
             return True
         if not self._has_left(record.spec.name, stopping, process):
