@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from support.limiting import FakeLimiter
 from support.worlds import START, FakeClock, a_snapshot
 
@@ -23,10 +24,11 @@ from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.move import RESUME_SECONDS
 from slopewise.adapters.local.nodes import LocalNode
 from slopewise.adapters.local.supervisor import PLACEMENT_WAIT_SECONDS, Supervisor
-from slopewise.adapters.prometheus.reader import JobSeries
+from slopewise.adapters.prometheus.evaluations import JobKey
+from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
 from slopewise.config.jobs_file import JobSpec, Queueing
 from slopewise.errors import ActuationError, SlopewiseError
-from slopewise.model import JobState, Migrate, MoveUnderWay, Node, Objectives, PassReport, Stop
+from slopewise.model import Evaluation, JobState, Migrate, MoveUnderWay, Node, Objectives, PassReport, Stop
 
 CORES = frozenset(os.sched_getaffinity(0))
 ONE = [LocalNode(Node("local", 2.0, 2**30), CORES)]
@@ -501,6 +503,29 @@ def test_a_job_joins_no_study_of_an_earlier_job_of_its_name(tmp_path: Path, star
     assert record.spec.queueing.study == study
 
 
+def test_a_job_has_not_reported_what_the_one_before_of_its_name_has(tmp_path: Path) -> None:
+    """Prometheus has it for some seconds more, also beside what the new process reports."""
+    world = a_world(tmp_path, ONE, job("a"))
+    world.supervisor.poll()
+    loss = Evaluation(0.05, 4, START + 9, "training_loss")
+    of_former = JobSeries(loss, steps_total=90.0, state=JobState.FINISHED, process_started_at_seconds=START, up=True)
+    beside = JobSeries(loss, state=JobState.STARTING, process_started_at_seconds=START + 11, up=True)
+    own = JobSeries(loss.altered(level=2.3, sampled_at_seconds=START + 12), process_started_at_seconds=START + 11)
+
+    def read(series: JobSeries) -> JobSeries:
+        key = JobKey("run", "a")
+        return world.supervisor.own(PrometheusReading({key: series}, queries=1)).jobs[key]
+
+    world.clock.seconds = START + 10
+    world.launcher.started["a"].status = 0
+    world.supervisor.poll()
+    assert read(of_former) == of_former
+    world.supervisor.add([job("a")])
+    world.supervisor.poll()
+    assert (read(of_former), read(beside)) == (JobSeries(up=True), structs.replace(beside, evaluation=None))
+    assert read(own) == own
+
+
 @pytest.mark.parametrize(
     ("text", "losses"),
     [("eval 0.25\ntrain 1e-3\n", {"eval": 0.25, "train": 0.001}), ("eval\n", {}), ("eval a\n", {}), ("\xff", {})],
@@ -606,6 +631,19 @@ def test_one_that_is_cancelled_while_its_rest_ends_is_not_restarted(tmp_path: Pa
     world.supervisor.cancel("a")
     process.helpers = 0
     world.supervisor.poll()
+    world.supervisor.poll()
+    record = world.supervisor.records["a"]
+    assert (record.state, record.spec.queueing.attempt) == (state, 0)
+
+
+@pytest.mark.parametrize(("status", "state"), [(1, "cancelled"), (0, "finished")])
+def test_one_that_had_just_ended_when_it_was_cancelled_is_not_restarted(
+    tmp_path: Path, status: int, state: str
+) -> None:
+    world = a_world(tmp_path, ONE, job("a", queueing=Queueing(restarts=3)))
+    world.supervisor.poll()
+    world.launcher.started["a"].status = status
+    world.supervisor.cancel("a")
     world.supervisor.poll()
     record = world.supervisor.records["a"]
     assert (record.state, record.spec.queueing.attempt) == (state, 0)
