@@ -125,14 +125,11 @@ class Supervisor:
             self.records = {name: record for name, record in self.records.items() if name not in names}
 
     def join(self, reported: Mapping[str, JobSeries]) -> None:
-        """Make jobs trials of the studies that they name themselves; the jobs file's word comes first."""
+        """Make jobs trials of the studies that they name themselves (`own`); the jobs file's word comes first."""
         with self.processes.lock:
             for name, record in self.records.items():
-                spec, series, arrived = record.spec, reported.get(name), record.arrived_at_seconds
-                if series is None or not series.study or spec.queueing.study or arrived is None:
-                    continue
-                # Series outlive their job by some scrapes: an earlier job of this name may have reported them.
-                if (series.process_started_at_seconds or arrived) > arrived - _CLOCK_SECONDS:
+                spec, series = record.spec, reported.get(name)
+                if series is not None and series.study and not spec.queueing.study:
                     queueing = replace(spec.queueing, study=series.study)
                     record.spec = replace(spec, queueing=queueing, objectives=spec.objectives.in_study(series.study))
 
