@@ -297,7 +297,7 @@ class JobProcesses:
             spec.command,
             log,
             environment={
-                **waiting({**os.environ, **spec.environment}),
+                **waiting(spec.environment if spec.whole_environment else {**os.environ, **spec.environment}),
                 **(self._built_in_environment(record) if self.ours else {}),
                 "SLOPEWISE_EXPORTER_LINGER_SECONDS": str(self.linger_seconds),
                 **spec.environment,
@@ -305,6 +305,7 @@ class JobProcesses:
                 "SLOPEWISE_EXPORTER_ADDRESS": LOOPBACK,
                 "SLOPEWISE_EXPORTER_END_FILE": str(log.absolute().with_suffix(LAST_LOSSES)),
             },
+            whole_environment=spec.whole_environment,
             working_directory=spec.working_directory,
             ours=self.ours,
             started_by=() if self.ours else _reporting(spec),
