@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from local.conftest import (
     a_policy,
+    after_passes,
+    observed,
     own_prometheus,
     resizes,
     running,
@@ -20,11 +23,14 @@ from support.waiting import eventually
 
 from slopewise.adapters.grafana.annotations import GrafanaAccess
 from slopewise.adapters.local.limiters.base import UNLIMITED
+from slopewise.decision_record.reader import read, snapshot_of
+from slopewise.decision_record.recorder import RecordOptions
 from slopewise.errors import UsageError
 from slopewise.local.plan import SessionPlan
 from slopewise.local.session import Session
 from slopewise.local.workshop import Workshop
 from slopewise.model import Resize
+from slopewise.operate.replay import replay_file
 
 pytestmark = pytest.mark.processes
 
@@ -98,6 +104,24 @@ def test_a_killed_prometheus_holds_every_pass_and_after_three_intervals_every_jo
     session.revive_at_seconds = 0.0
     assert eventually(lambda: not is_held(session))
     assert states(session) == {"fast": "running", "slow": "running"}
+
+
+def test_a_record_goes_on_when_the_mode_is_changed_and_is_replayed_by_each_mode(
+    workshop: Workshop, tmp_path: Path
+) -> None:
+    policy = a_policy(mode="Recommend")
+    with running(workshop, policy, tiny("a", 900, light=True), record=RecordOptions(tmp_path, 8)) as session:
+        after_passes(session, lambda: len(observed(session)) > 1)
+        session.use(a_policy(), lambda: None)
+        before = len(observed(session))
+        after_passes(session, lambda: len(observed(session)) > before + 2)
+        times = [report.taken_at_seconds for report in observed(session)]
+    record = tmp_path / "default.jsonl"
+    passes = list(read(record, print))
+    recorded = [snapshot_of(each.recorded).taken_at_seconds for each in passes if each.recorded.inputs]
+    assert recorded[: len(times)] == times
+    assert list(dict.fromkeys(each.settings.document["spec"]["mode"] for each in passes)) == ["Recommend", "Auto"]
+    assert replay_file(record, print, lambda _: None).is_same
 
 
 def test_an_interval_of_less_than_four_scrapes_is_refused(shared_workshop: Workshop) -> None:

@@ -21,6 +21,7 @@ from support.command_line import slopewise
 from support.waiting import eventually, runs
 
 from slopewise.adapters.local.limiters.cgroup_files import own_cgroups
+from slopewise.adapters.local.prometheus_server import PrometheusBinaries
 
 pytestmark = [pytest.mark.processes, pytest.mark.usefixtures("nothing_left", "prometheus_binaries", "state_home")]
 
@@ -101,9 +102,11 @@ def test_jobs_are_taken_at_any_time_and_run_in_their_order_with_their_terminals_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OF_UP", "what the session alone has")
     with up(tmp_path, "--max-running", "1") as session:
         monkeypatch.setenv("GREETING", "hello")
-        assert submit("--name", "first", command=["sh", "-c", "echo $GREETING from $PWD"]) == ["first"]
+        monkeypatch.delenv("OF_UP")
+        assert submit("--name", "first", command=["sh", "-c", "echo $GREETING$OF_UP from $PWD"]) == ["first"]
         assert submit("--after", "first", "--name", "second", command=tiny("a", 1).command) == ["second"]
         assert submit(command=FOREVER_RUNS) == ["tiny-training"]
         assert submit(command=FOREVER_RUNS) == ["tiny-training-2"]
@@ -188,6 +191,52 @@ def test_a_changed_policy_file_is_followed_and_a_broken_one_changes_nothing(tmp_
         path.write_text(yaml.safe_dump({**POLICY, "spec": {**POLICY["spec"], "behaviour": {"intervalSeconds": 1}}}))  # type: ignore[dict-item]
         assert eventually(lambda: session.said.count("Nothing is changed until the file can be used.") == 2)
         assert "mode Auto" in slopewise("status", "--local").stdout
+
+
+def test_a_policy_file_that_changes_while_the_session_starts_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prometheus_binaries: PrometheusBinaries
+) -> None:
+    """The first run brings a Prometheus, which takes a minute."""
+    path, program = tmp_path / "policy.yaml", tmp_path / "bin" / "prometheus"
+    path.write_text(yaml.safe_dump(POLICY))
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nsed -i s/Recommend/Auto/ {path}\nexec {prometheus_binaries.prometheus} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    with up(tmp_path, "--policy-file", str(path)) as session:
+        assert "; mode is Recommend." in session.said
+        assert eventually(lambda: "mode Auto" in slopewise("status", "--local").stdout), session.said
+
+
+def test_a_metric_that_a_job_names_itself_is_read_by_the_next_session_too_and_of_no_other_job_of_its_name(
+    tmp_path: Path,
+) -> None:
+    policy, path = tmp_path / "policy.yaml", tmp_path / "jobs.yaml"
+    policy.write_text(yaml.safe_dump(POLICY))
+    named = {"name": "own", "command": tiny("own", 600, "my-metric").command, "evaluation": {"metric": "my_val_loss"}}
+    path.write_text(yaml.safe_dump([{**named, "port": 20_988}]))
+    with up(tmp_path, "--policy-file", str(policy)) as first:
+        assert slopewise("submit", str(path)).returncode == 0
+        assert eventually(lambda: jobs()["own"]["loss_last"] is not None), first.said
+        first.kill()
+    with up(tmp_path, "--policy-file", str(policy)) as second:
+        assert eventually(lambda: jobs()["own"]["loss_last"] is not None), second.said
+        slopewise("cancel", "own")
+        come_to({"own": "cancelled"})
+        submit("--name", "own", command=tiny("own", 600, light=True).command)
+        assert eventually(lambda: jobs()["own"]["loss_last"] is not None), second.said
+
+
+def test_the_losses_of_a_job_are_not_those_of_the_one_before_of_its_name(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(yaml.safe_dump(POLICY))
+    with up(tmp_path, "--policy-file", str(policy)):
+        submit("--name", "a", command=tiny("a", 6, light=True).command)
+        come_to({"a": "finished"})
+        assert jobs()["a"]["loss_last"] < 0.1
+        submit("--name", "a", command=tiny("a", float(FOREVER), light=True).command)
+        assert eventually(lambda: jobs()["a"]["loss_last"] is not None)
+        assert jobs()["a"]["loss_first"] > 0.9
 
 
 def test_the_jobs_of_a_file_are_waited_for_and_ctrl_c_ends_the_waiting_alone(tmp_path: Path) -> None:

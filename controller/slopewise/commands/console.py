@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -42,8 +43,11 @@ def announce_failure(message: str, exit_code: int) -> None:
 
 
 def wants_json() -> bool:
-    """True with `--json-logs`; reads `sys.argv`, because the options may be what cannot be parsed."""
-    return JSON_LOGS in sys.argv[1:]
+    """True with `--json-logs`; reads `sys.argv`, because the options may be what cannot be parsed.
+
+    What is after `--` is the command of a job.
+    """
+    return JSON_LOGS in takewhile("--".__ne__, sys.argv[1:])
 
 
 def print_line(text: str) -> None:

@@ -26,6 +26,8 @@ from slopewise.commands.options import (
 from slopewise.errors import UsageError
 from slopewise.signals import received_signals
 
+_OF_RECORD = "is for a decision record; add --record FILE, or leave it out"
+
 
 def history(
     call: typer.Context,
@@ -57,11 +59,12 @@ def history(
         lines = history_recorded(record, job, announce, withheld=withheld)
     elif local:
         refuse_clusters(call, "--local")
+        refuse(call, ("--withheld",), _OF_RECORD)
         from slopewise.operate.local_session import history as history_here
 
         lines = history_here(job)
     else:
-        refuse(call, ("--withheld",), "is for a decision record; add --record FILE, or leave it out")
+        refuse(call, ("--withheld",), _OF_RECORD)
         from slopewise.adapters.kube.connection import Connection
         from slopewise.operate.growths import read_history
 
@@ -103,11 +106,12 @@ def explain(
         explanations = [explain_recorded(record, job, None if at is None else _seconds(at), announce)]
     elif local:
         refuse_clusters(call, "--local")
+        refuse(call, ("--at",), _OF_RECORD)
         from slopewise.operate.local_session import explained
 
         explanations = [explained(job)]
     else:
-        refuse(call, ("--at",), "is for a decision record; add --record FILE, or leave it out")
+        refuse(call, ("--at",), _OF_RECORD)
         from slopewise.adapters.kube.connection import Connection
         from slopewise.operate.growths import read_growths
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from slopewise.commands.console import (
+    JSON_LOGS,
     announce,
     out,
     print_json,
@@ -66,18 +67,19 @@ def up(
     """
     from slopewise.local.run import LocalRunOptions
     from slopewise.local.up import serve, unit
+    from slopewise.own_policies.catalogue import is_path
 
     if systemd:
         written: list[tuple[str, object]] = [
             ("--policy-file", None if policy_file is None else policy_file.absolute()),
             *(("--policies-dir", folder.absolute()) for folder in policies_folders or ()),
-            ("--policy", policy),
+            ("--policy", Path(policy).expanduser().absolute() if policy and is_path(policy) else policy),
             ("--max-running", max_running),
             ("--actuator", actuator),
             ("--port", port),
         ]
         words = [word for option, value in written if value is not None for word in (option, str(value))]
-        typer.echo(unit(words), nl=False)
+        typer.echo(unit([*words, *([JSON_LOGS] if json_logs else [])]), nl=False)
         return
     most = len(os.sched_getaffinity(0)) if max_running is None else max_running
     with orderly_stop(announce):

@@ -58,7 +58,8 @@ class JobSpec:
 
     `mappings`: which series are its loss, steps and response times, where the policy's are others.
 
-    `environment` is added to ours; `working_directory`: where the command runs; None: where we run.
+    `environment` is added to ours, or is all there is (`whole_environment`); `working_directory`: where the command
+    runs; None: where we run.
 
     `loss_pattern` finds the loss in its output; None: the common formats are looked for.
 
@@ -83,6 +84,7 @@ class JobSpec:
     planned_steps: int | None = None
     workload_class: str = ""
     arguments: Mapping[str, str] = field(default_factory=dict)
+    whole_environment: bool = False
 
     @property
     def log_name(self) -> str:

@@ -53,10 +53,11 @@ def parse_yaml(text: str, *, where: str) -> object:
     """The document in a text that was read from `where`; UsageError when it is not YAML."""
     try:
         return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # such as the date 2026-31-12
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}" if mark else ""
-        raise UsageError(f"{where}:{line} is not valid YAML; correct its syntax.") from error
+        why = f" ({error})" if isinstance(error, ValueError) else ""
+        raise UsageError(f"{where}:{line} is not valid YAML{why}; correct its syntax.") from error
 
 
 def validate(model: type[Model], document: object, *, where: str, under: str = "", folder: Path | None = None) -> Model:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import structlog
 
 import slopewise
@@ -96,6 +97,11 @@ class Recorder:
         """The same ports, whose answers are noted."""
         self._ports = ports
         return replace(ports, observer=self, memory=self, actuator=self)
+
+    def follow(self, document: TrainingPolicy) -> None:
+        """Another document, with its interval, holds from the next pass on; its line comes before it."""
+        self._settings = msgspec.structs.replace(self._settings, document=as_json(document))
+        self._saved = None
 
     def observe(self) -> Observation:
         """As the observer says; the snapshot is kept for the line."""

@@ -284,7 +284,7 @@ def document(name: str, control: CpuControl, options: DemoOptions, base: Trainin
     if base is not None:
         if name != BASELINE or base.spec.policy_name == BASELINE:
             return base
-        alone = {"policy": PolicyChoice(name=name), "placement": None}
+        alone = {"policy": PolicyChoice(name=name), "placement": None, "studies": "Fair"}
         baseline = base.spec.model_copy(update=alone)  # read and looked at alike
         return base.model_copy(update={"spec": baseline})
     choices = [{"name": part, "parameters": DEMO_PARAMETERS.get(part, {})} for part in parts_of(name)]

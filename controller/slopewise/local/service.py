@@ -233,8 +233,8 @@ class Service:
         (spec,) = read_jobs([job.document], job.name, Path(job.folder), None)
         queueing = replace(spec.queueing, submission=job.number, attempt=job.attempt)
         since = job.submitted_at_seconds - (self._session.plan.earlier.started_at_seconds or 0.0)
-        environment = {**job.environment, **spec.environment}
-        return replace(spec, queueing=queueing, environment=environment, arrive_seconds=spec.arrive_seconds + since)
+        spec = replace(spec, environment={**job.environment, **spec.environment}, whole_environment=True)
+        return replace(spec, queueing=queueing, arrive_seconds=spec.arrive_seconds + since)
 
     # --- what is stored ----------------------------------------------------------------------------------------
 

@@ -114,7 +114,6 @@ class Session(ClosesStack):
                 self.prometheus = stack.enter_context(self._given_prometheus(given))
             self.ports = self._ports(folder)
             if self._recorder is not None:
-                self.ports = self._recorder.ports(self.ports)
                 stack.callback(self._recorder.close)
             if not self.plan.serves:
                 stack.callback(self.supervisor.stop)
@@ -142,7 +141,7 @@ class Session(ClosesStack):
             self._tend_prometheus()
         self.loop.stop()
         with suppress(SlopewiseError):  # how the last jobs ended; without it their figures are those of the last pass
-            self.tally.see(self.reader.read(self.clock.now()))
+            self.tally.see(self.supervisor.own(self.reader.read(self.clock.now())))
         on_tick()
 
     def _begin(self) -> None:
@@ -288,20 +287,28 @@ class Session(ClosesStack):
         return replace(report, notes=None)  # the reports of a run are kept
 
     def _change(self) -> None:
-        """Follow a change of the document, and forget what is known of jobs whose names others have now."""
-        forgotten = {self._forgotten.popleft() for _ in range(len(self._forgotten))}
-        forget(self.ports.memory, forgotten)
+        """Follow a change of the document, and forget what is known of jobs whose names others have now.
+
+        Where the memory cannot be written, the next pass does all of it again.
+        """
+        forgotten = [*self._forgotten]
+        forget(self.ports.memory, {*forgotten})
+        for _ in forgotten:
+            self._forgotten.popleft()
         new, before = self._next, self._deciding
         if new is not before:
-            self._deciding = new
             spec, jobs = new.document.spec, self.ports.memory.load().jobs
             kept = jobs if spec.resources.control == before.document.spec.resources.control else ()
             lost = due(self.ports.memory.load(), spec.mode, spec.behaviour.canary_ratio, tuple(kept))
             restore_originals(self.ports.memory, self.ports.actuator, lost)
+            self._deciding = new
             self.telemetry.describe(spec.resources.control, new.interval_seconds, new.settings.bounds.moving)
             self.loop.interval_seconds = new.interval_seconds
             self._outage = self._new_outage()
-        if new is not before or not forgotten.isdisjoint(self._own_mappings()):
+            if self._recorder is not None:
+                self._recorder.follow(new.document)
+        mapped = ((name, each.spec.mappings) for name, each in self.supervisor.records.items())
+        if new is not before or any(self._mapped.get(name, NO_OWN_MAPPINGS) != own for name, own in mapped):
             self.reader.close()
             self.reader = self._reader()
             self.ports = self._ports(self.folder)
@@ -356,6 +363,7 @@ class Session(ClosesStack):
         given = self.plan.prometheus
         endpoint: Endpoint | str = self.prometheus.url if given is None else given.endpoint
         of_run = {} if self.plan.prometheus is None else {RUN_LABEL: self.workshop.journal.run_id}
+        self._mapped = self._own_mappings()
         return PrometheusReader(
             endpoint,
             {"namespace": self.plan.namespace, **of_run},
@@ -363,7 +371,7 @@ class Session(ClosesStack):
             [self.spec.evaluation],
             window_seconds=SCRAPES_PER_WINDOW * self.plan.scrape_interval_seconds,
             responses=[self.spec.responses],
-            own=self._own_mappings(),
+            own=self._mapped,
             points_seconds=points_seconds(self.spec),
             on_query=self.telemetry.record_query,
             on_left_out=self.telemetry.record_left_out,
@@ -390,8 +398,8 @@ class Session(ClosesStack):
             {each.name: self.machine_cpu(each.cpus, others if len(self.nodes) == 1 else None) for each in self.nodes},
             lambda: RunningJobs(len(supervisor.running()), len(others.jobs)),
         )
-        scrape, own = self.plan.scrape_interval_seconds, self._own_mappings()
-        missing = MissingEvaluations(self.reader, [self.spec.evaluation], scrape, REMEDIES, own)
+        scrape = self.plan.scrape_interval_seconds
+        missing = MissingEvaluations(self.reader, [self.spec.evaluation], scrape, REMEDIES, self._mapped)
         missing.output = lambda key: supervisor.output_of(key.pod)
         local = LocalObserver(
             self.reader,
@@ -403,9 +411,10 @@ class Session(ClosesStack):
             supervisor.moving,
             missing,
         )
-        local.policy = self.spec.policy_name
+        local.policy, local.own = self.spec.policy_name, supervisor.own
         own_server = self.plan.prometheus is None
         observer: Observer = ScrapeFloors(local, self.reader.targets, scrape, self.control) if own_server else local
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate, supervisor.end_at_target)
         actuator: Actuator = DryRunActuator() if self.plan.dry_run else acting
-        return Ports(observer, actuator, FileMemory(folder / "memory.json"), self.clock)
+        ports = Ports(observer, actuator, FileMemory(folder / "memory.json"), self.clock)
+        return ports if self._recorder is None else self._recorder.ports(ports)

@@ -36,6 +36,8 @@ IDENTITY = "slopewise up"
 
 def serve(options: LocalRunOptions, announce: Announce) -> None:
     """Take and run jobs until a signal comes."""
+    # Before it is read: what changes from then on is a change.
+    followed = None if options.policy_file is None else PolicyFile(options.policy_file, announce)
     asked = document(options.policy_file, options.policy)
     configure_logs(as_json=options.json_logs, on_screen=False)
     calm_garbage_collector()
@@ -65,8 +67,7 @@ def serve(options: LocalRunOptions, announce: Announce) -> None:
         stack.enter_context(session)
         service = Service(session, passes, IDENTITY)
         service.socket = socket
-        if options.policy_file is not None:
-            service.policy_file = PolicyFile(options.policy_file, announce)
+        service.policy_file = followed
         service.take_over(QueueFile(folder / "queue.json"))
         announce_session(session, announce)
         announce(f"At most {options.max_running} jobs run at once; `slopewise submit -- COMMAND` adds one.")

@@ -46,6 +46,8 @@ def completed(line: str) -> list[str]:
             "'yesterday' is not a time; write it like 2026-11-23T08:00:00",
         ),
         (("explain", "a", "--record", "x.jsonl", "--namespace", "a"), "is for a cluster; leave it or --record out"),
+        (("explain", "a", "--local", "--at", "2026-11-23T08:00:00"), "--at is for a decision record"),
+        (("history", "--local", "--withheld"), "--withheld is for a decision record"),
         (("history", "--withheld"), "--withheld is for a decision record; add --record FILE"),
         (("history", "--record", "x.jsonl", "--context", "c"), "--context is for a cluster; leave it or --record out"),
         *(

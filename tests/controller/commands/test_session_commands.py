@@ -77,6 +77,12 @@ class TestSubmit:
         assert (request.folder, request.renames) == (os.path.realpath(tmp_path), True)
         assert request.environment["GREETING"] == "hello"
 
+    def test_an_option_of_the_command_is_none_of_ours(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("sys.argv", ["slopewise", "submit", "--", "train", "--json-logs"])
+        assert not console.wants_json()
+        monkeypatch.setattr("sys.argv", ["slopewise", "up", "--json-logs"])
+        assert console.wants_json()
+
     def test_a_jobs_file_is_sent_as_it_is_with_its_own_folder(self, tmp_path: Path) -> None:
         path = tmp_path / "jobs.yaml"
         path.write_text("[{name: a, command: x, matrix: {lr: [1, 2]}}]")
@@ -318,5 +324,8 @@ class TestTheOthers:
     def test_the_unit_of_systemd_has_the_options_and_leaves_the_jobs_when_it_is_stopped(self, tmp_path: Path) -> None:
         unit = slopewise("up", "--systemd", "--max-running", "3", "--policy-file", "p.yaml", cwd=tmp_path).stdout
         assert f"-m slopewise up --policy-file {os.path.realpath(tmp_path)}/p.yaml --max-running 3" in unit
+        own = slopewise("up", "--systemd", "--json-logs", "--policy", "./mine.py", cwd=tmp_path).stdout
+        assert f"-m slopewise up --policy {os.path.realpath(tmp_path)}/mine.py --actuator auto" in own
+        assert " --json-logs\n" in own
         assert "KillMode=process\n" in unit
         assert "Delegate=yes\n" in unit

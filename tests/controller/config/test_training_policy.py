@@ -111,6 +111,16 @@ def test_a_file_that_is_not_yaml_is_named_with_its_line(tmp_path: Path, text: st
         load_training_policy(path)
 
 
+@pytest.mark.parametrize(("text", "why"), [("name: 2026-31-12", r" \(month must be in 1..12.*\)"), ("[" * 9999, "")])
+def test_what_only_looks_like_a_date_or_has_no_end_is_a_mistake_of_the_file(
+    tmp_path: Path, text: str, why: str
+) -> None:
+    path = tmp_path / "p.yaml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=rf"p\.yaml: is not valid YAML{why}; correct its syntax"):
+        load_training_policy(path)
+
+
 def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         load_training_policy(tmp_path / "none.yaml")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from slopewise.config.pass_settings import policy_of, with_interval
 from slopewise.config.training_policy import TrainingPolicy
 from slopewise.config.validation import validate
 from slopewise.demo.command import DemoOptions, document, run_demo, run_names, run_rounds
@@ -40,6 +41,12 @@ def test_a_users_document_is_taken_as_it_is_and_its_baseline_differs_in_the_poli
     assert fair.policy.name == "fair"
     assert fair.policy.parameters == {}
     assert fair.model_copy(update={"policy": base.spec.policy}) == base.spec
+
+
+def test_where_a_users_document_favours_the_best_trial_the_baseline_does_not() -> None:
+    base = validate(TrainingPolicy, {"spec": {"mode": "Auto", "studies": "Best"}}, where="p.yaml")
+    documents = [with_interval(document(name, "limits", OPTIONS, base), 1.0) for name in run_names(OPTIONS, base)]
+    assert [each.spec.studies for each in documents if policy_of(each)] == ["Fair", "Best"]
 
 
 @pytest.mark.parametrize("interval", [None, 8.0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from support.instances import AT_ONCE, a_policy_run, a_sim_job, a_sim_node, an_instance
 from support.worlds import START
 
-from slopewise.adapters.local.job_queue import Queued
+from slopewise.adapters.local.job_queue import Queued, again
 from slopewise.adapters.local.job_record import JobRecord
 from slopewise.config.jobs_file import JobSpec, Queueing
 from slopewise.local.fair_replay import Work, compare, fair_seconds
@@ -88,6 +89,18 @@ class TestASession:
         tally.jobs.clear()
         compare("a", supervisor, tally)
         assert tally.of("a").fair_seconds == pytest.approx((START + 20, START + 10, START + 20))
+
+    def test_of_one_that_was_started_again_the_last_attempt_is_compared_with_its_own_cpu(
+        self, supervisor: Any, tally: RunTally
+    ) -> None:
+        failed = supervisor.records["a"]
+        failed.exit_status, failed.spec = 1, replace(failed.spec, queueing=Queueing(restarts=1))
+        supervisor.records = {"a": (record := again(failed, 10.0))}
+        assert record is not None
+        record.arrived_at_seconds = START + 20
+        end(record, START + 30, record.earlier_cpu_seconds + 10.0)
+        compare("a", supervisor, tally)
+        assert tally.of("a").fair_seconds == pytest.approx((START + 30,) * 3)
 
     @pytest.mark.parametrize("most", [0.0, 0.5])
     def test_a_job_can_use_what_it_has_used_on_average_though_no_interval_had_as_much(

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from support.limiting import FakeLimiter
 from support.worlds import FakeClock
 
+from slopewise.adapters.local.limiters.base import UNLIMITED
+from slopewise.adapters.local.ports import FileMemory, LocalActuator
 from slopewise.config.training_policy import TrainingPolicy, TrainingPolicySpec
 from slopewise.errors import SlopewiseError
+from slopewise.local.plan import deciding
 from slopewise.local.session import REVIVE_SECONDS, Session
+from slopewise.model import CpuAllocation, JobMemory, MemoryState
 
 
 def test_a_policy_that_cannot_be_stored_is_not_used() -> None:
@@ -31,6 +38,31 @@ def test_a_policy_that_cannot_be_stored_is_not_used() -> None:
     assert session._next == "as before"
     Session.use(session, policy, lambda: None)
     assert session._next.document.spec.mode == policy.spec.mode
+
+
+@pytest.mark.parametrize("used_again", [[], ["former"]])
+def test_a_change_that_a_full_disk_interrupts_is_made_by_the_next_pass(tmp_path: Path, used_again: list[str]) -> None:
+    limiter, memory = FakeLimiter({"a": CpuAllocation(None, 200)}), FileMemory(tmp_path / "memory.json")
+    memory.save(MemoryState({"a": JobMemory(original=UNLIMITED), "former": JobMemory()}))
+    auto = TrainingPolicy(spec=TrainingPolicySpec(mode="Auto"))
+    recommend = TrainingPolicy(spec=TrainingPolicySpec(mode="Recommend"))
+    unused: Any = None
+    ports = SimpleNamespace(memory=memory, actuator=LocalActuator(limiter, unused, unused, unused))
+    session: Any = SimpleNamespace(
+        folder=tmp_path, ports=ports, loop=SimpleNamespace(), _recorder=None, _mapped={}, _forgotten=deque(used_again),
+        telemetry=SimpleNamespace(describe=lambda *_: None), supervisor=SimpleNamespace(records={}),
+        reader=SimpleNamespace(close=lambda: None), _reader=lambda: "of the new policy", _ports=lambda _: ports,
+        _new_outage=lambda: None, _deciding=deciding(auto, limiter, 5.0), _next=deciding(recommend, limiter, 5.0),
+        _own_mappings=dict,
+    )  # fmt: skip
+    (tmp_path / "memory.json.new").mkdir()
+    with pytest.raises(SlopewiseError, match="cannot be written"):
+        Session._change(session)
+    (tmp_path / "memory.json.new").rmdir()
+    Session._change(session)
+    known = memory.load().jobs
+    assert (known["a"].original, limiter.allocations["a"], session.reader) == (None, UNLIMITED, "of the new policy")
+    assert ("former" in known) is (not used_again)
 
 
 @dataclass

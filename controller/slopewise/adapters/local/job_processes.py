@@ -23,7 +23,7 @@ import structlog
 
 from slopewise.adapters.local.attached import AttachedProcess
 from slopewise.adapters.local.cleanup import StartedCommand
-from slopewise.adapters.local.job_record import NO_PORT, JobRecord
+from slopewise.adapters.local.job_record import CANCELLED, NO_PORT, JobRecord
 from slopewise.adapters.local.launcher import (
     AdoptedProcess,
     Command,
@@ -179,6 +179,8 @@ class JobProcesses:
         if not stopping.is_signalled and process.has_ended():  # by itself, before the signal
             with self.lock:
                 record.stopping = None
+                if stopping.reason == CANCELLED and process.poll() != 0:
+                    record.stopped_at_target = CANCELLED
             self.end(record)
             return True
         if not self._has_left(record.spec.name, stopping, process):
@@ -295,7 +297,7 @@ class JobProcesses:
             spec.command,
             log,
             environment={
-                **waiting({**os.environ, **spec.environment}),
+                **waiting(spec.environment if spec.whole_environment else {**os.environ, **spec.environment}),
                 **(self._built_in_environment(record) if self.ours else {}),
                 "SLOPEWISE_EXPORTER_LINGER_SECONDS": str(self.linger_seconds),
                 **spec.environment,
@@ -303,6 +305,7 @@ class JobProcesses:
                 "SLOPEWISE_EXPORTER_ADDRESS": LOOPBACK,
                 "SLOPEWISE_EXPORTER_END_FILE": str(log.absolute().with_suffix(LAST_LOSSES)),
             },
+            whole_environment=spec.whole_environment,
             working_directory=spec.working_directory,
             ours=self.ours,
             started_by=() if self.ours else _reporting(spec),

@@ -56,7 +56,7 @@ def single_thread_environment() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command to start. `environment` is added to the controller's own.
+    """A command to start. `environment` is added to the controller's own, or is all with `whole_environment`.
 
     `ours=False`: it is the user's, and keeps running without limits when the controller is killed.
     """
@@ -65,6 +65,7 @@ class Command:
     arguments: Sequence[str]
     log_path: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    whole_environment: bool = False
     working_directory: Path | None = None
     ours: bool = True
     started_by: Sequence[str] = ()
@@ -84,7 +85,7 @@ class Launcher:
     def check(command: Command) -> None:
         """UsageError when there is no such command or folder; call it before the first of many is started."""
         folder = _folder(command)
-        _find(command, folder, {**os.environ, **command.environment}.get("PATH"))
+        _find(command, folder, _environment(command).get("PATH"))
 
     def start(
         self, command: Command, admit: Callable[[int], None] | None = None, members: Members = tuple
@@ -324,7 +325,7 @@ def _any_runs(processes: Sequence[ManagedProcess]) -> bool:
 
 def _popen(command: Command, before: Sequence[str], stdin: int, marks: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a command with the arguments `before` in front of it."""
-    environment = {**os.environ, **command.environment, **marks}
+    environment = {**_environment(command), **marks}
     folder = _folder(command)
     program = _find(command, folder, environment.get("PATH"))
     with _open_log(command) as log:
@@ -337,6 +338,10 @@ def _popen(command: Command, before: Sequence[str], stdin: int, marks: Mapping[s
             env=environment,
             start_new_session=True,
         )
+
+
+def _environment(command: Command) -> dict[str, str]:
+    return {**({} if command.whole_environment else os.environ), **command.environment}
 
 
 def _folder(command: Command) -> Path:

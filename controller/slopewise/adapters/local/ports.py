@@ -70,6 +70,8 @@ class LocalObserver:
     """Finds out why jobs report no evaluation."""
     policy: str = ""
     """Its name, for warnings about what it does not do."""
+    own: Callable[[PrometheusReading], PrometheusReading] = lambda reading: reading
+    """Leaves out what no job that there is has reported."""
     _states: dict[str, tuple[float, JobState]] = field(init=False, default_factory=dict)
     """By job, when its process was started, and the last state that it has reported."""
 
@@ -79,7 +81,7 @@ class LocalObserver:
         The notes are the reading, also of jobs that have ended since.
         """
         now = self.clock.now()
-        reading = self.reader.read(now)
+        reading = self.own(self.reader.read(now))
         moving = tuple(self.moving())  # before `running`: a job arriving in between is observed twice, not missed
         running = {JobKey(job.namespace, job.name): job for job in self.running()}
         self._states = {job.name: self._states[job.name] for job in running.values() if job.name in self._states}

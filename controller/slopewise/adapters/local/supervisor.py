@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
+from msgspec import structs
 
 from slopewise.adapters.local.crashed_runs import NOTHING_EARLIER, EarlierJob, EarlierRun
 from slopewise.adapters.local.job_processes import LOOPBACK, JobProcesses, free_ports
@@ -27,7 +28,7 @@ from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.move import Ending, LocalMove
 from slopewise.adapters.local.prometheus_server import TargetGroup
 from slopewise.adapters.prometheus.missing_evaluations import OutputRead
-from slopewise.adapters.prometheus.reader import JobSeries
+from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import ActuationError
 from slopewise.model import (
@@ -52,6 +53,9 @@ job."""
 
 _MAX_LAST_LINE = 80
 """Characters; a line of the log has 300."""
+
+REPORTED_SECONDS = 300.0
+"""How long after its end a job's series may be read: Prometheus returns a last sample for so long."""
 
 _CLOCK_SECONDS = 2.0
 """The start of a process is known from that of the machine, which the system has in whole seconds."""
@@ -88,6 +92,8 @@ class Supervisor:
         had = {spec.name for spec in specs if self.earlier.has(spec)}
         made = {s.name: JobRecord(s, s.port or (known[s.name] if s.name in had else next(ports))) for s in specs}
         for name, record in made.items():
+            if name in self.records:
+                record.former_end_seconds = self.records[name].finished_at_seconds
             if name not in had:
                 self.processes.check(record)
         with self.processes.lock:
@@ -98,6 +104,15 @@ class Supervisor:
         record = self.processes.attach(spec, identity)
         with self.processes.lock:
             self.records = {**self.records, spec.name: record}
+
+    def own(self, reading: PrometheusReading) -> PrometheusReading:
+        """Without what the job before has reported of each whose name was used again; thread-safe."""
+        now = self.processes.clock.now()
+        with self.processes.lock:
+            ends = {name: each.former_end_seconds for name, each in self.records.items()}
+        recent = {name: end for name, end in ends.items() if end is not None and now - end < REPORTED_SECONDS}
+        jobs = {k: _since(recent[k.pod], each) if k.pod in recent else each for k, each in reading.jobs.items()}
+        return replace(reading, jobs=jobs)
 
     def recall(self, records: Mapping[str, JobRecord]) -> None:
         """Take in jobs that have ended in an earlier session, before all others."""
@@ -110,14 +125,11 @@ class Supervisor:
             self.records = {name: record for name, record in self.records.items() if name not in names}
 
     def join(self, reported: Mapping[str, JobSeries]) -> None:
-        """Make jobs trials of the studies that they name themselves; the jobs file's word comes first."""
+        """Make jobs trials of the studies that they name themselves (`own`); the jobs file's word comes first."""
         with self.processes.lock:
             for name, record in self.records.items():
-                spec, series, arrived = record.spec, reported.get(name), record.arrived_at_seconds
-                if series is None or not series.study or spec.queueing.study or arrived is None:
-                    continue
-                # Series outlive their job by some scrapes: an earlier job of this name may have reported them.
-                if (series.process_started_at_seconds or arrived) > arrived - _CLOCK_SECONDS:
+                spec, series = record.spec, reported.get(name)
+                if series is not None and series.study and not spec.queueing.study:
                     queueing = replace(spec.queueing, study=series.study)
                     record.spec = replace(spec, queueing=queueing, objectives=spec.objectives.in_study(series.study))
 
@@ -334,3 +346,13 @@ class Supervisor:
         jobs = Counter(each.bound_for for each in self.records.values() if each.finished_at_seconds is None)
         record.node = min((jobs[each.name], each.name) for each in self.processes.nodes)[1]
         return record.node
+
+
+def _since(end_seconds: float, series: JobSeries) -> JobSeries:
+    """What is newer than the end of the job that reported under this name before."""
+    started, seen = series.process_started_at_seconds, series.evaluation
+    if started is not None and started <= end_seconds - _CLOCK_SECONDS:
+        return JobSeries(up=series.up, instances=series.instances)
+    if seen is None or seen.sampled_at_seconds > end_seconds:
+        return series
+    return structs.replace(series, evaluation=None, points=())

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
+from slopewise.adapters.local.job_record import SUCCEEDED
 from slopewise.estimators.pace import QOE_TOLERANCE_RATIO
 from slopewise.model import CpuControl, JobState, Objective
 from slopewise.reports.estimates import SAME_RATIO
@@ -73,8 +74,7 @@ class JobResult:
         """None where there is no deadline; one that failed met none."""
         if self.deadline_seconds is None:
             return None
-        is_finished = self.jct_seconds is not None and self.state == JobState.FINISHED
-        return is_finished and (self.jct_seconds or 0.0) <= self.deadline_seconds
+        return self.state in SUCCEEDED and self.jct_seconds is not None and self.jct_seconds <= self.deadline_seconds
 
     @property
     def qoe_satisfied(self) -> bool | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from support.limiting import FakeLimiter
 from support.worlds import START, FakeClock, a_snapshot
 
@@ -23,10 +24,11 @@ from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.move import RESUME_SECONDS
 from slopewise.adapters.local.nodes import LocalNode
 from slopewise.adapters.local.supervisor import PLACEMENT_WAIT_SECONDS, Supervisor
-from slopewise.adapters.prometheus.reader import JobSeries
+from slopewise.adapters.prometheus.evaluations import JobKey
+from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
 from slopewise.config.jobs_file import JobSpec, Queueing
 from slopewise.errors import ActuationError, SlopewiseError
-from slopewise.model import JobState, Migrate, MoveUnderWay, Node, Objectives, PassReport, Stop
+from slopewise.model import Evaluation, JobState, Migrate, MoveUnderWay, Node, Objectives, PassReport, Stop
 
 CORES = frozenset(os.sched_getaffinity(0))
 ONE = [LocalNode(Node("local", 2.0, 2**30), CORES)]
@@ -483,22 +485,32 @@ def test_a_job_joins_the_study_that_it_names_where_its_file_names_none(tmp_path:
     of_file: dict[str, Any] = {"queueing": Queueing(study="s"), "objectives": Objectives(study="s")}
     world = a_world(tmp_path, ONE, job("a"), job("b", **of_file), job("silent"))
     world.supervisor.poll()
-    world.supervisor.join(dict.fromkeys(("a", "b", "gone"), JobSeries(study="own", process_started_at_seconds=START)))
+    world.supervisor.join(dict.fromkeys(("a", "b", "gone"), JobSeries(study="own")))
     studies = {name: each.spec.queueing.study for name, each in world.supervisor.records.items()}
     assert studies == {"a": "own", "b": "s", "silent": ""}
     assert {each.name: each.objectives.study for each in world.supervisor.running()} == studies
 
 
-@pytest.mark.parametrize(("started", "study"), [(START - 60, ""), (START - 1, "own"), (None, "own")])
-def test_a_job_joins_no_study_of_an_earlier_job_of_its_name(tmp_path: Path, started: float | None, study: str) -> None:
-    """Its series are read for some seconds more, when the next one has arrived or is still to come."""
+def test_a_job_has_not_reported_what_the_one_before_of_its_name_has(tmp_path: Path) -> None:
+    """Prometheus has it for some seconds more, also beside what the new process reports."""
     world = a_world(tmp_path, ONE, job("a"))
-    (record,) = world.supervisor.records.values()
-    world.supervisor.join({"a": JobSeries(study="own", process_started_at_seconds=started)})
-    assert record.spec.queueing.study == "", "it has not arrived"
     world.supervisor.poll()
-    world.supervisor.join({"a": JobSeries(study="own", process_started_at_seconds=started)})
-    assert record.spec.queueing.study == study
+    loss = Evaluation(0.05, 4, START + 9, "training_loss")
+    of_former = JobSeries(loss, steps_total=90.0, study="s", process_started_at_seconds=START, up=True)
+    beside = JobSeries(loss, state=JobState.STARTING, process_started_at_seconds=START + 11, up=True)
+    own = JobSeries(loss.altered(level=2.3, sampled_at_seconds=START + 12), process_started_at_seconds=START + 11)
+
+    def read(series: JobSeries) -> JobSeries:
+        key = JobKey("run", "a")
+        return world.supervisor.own(PrometheusReading({key: series}, queries=1)).jobs[key]
+
+    world.clock.seconds = START + 10
+    world.launcher.started["a"].status = 0
+    world.supervisor.poll()
+    assert read(of_former) == of_former
+    world.supervisor.add([job("a")])
+    assert (read(of_former), read(beside)) == (JobSeries(up=True), structs.replace(beside, evaluation=None))
+    assert read(own) == own
 
 
 @pytest.mark.parametrize(
@@ -597,12 +609,16 @@ def test_what_even_a_kill_does_not_end_holds_up_no_end_for_ever(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("status", "state"), [(1, "cancelled"), (0, "finished")])
-def test_one_that_is_cancelled_while_its_rest_ends_is_not_restarted(tmp_path: Path, status: int, state: str) -> None:
+@pytest.mark.parametrize("helpers", [0, 1], ids=["before that is noticed", "while its rest ends"])
+def test_one_that_is_cancelled_once_it_has_ended_is_not_restarted(
+    tmp_path: Path, status: int, state: str, helpers: int
+) -> None:
     world = a_world(tmp_path, ONE, job("a", queueing=Queueing(restarts=3)))
     world.supervisor.poll()
     process = world.launcher.started["a"]
-    process.status, process.helpers, process.stubborn = status, 1, True
-    world.supervisor.poll()
+    process.status, process.helpers, process.stubborn = status, helpers, True
+    if helpers:
+        world.supervisor.poll()
     world.supervisor.cancel("a")
     process.helpers = 0
     world.supervisor.poll()

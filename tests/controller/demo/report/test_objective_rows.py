@@ -49,7 +49,13 @@ def test_a_served_model_that_failed_satisfied_no_objective_however_fast_it_was()
 
 @pytest.mark.parametrize(
     ("jct", "state", "met"),
-    [(50, "finished", True), (50.1, "finished", False), (None, "running", False), (5, "failed", False)],
+    [
+        (50, "finished", True),
+        (50.1, "finished", False),
+        (None, "running", False),
+        (5, "failed", False),
+        (5, "stopped at target", True),
+    ],
 )
 def test_a_deadline_is_met_by_ending_well_before_it(jct: float | None, state: str, met: bool) -> None:
     assert job("a", jct, state, deadline_seconds=50.0).deadline_met is met
