@@ -214,6 +214,8 @@ class Telemetry:
     def record_outage(self, *, lasts: bool) -> None:
         """Record whether original resources are restored because no pass observes."""
         self._metrics.outage.labels(self._document).set(lasts)
+        if lasts:
+            self._metrics.moved_cpu.note_restored(self._document)
 
     def record_left_out(self, series: Mapping[Any, int]) -> None:
         """Record the pods, by namespace and name, that the reading leaves out, and how many series each has."""
