@@ -25,7 +25,7 @@ from slopewise.model import (
 )
 from slopewise.telemetry.benefit import MovedCpu
 from slopewise.telemetry.job_metrics import LastPasses
-from slopewise.telemetry.log_line import PassLines, kind_of, withheld_by_guard
+from slopewise.telemetry.log_line import PassLines, kind_of, withheld_by_guard, without_figures
 from slopewise.telemetry.log_lines import configure_logging
 from slopewise.telemetry.move_bounds import MoveBoundMetrics
 from slopewise.text import equal_messages
@@ -238,14 +238,20 @@ class Telemetry:
         self._log.warning("pass skipped", name=self._document, reason=event)
 
     def _log_warnings(self, report: PassReport) -> None:
-        """Log each warning of a job once, equal ones of a pass as one; warnings of deleted jobs are forgotten."""
+        """Log each warning of a job once, whatever its figures, and equal ones of a pass as one.
+
+        Warnings of deleted jobs are forgotten.
+        """
         jobs = report.snapshot.jobs if report.snapshot else ()
         here = {job.uid for job in jobs}
         self._warned = {(uid, warning) for uid, warning in self._warned if uid in here}
         raised = [
-            (job, each) for job in jobs for each in dict.fromkeys(job.warnings) if (job.uid, each) not in self._warned
+            (job, each)
+            for job in jobs
+            for each in dict.fromkeys(job.warnings)
+            if (job.uid, without_figures(each)) not in self._warned
         ]
-        self._warned.update((job.uid, warning) for job, warning in raised)
+        self._warned.update((job.uid, without_figures(warning)) for job, warning in raised)
         for warning, names in equal_messages((f"{job.namespace}/{job.name}", each) for job, each in raised).items():
             others = {"others": names[1:]} if names[1:] else {}
             self._log.warning("job warning raised", job=names[0], warning=warning, **others)
