@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, get_args
 
 import structlog
@@ -46,63 +47,42 @@ class Instruments:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
         self.last = LastPasses()
         self.moved_cpu = MovedCpu(self.registry)
         self.registry.register(self.last)
-        build = Gauge("slopewise_build_info", "Version of the controller.", ["version"], registry=self.registry)
-        build.labels(__version__).set(1)
-        self.passes = Counter("slopewise_passes", "Passes by result.", ["result"], registry=self.registry)
-        self.durations = Histogram(
-            "slopewise_pass_duration_seconds",
-            "Time of each verb of a pass.",
-            ["verb"],
-            buckets=_PASS_BUCKETS,
-            registry=self.registry,
+        gauge("slopewise_build_info", "Version of the controller.", ["version"]).labels(__version__).set(1)
+        self.passes = counter("slopewise_passes", "Passes by result.", ["result"])
+        self.durations = histogram(
+            "slopewise_pass_duration_seconds", "Time of each verb of a pass.", ["verb"], buckets=_PASS_BUCKETS
         )
-        self.queries = Histogram(
-            "slopewise_query_duration_seconds", "Time of each query to Prometheus.", ["outcome"],
-            buckets=_PASS_BUCKETS, registry=self.registry,
-        )  # fmt: skip
-        self.outage = Gauge(
+        self.queries = histogram(
+            "slopewise_query_duration_seconds", "Time of each query to Prometheus.", ["outcome"], buckets=_PASS_BUCKETS
+        )
+        self.outage = gauge(
             "slopewise_outage",
             "1 once no pass has observed for three intervals, so that original resources are restored.",
             ["name"],
-            registry=self.registry,
         )
-        self.left_out = Gauge(
+        self.left_out = gauge(
             "slopewise_left_out_series",
             "Series of a pod that is left out of readings because it has too many.",
             ["name", "job_namespace", "job_name"],
-            registry=self.registry,
         )
-        self.last_pass = Gauge(
-            "slopewise_last_pass_timestamp_seconds", "End of the last pass that observed.", registry=self.registry
-        )
-        self.interval = Gauge(
-            "slopewise_interval_seconds", "Time from the last pass to the next planned one.", registry=self.registry
-        )
-        self.resizes = Counter("slopewise_resizes", "Resizes by outcome.", ["outcome"], registry=self.registry)
-        self.moves = Counter(
-            "slopewise_moves", "Placements and migrations by outcome.", ["kind", "outcome"], registry=self.registry
-        )
-        self.migrations = Counter(
-            "slopewise_migrations", "Migrations by how far they have come.", ["stage"], registry=self.registry
-        )
-        self.pauses = Histogram(
+        self.last_pass = gauge("slopewise_last_pass_timestamp_seconds", "End of the last pass that observed.")
+        self.interval = gauge("slopewise_interval_seconds", "Time from the last pass to the next planned one.")
+        self.resizes = counter("slopewise_resizes", "Resizes by outcome.", ["outcome"])
+        self.moves = counter("slopewise_moves", "Placements and migrations by outcome.", ["kind", "outcome"])
+        self.migrations = counter("slopewise_migrations", "Migrations by how far they have come.", ["stage"])
+        self.pauses = histogram(
             "slopewise_move_pause_seconds",
             "From the begin of a move to the job's first step elsewhere.",
             buckets=_PAUSE_BUCKETS,
-            registry=self.registry,
         )
-        self.steps_lost = Counter(
-            "slopewise_move_steps_lost", "Steps that moved jobs had to repeat.", registry=self.registry
-        )
-        self.stops = Counter(
-            "slopewise_stops", "Stops of jobs at their target, by outcome.", ["outcome"], registry=self.registry
-        )
-        self.withheld = Counter(
-            "slopewise_withheld", "Resizes, moves and stops that a guard withheld.", ["guard"], registry=self.registry
-        )
+        self.steps_lost = counter("slopewise_move_steps_lost", "Steps that moved jobs had to repeat.")
+        self.stops = counter("slopewise_stops", "Stops of jobs at their target, by outcome.", ["outcome"])
+        self.withheld = counter("slopewise_withheld", "Resizes, moves and stops that a guard withheld.", ["guard"])
         self.move_bounds = MoveBoundMetrics(self.registry)
         self._start_at_zero()
 
