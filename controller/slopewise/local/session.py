@@ -81,7 +81,8 @@ class Session(ClosesStack):
             *sinks,
         )
         self._deciding = self._next = deciding(plan.policy, workshop.limiter, plan.scrape_interval_seconds)
-        self._forgotten: deque[str] = deque()
+        self._taken_in: deque[tuple[str, bool]] = deque()
+        """Names of jobs since the last pass, and whether they are fresh."""
         self._recorder = None if plan.record is None else plan.record.recorder(self._deciding.document)
         if self._recorder is not None:
             self._sinks += (self._recorder,)
@@ -190,9 +191,8 @@ class Session(ClosesStack):
         self._taken(specs, fresh=fresh)
 
     def _taken(self, specs: Sequence[JobSpec], *, fresh: bool) -> None:
-        if fresh:
-            self._forgotten.extend(spec.name for spec in specs)
         for spec in specs:
+            self._taken_in.append((spec.name, fresh))
             self.tally.jobs.pop(spec.name, None)
 
     def attach(self, spec: JobSpec, identity: ProcessIdentity, *, fresh: bool = True) -> None:
@@ -289,8 +289,8 @@ class Session(ClosesStack):
 
     def _change(self) -> None:
         """Follow a change of the document, and forget what is known of jobs whose names others have now."""
-        forgotten = {self._forgotten.popleft() for _ in range(len(self._forgotten))}
-        forget(self.ports.memory, forgotten)
+        taken_in = dict(self._taken_in.popleft() for _ in range(len(self._taken_in)))
+        forget(self.ports.memory, {name for name, fresh in taken_in.items() if fresh})
         new, before = self._next, self._deciding
         if new is not before:
             self._deciding = new
@@ -301,7 +301,7 @@ class Session(ClosesStack):
             self.telemetry.describe(spec.resources.control, new.interval_seconds, new.settings.bounds.moving)
             self.loop.interval_seconds = new.interval_seconds
             self._outage = self._new_outage()
-        if new is not before or not forgotten.isdisjoint(self._own_mappings()):
+        if new is not before or not taken_in.keys().isdisjoint(self._own_mappings()):
             self.reader.close()
             self.reader = self._reader()
             self.ports = self._ports(self.folder)

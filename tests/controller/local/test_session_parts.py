@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from support.worlds import FakeClock
+from support.worlds import FakeClock, FakeMemory
 
+from slopewise.config.jobs_file import JobSpec
+from slopewise.config.metric_mappings import OwnMappings
 from slopewise.config.training_policy import TrainingPolicy, TrainingPolicySpec
 from slopewise.errors import SlopewiseError
 from slopewise.local.session import REVIVE_SECONDS, Session
+from slopewise.model import JobMemory, MemoryState
 
 
 def test_a_policy_that_cannot_be_stored_is_not_used() -> None:
@@ -31,6 +35,31 @@ def test_a_policy_that_cannot_be_stored_is_not_used() -> None:
     assert session._next == "as before"
     Session.use(session, policy, lambda: None)
     assert session._next.document.spec.mode == policy.spec.mode
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_jobs_that_are_taken_in_are_read_by_their_own_mappings(fresh: bool) -> None:
+    """Also those of an earlier session, whose memory stays."""
+    memory = FakeMemory(MemoryState({"a": JobMemory()}))
+    session: Any = SimpleNamespace(
+        ports=SimpleNamespace(memory=memory),
+        reader=SimpleNamespace(close=lambda: None),
+        tally=SimpleNamespace(jobs={}),
+        folder=None,
+        _taken_in=deque(),
+        _next="document",
+        _deciding="document",
+        _own_mappings=lambda: {"a": OwnMappings()},
+        _reader=lambda: "with its mapping",
+        _ports=lambda folder: "with that reader",
+    )
+    Session._taken(session, [JobSpec("a", [], 0.0)], fresh=fresh)
+    Session._change(session)
+    assert (session.reader, session.ports, "a" in memory.state.jobs) == (
+        "with its mapping",
+        "with that reader",
+        not fresh,
+    )
 
 
 @dataclass
