@@ -218,10 +218,7 @@ class Telemetry:
         self._log.warning("pass skipped", name=self._document, reason=event)
 
     def _log_warnings(self, report: PassReport) -> None:
-        """Log each warning of a job once, whatever its figures, and equal ones of a pass as one.
-
-        Warnings of deleted jobs are forgotten.
-        """
+        """Log each warning of a job once, whatever its figures, equal ones of a pass as one; forget deleted jobs'."""
         jobs = report.snapshot.jobs if report.snapshot else ()
         here = {job.uid for job in jobs}
         self._warned = {(uid, warning) for uid, warning in self._warned if uid in here}

@@ -345,11 +345,7 @@ class PrometheusReader:
         moving: MovingLabels[JobKey],
     ) -> dict[JobKey, Candidates]:
         found = candidates_by_job(
-            source.mapping,
-            rows,
-            oldest_seconds,
-            lambda key: facts.get(key, _NO_FACTS).target_labels,
-            moving,
+            source.mapping, rows, oldest_seconds, lambda key: facts.get(key, _NO_FACTS).target_labels, moving
         )
         return {key: each for key, each in found.items() if source.covers(key.pod)}
 

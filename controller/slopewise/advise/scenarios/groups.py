@@ -40,9 +40,8 @@ class Group:
 def groups_of(
     jobs: Iterable[RecordedJob], node_cores: Mapping[str, float], requested: Mapping[str, Points] | None = None
 ) -> list[Group]:
-    """The groups of jobs that shared a node; `node_cores` of the nodes whose size is known.
+    """The groups of jobs that shared a node, where it is known which; `node_cores` of those whose size is known.
 
-    Which node a job was on may not be known: such jobs are in no group.
     `requested`: what all running pods of a node requested at some moments. It makes groups for replays by need: jobs
     alone as well, on known nodes alone, of which pods that are no jobs leave a part.
     """
