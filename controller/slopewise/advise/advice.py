@@ -181,7 +181,7 @@ class Advice:
         silent = sum(not each.reports_loss for each in self.findings)
         if silent:
             yield (
-                f"Of {counted(silent, 'job')} with GPUs no {self.metric} is known, nor whether it was flat. "
+                f"Of {counted(silent, 'job')} no finite {self.metric} is known, nor whether it was flat. "
                 + self._other_names()
             ).strip()
         unknown = sum(each.cpu_request_cores is None for each in self.findings)

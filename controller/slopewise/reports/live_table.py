@@ -31,7 +31,8 @@ STATE_STYLES = {
     "moving": "cyan",
     "no loss": "yellow",
 }
-_RUNNING = {JobState.STARTING, JobState.TRAINING, JobState.CHECKPOINTING, "moving", "no loss"}
+_RUNNING = {JobState.STARTING, JobState.TRAINING, JobState.CHECKPOINTING, "moving", "no loss", "stopping"}
+_DONE = {JobState.FINISHED, "stopped at target"}
 _ENDED = {JobState.FINISHED, JobState.FAILED}
 _SPARKS = "▁▂▃▅▇"
 _SPARK_WIDTH = 12
@@ -82,9 +83,9 @@ def plain_progress_line(rows: Sequence[LiveRow], header: LiveHeader) -> str:
     """One line for a log, e.g. `t=30s flowcon: 5 running, 1 done, 3 passes, 4 resizes`."""
     states = [row.state for row in rows]
     running = sum(state in _RUNNING for state in states)
-    done, failed = states.count(JobState.FINISHED), states.count(JobState.FAILED)
+    done = sum(state in _DONE for state in states)
     parts = [f"{running} running", f"{done} done"]
-    parts += [f"{failed} failed"] if failed else []
+    parts += [f"{states.count(ended)} {ended}" for ended in (JobState.FAILED, "cancelled", "ended") if ended in states]
     parts += [counted(header.passes, "pass", "passes"), counted(header.resizes_applied, "resize")]
     parts += [f"{header.moves_applied} placed or moved"] if header.moves_applied else []
     parts += [f"{header.withheld} withheld"] if header.withheld else []

@@ -146,11 +146,11 @@ def run(instance: Instance, policy: PolicyRun, *, trace: bool = False) -> RunOut
 
     UsageError for a policy or a parameter that there is not; SlopewiseError for a run that would not end.
     """
+    instance = replace(instance, default_scheduler=policy.default_scheduler or instance.default_scheduler)
     world = World(instance, policy.control, trace=trace)
     memory = _of_history(instance, policy) if instance.history else None
     controller = controller_of(policy, world, memory)
-    rule = policy.default_scheduler or instance.default_scheduler
-    drive(world, DefaultScheduler(world, instance.seed, rule), controller)
+    drive(world, DefaultScheduler(world, instance.seed, instance.default_scheduler), controller)
     return replace(
         run_outcome(world, policy.label),
         growth_efficiency_sum=controller.growth_efficiency_sum,

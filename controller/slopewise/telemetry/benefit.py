@@ -69,6 +69,10 @@ class MovedCpu:
     def forget(self, document: str) -> None:
         """Count nothing more of a deleted policy."""
         self._gpus.forget(document)
+        self.note_restored(document)
+
+    def note_restored(self, document: str) -> None:
+        """Its jobs get back what they came with: until its next pass nothing is freed."""
         self._last.pop(document, None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -84,12 +84,17 @@ class _Seen:
 
 
 def _newest_first(passes: Iterable[_Seen]) -> list[_Seen]:
-    counted: set[str] = set()
+    counted: set[Hashable] = set()
     left: list[_Seen] = []
     for seen in sorted(passes, key=lambda each: -each.snapshot.taken_at_seconds):
-        left.append(replace(seen, jobs=[job for job in seen.jobs if job.uid not in counted]))
-        counted |= {job.uid for job in seen.jobs}
+        left.append(replace(seen, jobs=[job for job in seen.jobs if counted.isdisjoint(_names_of(job))]))
+        counted.update(name for job in seen.jobs for name in _names_of(job))
     return left
+
+
+def _names_of(job: Job) -> tuple[Hashable, ...]:
+    """A pod of another policy may have the name of one that is gone, and no two samples may have the same labels."""
+    return job.uid, (job.namespace, job.name)
 
 
 def _jobs_by_state(jobs: Sequence[Job]) -> Metric:

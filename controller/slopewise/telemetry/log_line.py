@@ -46,7 +46,7 @@ class PassLines:
         stops = _Entries(report, "stop", found.of(Stop), found.withheld_of(Stop))
         kinds = (resizes, memory, moves, stops)
         withheld = frozenset(chain(*(kind.identities() for kind in kinds)))
-        facts_seen = (re.sub(r"\d+", "#", report.held or ""), withheld, _jobs(report))
+        facts_seen = (without_figures(report.held or ""), withheld, _jobs(report))
         tried = found.events or found.outcomes
         quiet = facts_seen == self._last and not tried
         if quiet and report.taken_at_seconds - self._reported_at_seconds < _ON_TIME_RATIO * self._interval_seconds:
@@ -60,6 +60,11 @@ class PassLines:
         stopped = [*stops.tried(), *stops.new(known)]
         of_stops = {"stops": _bounded(stopped)} if stopped else {}
         return _figures(report) | {"changes": _bounded(changes), "moves": _bounded(moved)} | of_stops
+
+
+def without_figures(text: str) -> str:
+    """The same for texts that differ in their figures alone."""
+    return re.sub(r"\d+", "#", text)
 
 
 def withheld_by_guard(report: PassReport) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, get_args
 
 import structlog
@@ -25,7 +26,7 @@ from slopewise.model import (
 )
 from slopewise.telemetry.benefit import MovedCpu
 from slopewise.telemetry.job_metrics import LastPasses
-from slopewise.telemetry.log_line import PassLines, kind_of, withheld_by_guard
+from slopewise.telemetry.log_line import PassLines, kind_of, withheld_by_guard, without_figures
 from slopewise.telemetry.log_lines import configure_logging
 from slopewise.telemetry.move_bounds import MoveBoundMetrics
 from slopewise.text import equal_messages
@@ -46,63 +47,42 @@ class Instruments:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
         self.last = LastPasses()
         self.moved_cpu = MovedCpu(self.registry)
         self.registry.register(self.last)
-        build = Gauge("slopewise_build_info", "Version of the controller.", ["version"], registry=self.registry)
-        build.labels(__version__).set(1)
-        self.passes = Counter("slopewise_passes", "Passes by result.", ["result"], registry=self.registry)
-        self.durations = Histogram(
-            "slopewise_pass_duration_seconds",
-            "Time of each verb of a pass.",
-            ["verb"],
-            buckets=_PASS_BUCKETS,
-            registry=self.registry,
+        gauge("slopewise_build_info", "Version of the controller.", ["version"]).labels(__version__).set(1)
+        self.passes = counter("slopewise_passes", "Passes by result.", ["result"])
+        self.durations = histogram(
+            "slopewise_pass_duration_seconds", "Time of each verb of a pass.", ["verb"], buckets=_PASS_BUCKETS
         )
-        self.queries = Histogram(
-            "slopewise_query_duration_seconds", "Time of each query to Prometheus.", ["outcome"],
-            buckets=_PASS_BUCKETS, registry=self.registry,
-        )  # fmt: skip
-        self.outage = Gauge(
+        self.queries = histogram(
+            "slopewise_query_duration_seconds", "Time of each query to Prometheus.", ["outcome"], buckets=_PASS_BUCKETS
+        )
+        self.outage = gauge(
             "slopewise_outage",
             "1 once no pass has observed for three intervals, so that original resources are restored.",
             ["name"],
-            registry=self.registry,
         )
-        self.left_out = Gauge(
+        self.left_out = gauge(
             "slopewise_left_out_series",
             "Series of a pod that is left out of readings because it has too many.",
             ["name", "job_namespace", "job_name"],
-            registry=self.registry,
         )
-        self.last_pass = Gauge(
-            "slopewise_last_pass_timestamp_seconds", "End of the last pass that observed.", registry=self.registry
-        )
-        self.interval = Gauge(
-            "slopewise_interval_seconds", "Time from the last pass to the next planned one.", registry=self.registry
-        )
-        self.resizes = Counter("slopewise_resizes", "Resizes by outcome.", ["outcome"], registry=self.registry)
-        self.moves = Counter(
-            "slopewise_moves", "Placements and migrations by outcome.", ["kind", "outcome"], registry=self.registry
-        )
-        self.migrations = Counter(
-            "slopewise_migrations", "Migrations by how far they have come.", ["stage"], registry=self.registry
-        )
-        self.pauses = Histogram(
+        self.last_pass = gauge("slopewise_last_pass_timestamp_seconds", "End of the last pass that observed.")
+        self.interval = gauge("slopewise_interval_seconds", "Time from the last pass to the next planned one.")
+        self.resizes = counter("slopewise_resizes", "Resizes by outcome.", ["outcome"])
+        self.moves = counter("slopewise_moves", "Placements and migrations by outcome.", ["kind", "outcome"])
+        self.migrations = counter("slopewise_migrations", "Migrations by how far they have come.", ["stage"])
+        self.pauses = histogram(
             "slopewise_move_pause_seconds",
             "From the begin of a move to the job's first step elsewhere.",
             buckets=_PAUSE_BUCKETS,
-            registry=self.registry,
         )
-        self.steps_lost = Counter(
-            "slopewise_move_steps_lost", "Steps that moved jobs had to repeat.", registry=self.registry
-        )
-        self.stops = Counter(
-            "slopewise_stops", "Stops of jobs at their target, by outcome.", ["outcome"], registry=self.registry
-        )
-        self.withheld = Counter(
-            "slopewise_withheld", "Resizes, moves and stops that a guard withheld.", ["guard"], registry=self.registry
-        )
+        self.steps_lost = counter("slopewise_move_steps_lost", "Steps that moved jobs had to repeat.")
+        self.stops = counter("slopewise_stops", "Stops of jobs at their target, by outcome.", ["outcome"])
+        self.withheld = counter("slopewise_withheld", "Resizes, moves and stops that a guard withheld.", ["guard"])
         self.move_bounds = MoveBoundMetrics(self.registry)
         self._start_at_zero()
 
@@ -214,6 +194,8 @@ class Telemetry:
     def record_outage(self, *, lasts: bool) -> None:
         """Record whether original resources are restored because no pass observes."""
         self._metrics.outage.labels(self._document).set(lasts)
+        if lasts:
+            self._metrics.moved_cpu.note_restored(self._document)
 
     def record_left_out(self, series: Mapping[Any, int]) -> None:
         """Record the pods, by namespace and name, that the reading leaves out, and how many series each has."""
@@ -236,14 +218,17 @@ class Telemetry:
         self._log.warning("pass skipped", name=self._document, reason=event)
 
     def _log_warnings(self, report: PassReport) -> None:
-        """Log each warning of a job once, equal ones of a pass as one; warnings of deleted jobs are forgotten."""
+        """Log each warning of a job once, whatever its figures, equal ones of a pass as one; forget deleted jobs'."""
         jobs = report.snapshot.jobs if report.snapshot else ()
         here = {job.uid for job in jobs}
         self._warned = {(uid, warning) for uid, warning in self._warned if uid in here}
         raised = [
-            (job, each) for job in jobs for each in dict.fromkeys(job.warnings) if (job.uid, each) not in self._warned
+            (job, each)
+            for job in jobs
+            for each in dict.fromkeys(job.warnings)
+            if (job.uid, without_figures(each)) not in self._warned
         ]
-        self._warned.update((job.uid, warning) for job, warning in raised)
+        self._warned.update((job.uid, without_figures(warning)) for job, warning in raised)
         for warning, names in equal_messages((f"{job.namespace}/{job.name}", each) for job, each in raised).items():
             others = {"others": names[1:]} if names[1:] else {}
             self._log.warning("job warning raised", job=names[0], warning=warning, **others)

@@ -86,6 +86,11 @@ def test_an_unknown_use_of_nodes_is_no_node_without_two_jobs() -> None:
     assert stopped.caveats[0] == "Stopped early: 1 of 12 jobs were read."
 
 
+def test_a_job_whose_loss_was_never_finite_is_not_said_to_have_gpus() -> None:
+    (note, *_) = advice(past(loss=None)).caveats
+    assert note == "Of 1 job no finite training_loss is known, nor whether it was flat."
+
+
 def test_who_held_most_in_vain_comes_first() -> None:
     jobs = [
         past("improves-0", loss=straight, gpus=8.0),

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from slopewise.advise.replay import default_policies
 from slopewise.config.training_policy import load_training_policy
 from slopewise.simulator.scenario.scenario import load_scenario
 
+OWN_POLICY = Path(__file__).parents[2] / "support/policies/even_shares.py"
 HOUR = 3600.0
 HOSTILE = "<script>alert(1)</script>"
 FORMULA = "=cmd|'/C calc'!A0"
@@ -152,13 +154,16 @@ class TestAHistory:
 
     def test_history_becomes_a_scenario_to_ask_ones_own_questions(self, url: str, tmp_path: Path) -> None:
         arguments = ["--from-prometheus", url, "--since", "12h", "--keep", "kept", "--namespace", "team"]
+        shutil.copy(OWN_POLICY, tmp_path / "mine.py")
+        policies = ("--policy", "flowcon", "--policy", "./mine.py")
         result = slopewise(
-            "simulate", *arguments, "--policy", "flowcon", "--seeds", "1", "--workers", "1", "-o", "json", cwd=tmp_path
+            "simulate", *arguments, *policies, "--seeds", "1", "--workers", "1", "-o", "json", cwd=tmp_path
         )
         assert result.returncode == 0, result.stderr
-        assert list(json.loads(result.stdout)["policies"]) == ["fair", "flowcon"]
+        assert list(json.loads(result.stdout)["policies"]) == ["fair", "flowcon", "mine"]
         scenario = load_scenario(str(tmp_path / "kept/recorded.yaml"))
         assert [job.name for job in scenario.spec.jobs] == ["quick-0-1", "steady-0-2", "long-0-3"]  # as they began
+        assert [policy.name for policy in scenario.spec.policies] == ["flowcon", "mine"]
         again = slopewise("simulate", *arguments, cwd=tmp_path)
         assert "--keep kept is not empty" in message_of(again, 2)
 
@@ -235,6 +240,7 @@ AT = ("--prometheus", "http://127.0.0.1:9")
         ("advise", (*AT, "--metric", "a{}"), "'a{}' is not a metric name"),
         ("advise", (*AT, "--policy", "nope"), "there is no policy 'nope'"),
         ("advise", (*AT, "--report", "no/r.html"), "--report no/r.html: the folder"),
+        ("simulate", ("--from-prometheus", "http://127.0.0.1:9", "--policy", "nope"), "there is no policy 'nope'"),
         ("simulate", ("flowcon-10", "--since", "1d"), "--since is about a history; add --from-prometheus URL"),
         (
             "simulate",

@@ -76,6 +76,10 @@ def test_jobs_that_shared_a_node_at_the_same_time_are_a_group() -> None:
     assert found[1].cores == pytest.approx(2, rel=0.02)  # nothing says it: the most that was used at once
 
 
+def test_jobs_whose_nodes_are_not_known_shared_none() -> None:
+    assert groups_of([at(0, 2, 1, node=""), at(1, 2, 2, node="")], {}) == []
+
+
 def test_cpu_was_short_where_the_jobs_could_have_used_more_than_the_node_has() -> None:
     jobs = [at(0, 2, 1), at(1, 2, 2)]
     assert groups_of(jobs, {"node-a": 1.9})[0].contended

@@ -139,6 +139,11 @@ def test_a_sparkline_goes_from_low_to_high_and_leaves_gaps(history: list[float],
             replace(HEADER, passes=1, resizes_applied=1, withheld=2, note="no\nanswer"),
             "t=30s flowcon: 0 running, 0 done, 1 failed, 1 pass, 1 resize, 2 withheld, no answer",
         ),
+        (
+            ["finished", "stopped at target", "stopping", "cancelled", "ended", "ended"],
+            HEADER,
+            "t=30s flowcon: 1 running, 2 done, 1 cancelled, 2 ended, 3 passes, 4 resizes",
+        ),
         # on its way between nodes
         (
             ["moving"],

@@ -34,8 +34,13 @@ def test_jobs_say_which_they_are_like_unless_they_have_no_class(spec: dict[str, 
     assert {job.class_name for job in draw(with_jobs(**spec), 1).jobs} == classes
 
 
-def test_a_policy_begins_with_the_historys_records_and_no_figure_counts_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[float, MemoryState]] = []
+Passes = list[tuple[float, MemoryState]]
+
+
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> Passes:
+    """When each pass of fair sharing was, and what was remembered."""
+    seen: Passes = []
 
     class Watching(fair.Policy):
         def decide(self, snapshot: ClusterSnapshot, memory: MemoryState) -> Decisions:
@@ -43,14 +48,34 @@ def test_a_policy_begins_with_the_historys_records_and_no_figure_counts_it(monke
             return super().decide(snapshot, memory)
 
     monkeypatch.setattr(fair, "Policy", Watching)
+    return seen
+
+
+def first_of_the_run(seen: Passes) -> MemoryState:
+    return seen[max(number for number, (at, _) in enumerate(seen) if at == EPOCH_SECONDS)][1]
+
+
+def test_a_policy_begins_with_the_historys_records_and_no_figure_counts_it(seen: Passes) -> None:
     scenario = with_jobs(historyJobs=3)
     instance = draw(scenario, 1)
     outcome = engine.run(instance, policy_runs(scenario)[0])
     assert [job.name for job in outcome.jobs] == [job.name for job in instance.jobs]
-    begins = max(number for number, (at, _) in enumerate(seen) if at == EPOCH_SECONDS)
-    memory = seen[begins][1]
+    memory = first_of_the_run(seen)
     assert {name: {each.job_uid for each in record} for name, record in memory.classes.items()} == {
         name: {f"history-{name}-{number}" for number in (1, 2, 3)} for name in MODELS
     }
     assert all(each.at_seconds <= EPOCH_SECONDS for record in memory.classes.values() for each in record)
     assert not any(uid.startswith("history-") for uid in memory.jobs)
+
+
+def test_the_jobs_before_the_run_are_placed_by_the_policys_own_default_scheduler(seen: Passes) -> None:
+    nodes = [{"name": "n", "count": 2, "cpu": 2}]
+    every = {"historyJobs": 3, "nodes": nodes, "contentionRatio": 0.3}
+    of_policy = with_jobs(**every, policies=[{"name": "fair", "label": "fifo", "defaultScheduler": "fifo"}])
+    of_scenario = with_jobs(**every, defaultScheduler="fifo")
+    began = []
+    for scenario in (of_policy, of_scenario):
+        seen.clear()
+        engine.run(draw(scenario, 1), policy_runs(scenario)[-1])
+        began.append(first_of_the_run(seen))
+    assert began[0] == began[1]

@@ -89,6 +89,19 @@ def test_a_pass_counts_what_jobs_had_since_the_last_one_that_observed_and_none_t
     assert seconds(recorded(a_report(0, jobs), a_report(-5, jobs)), "freed", "CL") == 0
 
 
+def test_an_outage_that_restores_what_jobs_came_with_frees_nothing_more() -> None:
+    jobs = three_jobs(250)
+    telemetry = recorded(a_report(0, jobs), a_report(20, jobs))
+    telemetry.record_outage(lasts=False)
+    telemetry.record_outage(lasts=True)
+    telemetry.record(replace(a_report(80, {}), held="Prometheus is gone"))
+    telemetry.record_outage(lasts=False)
+    telemetry.record(a_report(3600, jobs))
+    telemetry.record(a_report(3620, jobs))
+
+    assert seconds(telemetry, "freed", "CL") == pytest.approx(15.0 + 15.0)
+
+
 def test_what_a_deleted_policy_did_is_kept_and_a_new_one_of_its_name_begins_with_its_first_pass() -> None:
     jobs = three_jobs(250)
     telemetry = recorded(a_report(0, jobs), a_report(20, jobs))

@@ -415,16 +415,25 @@ def test_a_line_names_twenty_changes_what_went_wrong_first_and_counts_the_others
     assert line["changes"][-1] == "and 11 more"
 
 
-def test_a_job_that_went_to_another_policy_is_reported_once_by_the_one_that_saw_it_last() -> None:
+@pytest.mark.parametrize("uid", ["a", "of-another-pod"])
+def test_a_job_that_went_to_another_policy_is_reported_once_by_the_one_that_saw_it_last(uid: str) -> None:
+    """Or a new pod of its name."""
     instruments = Instruments()
     configure_logging(stream=io.StringIO())
-    for name, level, at in (("old", 1.0, START), ("new", 2.0, START + 20)):
+    for name, of, level, at in (("old", "a", 1.0, START), ("new", uid, 2.0, START + 20)):
         telemetry = Telemetry(control="limits", interval_seconds=20.0, document=name, instruments=instruments)
-        snapshot = a_snapshot([a_job("a", level=level, at=at)], [a_node()], at=at)
-        decisions = Decisions("flowcon", (), {}, MemoryState({"a": known()}))
+        job = a_job("a", level=level, at=at).altered(uid=of)
+        snapshot = a_snapshot([job], [a_node()], at=at)
+        decisions = Decisions("flowcon", (), {}, MemoryState({of: known()}))
         telemetry.record(PassReport(at, "flowcon", VERBS, at + 20, snapshot=snapshot, decisions=decisions))
     a = {"job_namespace": "team", "job_name": "a", "job_node": "n1"}
-    assert value(telemetry, "slopewise_job_evaluation", **a) == 2.0
+    levels = [
+        sample.value
+        for family in telemetry.registry.collect()
+        for sample in family.samples
+        if (sample.name, sample.labels) == ("slopewise_job_evaluation", a)
+    ]
+    assert levels == [2.0]
     assert value(telemetry, "slopewise_jobs", state="training") == 1
 
 
@@ -477,3 +486,16 @@ def test_a_warning_is_logged_once_and_equal_ones_of_a_pass_are_one_with_the_othe
         ("team/a", "its port refuses", ["team/b", "team/c"]),
         ("team/d", "port 4 breaks off", None),
     ]
+
+
+def test_a_warning_whose_figure_grows_with_each_pass_is_logged_once() -> None:
+    reports = [
+        replace(
+            a_report(),
+            snapshot=a_snapshot([a_job("a").altered(warnings=(f"left out: it exports {series} series",))]),
+            decisions=None,
+        )
+        for series in (5_000, 5_010, 5_020)
+    ]
+    raised = [line["warning"] for line in lines_of(*reports) if line["event"] == "job warning raised"]
+    assert raised == ["left out: it exports 5000 series"]

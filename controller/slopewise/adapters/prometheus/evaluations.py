@@ -126,7 +126,7 @@ def candidates_by_job(
     former readings have seen of labels that grow with the training.
     """
     alive, warnings = _alive_series(mapping, rows, oldest_seconds)
-    for key, labels_of_steps in (moving.of_jobs(mapping.metric, alive) if moving else {}).items():
+    for key, labels_of_steps in (moving.of_jobs(alive) if moving else {}).items():
         warnings[key].update(_step_warning(mapping.metric, label) for label in labels_of_steps)
         alive[key] = [one for one in alive[key] if labels_of_steps.isdisjoint(one.labels)]
     found = {key: Candidates(mapping.objective, (), tuple(sorted(of_job))) for key, of_job in warnings.items()}

@@ -107,14 +107,14 @@ class _Job:
 
 
 class MovingLabels(Generic[K]):
-    """What the readings of one reader have shown. Forgets jobs that have no series any more."""
+    """What the readings of one mapping's series have shown. Forgets jobs that have no series any more."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[K, _Job]] = {}
+        self._known: dict[K, _Job] = {}
 
-    def of_jobs(self, metric: str, series: Mapping[K, Sequence[SeriesRows]]) -> dict[K, frozenset[str]]:
-        """The labels of each job's series of this metric that grow with its training; jobs without any are left out."""
-        before = self._known.get(metric, {})
+    def of_jobs(self, series: Mapping[K, Sequence[SeriesRows]]) -> dict[K, frozenset[str]]:
+        """The labels of each job's series that grow with its training; jobs without any are left out."""
+        before = self._known
         jobs = {
             key: before.get(key) or _Job()
             for key, of_job in series.items()
@@ -122,7 +122,7 @@ class MovingLabels(Generic[K]):
         }
         for key, job in jobs.items():
             job.note(series[key])
-        self._known[metric] = {key: job for key, job in jobs.items() if job.places}
+        self._known = {key: job for key, job in jobs.items() if job.places}
         return {key: job.growing for key, job in jobs.items() if job.growing}
 
 

@@ -18,7 +18,7 @@ from slopewise.adapters.prometheus.evaluations import (
     series_text,
     with_scrape_labels,
 )
-from slopewise.adapters.prometheus.mapped_queries import with_pod_labels
+from slopewise.adapters.prometheus.mapped_queries import Source, with_pod_labels
 from slopewise.adapters.prometheus.queries import (
     NO_STEP_LABELS,
     STEPS_TOTAL,
@@ -27,7 +27,7 @@ from slopewise.adapters.prometheus.queries import (
     duration,
     render_matchers,
 )
-from slopewise.config.metric_mappings import EvaluationMapping, SeriesName
+from slopewise.config.metric_mappings import EvaluationMapping, PodLabels, SeriesName
 from slopewise.model import RawPoint
 from slopewise.model.reported import is_figure, is_level
 
@@ -47,15 +47,17 @@ RAW_POINTS = Template("""\
 
 TargetLabels = Callable[[JobKey], Mapping[str, frozenset[str]]]
 
+Sources = Sequence[Source[EvaluationMapping]]
+"""Mappings that name pods by the same labels."""
 
-def raw_points(mappings: Sequence[EvaluationMapping], forced: Matchers, window_seconds: float) -> str:
-    """The query for the samples of these losses and of all steps; UsageError for a name that is none.
+_OF_ALL = Source(EvaluationMapping())
 
-    `mappings` name a job's pod by the same labels.
-    """
-    metrics = (*(one.metric for one in mappings), *(steps.metric for steps in _steps_of(mappings)))
+
+def raw_points(sources: Sources, forced: Matchers, window_seconds: float) -> str:
+    """The query for the samples of these losses and of all steps; UsageError for a name that is none."""
+    metrics = (*(one.mapping.metric for one in sources), *(steps.metric for steps, _ in _steps_of(sources)))
     names = "|".join(checked_metric_name(each) for each in dict.fromkeys(metrics))
-    matchers = with_pod_labels(forced, mappings[0].pod_labels)
+    matchers = with_pod_labels(forced, sources[0].mapping.pod_labels)
     return RAW_POINTS.substitute(
         names=names,
         matchers=render_matchers(matchers),
@@ -69,40 +71,37 @@ class PointsQuery:
     """The query for raw points, by the seconds to look back, and whose losses it is about."""
 
     query: Callable[[float], str]
-    mappings: Sequence[EvaluationMapping]
+    sources: Sources
 
 
-def points_queries(mappings: Sequence[EvaluationMapping], forced: Matchers) -> list[PointsQuery]:
+def points_queries(sources: Sequence[Source[EvaluationMapping]], forced: Matchers) -> list[PointsQuery]:
     """One query for all mappings that name pods by the same labels."""
-    groups: list[list[EvaluationMapping]] = []
-    for mapping in mappings:
-        alike = next((group for group in groups if group[0].pod_labels == mapping.pod_labels), None)
-        if alike is None:
-            groups.append([mapping])
-        else:
-            alike.append(mapping)
-    return [PointsQuery(partial(raw_points, group, forced), group) for group in groups]
+    groups: dict[PodLabels, list[Source[EvaluationMapping]]] = defaultdict(list)
+    for source in sources:
+        groups[source.mapping.pod_labels].append(source)
+    return [PointsQuery(partial(raw_points, group, forced), group) for group in groups.values()]
 
 
-def _steps_of(mappings: Sequence[EvaluationMapping]) -> list[SeriesName]:
-    """The steps beside these losses; a later one replaces those before it."""
-    return [SeriesName(metric=STEPS_TOTAL), *(one.steps_total for one in mappings if one.steps_total is not None)]
+def _steps_of(sources: Sources) -> list[tuple[SeriesName, Source[EvaluationMapping]]]:
+    """The steps beside these losses, and whose they are; a later one replaces those before it."""
+    named = ((one.mapping.steps_total, one) for one in sources)
+    return [(SeriesName(metric=STEPS_TOTAL), _OF_ALL), *((steps, one) for steps, one in named if steps is not None)]
 
 
 def points_by_job(
     rows: Iterable[RangeRow],
     target_labels: TargetLabels,
     chosen: Mapping[JobKey, str],
-    mappings: Sequence[EvaluationMapping] = (EvaluationMapping(),),
+    sources: Sources = (_OF_ALL,),
 ) -> dict[JobKey, tuple[RawPoint, ...]]:
     """The finite losses of each job's chosen series, oldest first, with the steps of the same scrape.
 
     Those of two processes are joined. `chosen`: the canonical name of the series; half of all rows are of others.
     """
-    names, named = scrape_labels_if_equal(mappings[0].pod_labels), _steps_of(mappings)
-    by_metric: dict[str, list[tuple[int, Mapping[str, str]]]] = defaultdict(list)
-    for rank, each in enumerate(named):
-        by_metric[each.metric].append((rank, each.labels))
+    names = scrape_labels_if_equal(sources[0].mapping.pod_labels)
+    by_metric: dict[str, list[tuple[int, SeriesName, Source[EvaluationMapping]]]] = defaultdict(list)
+    for rank, (each, source) in enumerate(_steps_of(sources)):
+        by_metric[each.metric].append((rank, each, source))
     ranked: dict[tuple[JobKey, str], int] = {}
     steps: dict[tuple[JobKey, str], dict[float, float]] = {}
     losses: dict[JobKey, list[tuple[str, RangeRow]]] = defaultdict(list)
@@ -112,7 +111,8 @@ def points_by_job(
             continue
         instance, metric = labels.get("instance", ""), labels.get("__name__", "")
         if metric in by_metric:
-            rank = max([rank for rank, of_steps in by_metric[metric] if _has(labels, of_steps)], default=-1)
+            ranks = [rank for rank, of, whose in by_metric[metric] if whose.covers(key.pod) and _has(labels, of.labels)]
+            rank = max(ranks, default=-1)
             if rank >= ranked.get((key, instance), 0):
                 # None where a gauge says nothing that can be a count, as NaN before the first step.
                 steps[key, instance] = {at: count for at, count in row.points if is_figure(count)}

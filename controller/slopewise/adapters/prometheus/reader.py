@@ -169,7 +169,7 @@ class PrometheusReader:
         self._evaluations = sources_of(evaluations, {pod: each.evaluation for pod, each in own.items()})
         self._responses = sources_of(responses, {pod: each.responses for pod, each in own.items()})
         self._mapped = MappedRows(self._evaluations, self._responses)
-        self._moving = MovingLabels[JobKey]()
+        self._moving = [MovingLabels[JobKey]() for _ in self._evaluations]
         self._of_kubelets = None if resource_matchers is None else tuple(resource_matchers.items())
         self._points_seconds = None if points_seconds is None else max(points_seconds, self.window_seconds)
         self._max_series = max_series
@@ -201,8 +201,10 @@ class PrometheusReader:
         facts = facts_by_job(facts_rows, self._mapped)
         oldest_seconds = at_seconds - self.window_seconds
         by_mapping = [
-            self._candidates(source, (*of_losses, *of_labels), oldest_seconds, facts)
-            for source, of_losses, of_labels in zip(self._evaluations, levels, labelled, strict=True)
+            self._candidates(source, (*of_losses, *of_labels), oldest_seconds, facts, moving)
+            for source, of_losses, of_labels, moving in zip(
+                self._evaluations, levels, labelled, self._moving, strict=True
+            )
         ]
         jobs = {
             key: self._job(
@@ -214,6 +216,7 @@ class PrometheusReader:
         points = self._points([each for of in asked for each in of.points], at_seconds, since_seconds, facts, jobs)
         jobs |= {key: structs.replace(jobs[key], points=found) for key, found in points.items() if found}
         jobs |= {key: JobSeries(warnings=(reason,)) for key, reason in self._reasons(left_out, at_seconds).items()}
+        self._points_read_at_seconds = at_seconds  # not before: the points of a reading that fails are read again
         return PrometheusReading(jobs, self._http.queries, resources, left_out)
 
     def machines(self, at_seconds: float) -> dict[str, Machine]:
@@ -330,8 +333,7 @@ class PrometheusReader:
         found: dict[JobKey, tuple[RawPoint, ...]] = {}
         for each in asked:
             rows = self._http.ask_samples(each.query(at_seconds - since_seconds), at_seconds)
-            found |= points_by_job(rows, lambda key: facts.get(key, _NO_FACTS).target_labels, chosen, each.mappings)
-        self._points_read_at_seconds = at_seconds
+            found |= points_by_job(rows, lambda key: facts.get(key, _NO_FACTS).target_labels, chosen, each.sources)
         return found
 
     def _candidates(
@@ -340,13 +342,10 @@ class PrometheusReader:
         rows: Sequence[Row],
         oldest_seconds: float,
         facts: Mapping[JobKey, Facts],
+        moving: MovingLabels[JobKey],
     ) -> dict[JobKey, Candidates]:
         found = candidates_by_job(
-            source.mapping,
-            rows,
-            oldest_seconds,
-            lambda key: facts.get(key, _NO_FACTS).target_labels,
-            self._moving,
+            source.mapping, rows, oldest_seconds, lambda key: facts.get(key, _NO_FACTS).target_labels, moving
         )
         return {key: each for key, each in found.items() if source.covers(key.pod)}
 
@@ -379,9 +378,7 @@ class PrometheusReader:
                 queries.events(forced, window, events),
                 queries.facts(forced, window, expected, facts),
             ),
-            points=()
-            if self._points_seconds is None
-            else points_queries([each.mapping for each in self._evaluations], forced),
+            points=() if self._points_seconds is None else points_queries(self._evaluations, forced),
         )
 
     def _job(self, facts: Facts, mappings: Sequence[Candidates], oldest_seconds: float) -> JobSeries:

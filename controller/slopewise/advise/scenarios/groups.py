@@ -40,7 +40,7 @@ class Group:
 def groups_of(
     jobs: Iterable[RecordedJob], node_cores: Mapping[str, float], requested: Mapping[str, Points] | None = None
 ) -> list[Group]:
-    """The groups of jobs that shared a node; `node_cores` of the nodes that are known.
+    """The groups of jobs that shared a node, where it is known which; `node_cores` of those whose size is known.
 
     `requested`: what all running pods of a node requested at some moments. It makes groups for replays by need: jobs
     alone as well, on known nodes alone, of which pods that are no jobs leave a part.
@@ -48,7 +48,7 @@ def groups_of(
     by_need = requested is not None
     by_node: dict[str, list[RecordedJob]] = {}
     for job in jobs:
-        if job.node in node_cores or not by_need:
+        if job.node in node_cores or (job.node and not by_need):
             by_node.setdefault(job.node, []).append(job)
     found = []
     for node, of_node in sorted(by_node.items()):

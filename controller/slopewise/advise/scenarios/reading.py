@@ -19,6 +19,7 @@ from slopewise.advise.scenarios.groups import most_used_cores
 from slopewise.advise.scenarios.recorded_jobs import recorded_job, write_scenario
 from slopewise.errors import UsageError
 from slopewise.model import Objective
+from slopewise.own_policies import catalogue
 from slopewise.simulator.command import ProgressBar
 
 SEEDS = 2
@@ -38,7 +39,11 @@ class HistoryOptions:
 
 
 def scenario_of_history(options: HistoryOptions, folder: Path, policies: Sequence[str], console: Console) -> Path:
-    """Write one scenario of all jobs and nodes of a history into the folder; UsageError where there are none."""
+    """Write one scenario of all jobs and nodes of a history into the folder; UsageError where there are none.
+
+    `policies`: names, or paths from where the process was started.
+    """
+    found = [catalogue.find(catalogue.name_of(each)) for each in policies]
     with closing(open_history(options)) as history:
         lifetimes = find_jobs(history, options)
         node_cores = history.node_cores()
@@ -50,7 +55,8 @@ def scenario_of_history(options: HistoryOptions, folder: Path, policies: Sequenc
         )
     names = sorted({job.node for job in jobs})
     nodes = {name: node_cores.get(name) or most_used_cores([job for job in jobs if job.node == name]) for name in names}
-    return write_scenario("recorded", jobs, nodes, folder, policies=policies, seeds=SEEDS)
+    entries = [each.file or each.name for each in found]
+    return write_scenario("recorded", jobs, nodes, folder, policies=entries, seeds=SEEDS)
 
 
 def open_history(options: HistoryOptions) -> PrometheusHistory:

@@ -12,7 +12,7 @@ from slopewise.composition import composed_name
 from slopewise.config.job_entry import MAX_OBJECTIVE_SECONDS, MAX_WEIGHT, STOP_WITHOUT_TARGET, AtTarget, JobName
 from slopewise.config.metric_mappings import EvaluationMapping
 from slopewise.config.quantities import CpuMillicores
-from slopewise.config.training_policy import EvaluationSettings, PlacementChoice, PolicyChoice
+from slopewise.config.training_policy import EvaluationSettings, PlacementChoice, PolicyChoice, PolicyName
 from slopewise.config.validation import Document
 from slopewise.model import AcceleratorControl, CpuControl
 from slopewise.simulator.scenario import csv_tables
@@ -151,7 +151,7 @@ class JobSettings(Document):
 class PolicyEntry(PolicyChoice):
     """A policy to run; its name alone stands for its defaults."""
 
-    name: Text
+    name: PolicyName
     label: Text | None = Field(None, description="its name in every table; default: the policy's, or the two names")
     interval_seconds: float | None = Field(None, ge=1.0, le=86_400.0)
     control: CpuControl | None = None

@@ -170,6 +170,7 @@ class World:
 
     def _take_effect(self, running: RunningJob, incarnation: int, allocation: CpuAllocation) -> None:
         if running.node is not None and running.incarnation == incarnation:
+            self.bring_up_to_date(running)  # until now it was allocated what was in effect before
             running.in_effect = allocation
             self._changed[running.node] = None
 

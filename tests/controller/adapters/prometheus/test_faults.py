@@ -234,6 +234,29 @@ def test_after_passes_without_an_answer_raw_points_are_asked_back_to_the_bound(f
     assert max(windows_of(fake)) == 75, "since the last reading, and one scrape before it"
 
 
+def test_the_raw_points_of_a_reading_whose_last_query_fails_are_read_again(fake: FakePrometheus) -> None:
+    rows = [
+        {"metric": {"namespace": "a", "pod": f"{'long-name-' * 4}{number}"}, "value": [NOW + 60, "99999"]}
+        for number in range(8)
+    ]
+
+    def crowded(handler: BaseHTTPRequestHandler) -> None:
+        function = fake.asked[-1]["query"].partition(" ")[0]
+        of_pods = {"count": answer(vector(*rows)), "group": text(b"storage is on fire", status=500)}
+        of_pods.get(function, answer(EMPTY))(handler)
+
+    evaluations = [EvaluationSettings()]
+    with PrometheusReader(fake.url, {"namespace": "a"}, 15.0, evaluations, 60.0, points_seconds=300.0) as one:
+        one.read(NOW)
+        fake.respond = crowded
+        with pytest.raises(ObservationError, match="storage is on fire"):
+            one.read(NOW + 60)
+        fake.asked.clear()
+        fake.respond = answer(EMPTY)
+        one.read(NOW + 120)
+    assert max(windows_of(fake)) == 135, "since the last whole reading, and one scrape before it"
+
+
 def windows_of(fake: FakePrometheus) -> set[float]:
     """The windows of all queries, in seconds."""
     return {int(found) / 1000 for asked in fake.asked for found in re.findall(r"\[(\d+)ms\]", asked["query"])} - {300.0}

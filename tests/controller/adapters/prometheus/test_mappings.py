@@ -107,8 +107,10 @@ def world(pages: Scraped) -> World:
     for pod in ("trainer", "restarts"):
         world.add(pod, trainer())
     world.add("contract", "training_loss 3\ntraining_steps_total 30\n" + SERVERS["kserve"])
+    world.add("counts-both", 'training_loss 3\ntraining_steps_total 30\nglobal_step{phase="fit"} 99\n')
     world.add("exporter", EXPORTER_OF_ALL)
-    world.add("iterates", 'training_loss{it="1"} 3\n')
+    for pod in ("iterates", "iterates-too"):
+        world.add(pod, 'training_loss{it="1"} 3\n')
     world.add("splits", 'latency_count{result="x"} 1\nlatency_count{result="error-5"} 2\nlatency_sum 3\n')
     pages.publish()
     world.wait_for("contract", lambda job: job.evaluation is not None and job.evaluation.sample_count >= 4)
@@ -163,6 +165,12 @@ def test_raw_points_have_the_steps_that_a_mapping_names(world: World) -> None:
         jobs = reader.read(time.time()).jobs
     assert {(point.level, point.steps) for point in jobs[JobKey("flowcon", "mapped-b")].points} == {(0.75, 8)}
     assert world.job("trainer", evaluation=TRAINER).points == (), "they are read where they are asked for"
+
+
+def test_raw_points_have_the_steps_of_anothers_mapping_as_little_as_the_job_has(world: World) -> None:
+    with world.reader(own={"trainer": OwnMappings(TRAINER)}, points_seconds=60.0) as reader:
+        job = reader.read(time.time()).jobs[JobKey("flowcon", "counts-both")]
+    assert {point.steps for point in job.points} == {job.steps_total} == {30}
 
 
 def test_labels_of_the_series_name_the_pods_of_an_exporter_of_many_jobs(world: World) -> None:
@@ -224,17 +232,36 @@ def _shows(step: int, job: JobSeries) -> bool:
     return any(f"{step} series match" in each or "`it`" in each for each in job.warnings)
 
 
-def test_a_label_that_grows_with_the_training_is_recognised_and_named(world: World) -> None:
-    with world.reader() as reader:
+@pytest.mark.parametrize(
+    ("pod", "mappings"),
+    [
+        ("iterates", {}),
+        (
+            "iterates-too",
+            {
+                "evaluation": TRAINER,
+                "own": {
+                    "iterates-too": OwnMappings(CONTRACT),
+                    "trainer": OwnMappings(EvaluationMapping(labels={"split": "val"})),
+                },
+            },
+        ),
+    ],
+    ids=["the policy's mapping", "another job has a mapping of the same metric"],
+)
+def test_a_label_that_grows_with_the_training_is_recognised_and_named(
+    world: World, pod: str, mappings: dict[str, Any]
+) -> None:
+    with world.reader(**mappings) as reader:
 
-        def read(pod: str) -> JobSeries:
+        def read() -> JobSeries:
             return reader.read(time.time()).jobs.get(JobKey("flowcon", pod), JobSeries())
 
-        assert read("iterates").warnings == ()
+        assert read().warnings == ()
         for step in (2, 3):
-            world.set("iterates", "".join(f'training_loss{{it="{it}"}} {4 - it}\n' for it in range(1, step + 1)))
-            wait_for("its series", lambda: read("iterates"), partial(_shows, step))
-        job = read("iterates")
+            world.set(pod, "".join(f'training_loss{{it="{it}"}} {4 - it}\n' for it in range(1, step + 1)))
+            wait_for("its series", read, partial(_shows, step))
+        job = read()
         assert job.evaluation is None
         (warning,) = job.warnings
         assert "training_loss carries the label `it`" in warning

@@ -22,7 +22,7 @@ def readings(*each: Series, moving: MovingLabels[str] | None = None, samples: fl
         count = {} if samples is None else {"samples": samples}
         target = {"pod": "p", "instance": "10.0.0.1:9464"}
         rows = [SeriesRows({**target, **labels}, {"level": at, **count}) for labels, at in series]
-        found = moving.of_jobs("loss", {"job": rows})
+        found = moving.of_jobs({"job": rows})
     return set(found.get("job", ()))
 
 
@@ -82,12 +82,12 @@ def test_ranks_beside_a_growing_label_are_told_from_it() -> None:
 def test_what_was_recognised_stays_so_while_the_job_is_there_and_is_forgotten_with_it() -> None:
     moving = MovingLabels[str]()
     assert readings(of("it", 1), of("it", 2), of("it", 3), of("it", 3), moving=moving) == {"it"}
-    assert moving.of_jobs("loss", {}) == {}
+    assert moving.of_jobs({}) == {}
     assert readings(of("it", 4), moving=moving) == set()
 
 
 def test_a_label_with_very_many_values_takes_bounded_memory() -> None:
     moving = MovingLabels[str]()
     assert readings(*[of("it", *range(1000 * n)) for n in (1, 2, 3)], moving=moving) == {"it"}
-    (job,) = moving._known["loss"].values()
+    (job,) = moving._known.values()
     assert [len(numbers.levels) for numbers in job.places.values()] == [MAX_NUMBERS]

@@ -127,6 +127,7 @@ class TestResizes:
         world.bring_up_to_date(world.by_uid["a"])
         assert world.by_uid["a"].now.cpu_seconds == pytest.approx(10.2 + 5.0)
         assert world.by_uid["a"].now.work == pytest.approx(10.2 + 4.7)
+        assert world.by_uid["a"].allocated.cpu_seconds == pytest.approx(10.2 + 5.0)
         SimActuator(world).restore("a", CpuAllocation(None, 1000))
         pass_to(world, 30.0)
         assert world.by_uid["a"].rate.cores == 1.0
