@@ -40,6 +40,7 @@ def hooks(training: Training) -> dict[str, Hook]:
     lightning = _fits("Trainer", "fit", "lightning", _held(lambda trainer: trainer.callbacks, _maker("lightning")))
     transformers = _held(lambda trainer: trainer.callback_handler.callbacks, _maker("transformers"))
     monitor = _argument("monitor", _maker("sklearn", "ReportMonitor"), several=False)
+    catboost = _argument("callbacks", _maker("catboost"))
     patches: dict[str, Callable[[Training, ModuleType], None]] = {
         "keras": _fits("Model", "fit", "keras", _argument("callbacks", _maker("keras"))),
         "lightning.pytorch.trainer.trainer": lightning,
@@ -48,7 +49,7 @@ def hooks(training: Training) -> dict[str, Hook]:
         "accelerate.accelerator": _accelerate,
         "xgboost": _boosting,
         "lightgbm": _boosting,
-        "catboost.core": _fits("CatBoost", "_fit", "catboost", _argument("callbacks", _maker("catboost"))),
+        "catboost.core": _fits("CatBoost", "_fit", "catboost", (_of_catboost, catboost[1])),
         "sklearn.ensemble._gb": _fits("BaseGradientBoosting", "fit", "scikit-learn", monitor),
         "sklearn.neural_network._multilayer_perceptron": _perceptron,
         "sklearn.ensemble._hist_gradient_boosting.gradient_boosting": _histograms,
@@ -148,6 +149,13 @@ def _maker(module: str, kind: str = "ReportCallback") -> Callable[[Reporter], An
         return getattr(import_module(f"slopewise_exporter.{module}"), kind)(reporter=reporter)
 
     return make
+
+
+def _of_catboost(bound: inspect.BoundArguments) -> Any:
+    """What a fit has; RuntimeError where any callback would fail it."""
+    if bound.arguments["self"].get_param("task_type") == "GPU":
+        raise RuntimeError("on a GPU CatBoost takes no callback")
+    return bound.arguments.get("callbacks")
 
 
 def _listed(callbacks: Any) -> list[Any]:
