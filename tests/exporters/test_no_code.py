@@ -300,6 +300,24 @@ def test_hostile_output_passes_unchanged_and_what_comes_after_it_is_found(
     assert process.wait(timeout=180) == 0
 
 
+def test_what_the_command_has_left_running_and_still_writes_does_not_keep_its_end_back(
+    start: Start, script: Script
+) -> None:
+    left = script("""
+        import time
+        while True:
+            print("still", flush=True)
+            time.sleep(0.01)
+    """)
+    process = start([*RUN, "--", "sh", "-c", f"{sys.executable} {left} & read line; exit 3"])
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"still\n"
+    process.stdin.close()
+    process.stdin = None
+    assert process.wait(timeout=60) == 3
+
+
 def test_two_streams_into_one_file_keep_their_order(start: Start) -> None:
     command = "for i in 1 2 3 4 5 6 7 8 9; do echo out $i; echo err $i >&2; done"
     process = start([*RUN, "--", "sh", "-c", command], stderr=subprocess.STDOUT)
