@@ -300,6 +300,17 @@ def test_hostile_output_passes_unchanged_and_what_comes_after_it_is_found(
     assert process.wait(timeout=180) == 0
 
 
+def test_a_parent_that_ignores_the_end_of_its_children_does_not_wait_for_it_forever(
+    start: Start, script: Script
+) -> None:
+    starter = script(f"""
+        import os, signal
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # which what is executed keeps
+        os.execv({sys.executable!r}, [{sys.executable!r}, *{RUN[1:]!r}, "--", "sh", "-c", "echo loss=1; exit 3"])
+    """)
+    assert ended(start([sys.executable, starter]))[:2] == (3, b"loss=1\n")
+
+
 def test_what_the_command_has_left_running_and_still_writes_does_not_keep_its_end_back(
     start: Start, script: Script
 ) -> None:
