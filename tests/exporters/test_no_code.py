@@ -403,6 +403,19 @@ def test_a_pattern_that_is_none_is_refused_before_anything_starts(start: Start, 
     assert not (tmp_path / "started").exists()
 
 
+def test_a_pattern_of_the_environment_is_that_of_a_program_that_is_no_python(start: Start, series: Series) -> None:
+    environment = {"SLOPEWISE_EXPORTER_PATTERN": "cost is (.*)"}
+    process = start([*RUN, "--", "sh", "-c", "echo cost is 0.5; read line; exit 0"], environment=environment)
+    reports(series, LOSS, 0.5)
+    assert ended(process)[::2] == (0, b"")
+
+
+def test_a_pattern_of_the_environment_that_is_none_is_logged_and_the_command_started(start: Start) -> None:
+    process = start([*RUN, "--", "sh", "-c", "exit 4"], environment={"SLOPEWISE_EXPORTER_PATTERN": "("})
+    status, _, errors = ended(process)
+    assert (status, len(errors.decode().splitlines())) == (4, 1)
+
+
 @pytest.mark.parametrize(
     "fault", ["launch.instrumented = broken", "wrapper.os.posix_spawnp = broken", "wrapper._OutputReport = broken"]
 )
