@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +17,7 @@ from typing import IO
 
 import pytest
 from support.following import append
-from support.training_fixtures import Samples, Scrape, StartProcess
+from support.training_fixtures import InBackground, Samples, Scrape, StartProcess
 from support.waiting import eventually, wait_for
 
 from slopewise_exporter.commands.tail import main
@@ -233,3 +237,17 @@ def test_gigabytes_are_read_in_constant_memory(start: Start, until: Until, tmp_p
     status = Path(f"/proc/{process.pid}/status").read_text()
     peak_kb = int(status.split("VmHWM:")[1].split()[0])
     assert peak_kb < 60_000
+
+
+@pytest.mark.parametrize("environment", [{"RANK": "1"}, {}], ids=["another rank", "a port in use"])
+def test_a_training_that_writes_into_a_named_pipe_is_not_stopped(
+    start: Start, in_background: InBackground, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        process = start(pipe, "--port", taken.getsockname()[1], "--until-finished", **environment)
+        writing = in_background(lambda: pipe.write_bytes(b"x" * 500_000))
+        assert process.wait(180) == 0
+        writing.join(180)
+        assert not writing.is_alive()
