@@ -12,6 +12,7 @@ from pathlib import Path
 
 from slopewise_exporter.commands.options import add_pattern_options, names_of, patterns_of
 from slopewise_exporter.environment import DEFAULT_LINGER_SECONDS, DEFAULT_PORT, reports_here
+from slopewise_exporter.instrument.channels import write_all
 from slopewise_exporter.logs import LineParser, PatternError, Tracker
 from slopewise_exporter.logs.patterns import compiled
 from slopewise_exporter.tail.follower import End, FollowedTraining, Follower, StateFile, resume
@@ -103,8 +104,7 @@ def _wait_without_reports(source: str, *, is_pipe: bool) -> int:
         descriptor = 0 if source == "-" else os.open(source, os.O_RDONLY)
         while data := os.read(descriptor, 65_536):
             if source == "-":
-                sys.stdout.buffer.write(data)
-                sys.stdout.buffer.flush()
+                write_all(1, data)
         return 0
     while True:
         signal.pause()

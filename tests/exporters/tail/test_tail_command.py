@@ -251,3 +251,22 @@ def test_a_training_that_writes_into_a_named_pipe_is_not_stopped(
         assert process.wait(180) == 0
         writing.join(180)
         assert not writing.is_alive()
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_standard_output_that_another_program_made_non_blocking_loses_nothing(
+    start_process: StartProcess, in_background: InBackground, rank: str
+) -> None:
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    command = [sys.executable, "-m", "slopewise_exporter", "tail", "--linger-seconds", "0", "-"]
+    process = start_process(command, {"RANK": rank}, stdout=writes)
+    os.close(writes)
+    writing = in_background(lambda: process.stdin and [process.stdin.write(lines(1, 20_000)), process.stdin.close()])
+    assert eventually(lambda: int.from_bytes(fcntl.ioctl(reads, termios.FIONREAD, bytes(4)), sys.byteorder) > 50_000)
+    time.sleep(0.5)
+    with os.fdopen(reads, "rb") as output:
+        assert output.read() == lines(1, 20_000)
+    writing.join(180)
+    process.stdin = None
+    assert process.wait(180) == 0
