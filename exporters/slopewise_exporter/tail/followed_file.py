@@ -149,8 +149,10 @@ class FollowedFile:
         self._restart()
         if self._first:
             self._past_end, self._past_at = status.st_size, status.st_mtime
-            if self._last_bytes is not None:
-                self.offset = max(0, status.st_size - self._last_bytes)
+            if self._last_bytes is not None and status.st_size > self._last_bytes:
+                self.offset = status.st_size - self._last_bytes
+                # From a whole line on: half a one may say something else, and would hide a container runtime's format.
+                self.offset += max(0, self._pread(BLOCK_BYTES, self.offset - 1).find(b"\n"))
         self._first = False
         return True
 

@@ -156,3 +156,9 @@ def test_what_cannot_be_read_is_logged_once_and_tried_again(log: Path, caplog: p
     append(log, b"there\n")
     assert rest_of(file) == b"there\n"
     assert len(caplog.records) == 1
+
+
+def test_only_the_end_of_a_log_begins_with_a_whole_line(log: Path) -> None:
+    append(log, b"val_loss=1\nloss=2\nloss=3\n")
+    for last_bytes, whole in ((20, b"loss=2\nloss=3\n"), (14, b"loss=2\nloss=3\n"), (13, b"loss=3\n")):
+        assert rest_of(FollowedFile(log, Checker(), last_bytes=last_bytes)) == whole
