@@ -145,8 +145,9 @@ class FollowedFile:
             os.close(descriptor)
             return False
         self.close()
+        if found != self._identity:  # else a read of it has failed, and goes on where it was
+            self._restart()
         self._descriptor, self._identity = descriptor, found
-        self._restart()
         if self._first:
             self._past_end, self._past_at = status.st_size, status.st_mtime
             if self._last_bytes is not None and status.st_size > self._last_bytes:

@@ -162,3 +162,19 @@ def test_only_the_end_of_a_log_begins_with_a_whole_line(log: Path) -> None:
     append(log, b"val_loss=1\nloss=2\nloss=3\n")
     for last_bytes, whole in ((20, b"loss=2\nloss=3\n"), (14, b"loss=2\nloss=3\n"), (13, b"loss=3\n")):
         assert rest_of(FollowedFile(log, Checker(), last_bytes=last_bytes)) == whole
+
+
+def test_a_read_that_fails_once_does_not_read_everything_again(tmp_path: Path) -> None:
+    folder, away = tmp_path / "logs", tmp_path / "away"
+    folder.mkdir()
+    log = folder / "train.log"
+    append(log, b"1\n2\n")
+    file = FollowedFile(log, Checker())
+    assert rest_of(file) == b"1\n2\n"
+    folder.rename(away)
+    folder.touch()  # its name is that of no folder now: an OSError, as of a file system that is away
+    assert rest_of(file) == b""
+    folder.unlink()
+    away.rename(folder)
+    append(log, b"3\n")
+    assert rest_of(file) == b"3\n"
