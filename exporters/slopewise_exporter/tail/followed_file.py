@@ -63,8 +63,9 @@ class FollowedFile:
         if identity is None:
             return
         for path in self._candidates():
-            if self._open(path, tuple(identity)):
-                break
+            with suppress(OSError):  # a file of another user's, a socket
+                if self._open(path, tuple(identity)):
+                    break
         else:
             return
         self.offset = max(0, offset)

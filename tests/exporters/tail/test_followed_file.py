@@ -178,3 +178,17 @@ def test_a_read_that_fails_once_does_not_read_everything_again(tmp_path: Path) -
     away.rename(folder)
     append(log, b"3\n")
     assert rest_of(file) == b"3\n"
+
+
+def test_a_restarted_reader_passes_over_a_rotated_file_that_it_cannot_open(log: Path) -> None:
+    append(log, b"1\n")
+    file = FollowedFile(log, Checker())
+    rest_of(file)
+    position = file.position
+    file.close()
+    log.rename(log.with_name("train.log.2"))
+    log.with_name("train.log.1").symlink_to("train.log.1")  # a loop: an OSError, as for a file of another user
+    append(log, b"2\n")
+    second = FollowedFile(log, Checker())
+    second.resume(position)
+    assert rest_of(second) == b"2\n"
