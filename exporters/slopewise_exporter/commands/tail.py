@@ -56,14 +56,15 @@ def main(arguments: Sequence[str]) -> int:
     opening = Opening(parser, tracker.take, check, finished, options.echo, last_bytes, options.format)
     try:
         source = opening.open(options.source)
-    except SourceError as error:
+        problem = resume(kept, source, tracker, options.state)
+        if problem is not None:
+            check.warn("state", problem)
+        check.inform(f"follows {source.where}")
+        end = End(options.idle_seconds, options.pid, options.until_finished or options.source == "-")
+        return Follower(source, training, tracker, state, end).run()
+    except SourceError as error:  # also later, of what comes into a folder
+        training.leave()
         return _refused(str(error))
-    problem = resume(kept, source, tracker, options.state)
-    if problem is not None:
-        check.warn("state", problem)
-    check.inform(f"follows {source.where}")
-    end = End(options.idle_seconds, options.pid, options.until_finished or options.source == "-")
-    return Follower(source, training, tracker, state, end).run()
 
 
 def _parser() -> argparse.ArgumentParser:

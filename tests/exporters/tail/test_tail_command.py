@@ -253,6 +253,18 @@ def test_a_training_that_writes_into_a_named_pipe_is_not_stopped(
         assert not writing.is_alive()
 
 
+def test_a_folder_of_what_cannot_be_read_is_one_line(start_process: StartProcess, tmp_path: Path) -> None:
+    (tmp_path / "events.out.tfevents.1").write_bytes(b"x")
+    without = (
+        "import sys; sys.modules['tensorboard'] = None\nfrom slopewise_exporter.__main__ import main\nsys.exit(main())"
+    )
+    process = start_process([sys.executable, "-c", without, "tail", "--port", "0", str(tmp_path)], {}, text=True)
+    _, errors = process.communicate(timeout=180)
+    assert process.returncode == 2
+    assert "install slopewise-exporter[tensorboard]" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+
+
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_standard_output_that_another_program_made_non_blocking_loses_nothing(
     start_process: StartProcess, in_background: InBackground, rank: str
