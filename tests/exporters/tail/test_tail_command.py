@@ -265,6 +265,18 @@ def test_a_folder_of_what_cannot_be_read_is_one_line(start_process: StartProcess
     assert "Traceback" not in errors
 
 
+def test_a_reader_of_a_check_that_has_enough_is_no_error(start_process: StartProcess, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    append(log, lines(1, 20_000))
+    process = start_process([sys.executable, "-m", "slopewise_exporter", "check-pattern", str(log)], {})
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    process.stdout = None
+    assert process.communicate(timeout=180)[1] == b""
+    assert process.returncode == 0
+
+
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_standard_output_that_another_program_made_non_blocking_loses_nothing(
     start_process: StartProcess, in_background: InBackground, rank: str
