@@ -526,6 +526,22 @@ def test_another_sitecustomize_is_loaded_as_ever_and_ours_leaves_no_folder_on_th
     assert ended(process) == (0, b"True []\n", b"")
 
 
+def test_a_loop_over_partial_fits_has_no_plan_that_it_has_always_reached(
+    start: Start, script: Script, series: Series
+) -> None:
+    path = script("""
+        import sys, warnings
+        from sklearn.neural_network import MLPRegressor
+        model = MLPRegressor(hidden_layer_sizes=(2,), random_state=0)
+        for _ in range(3):
+            model.partial_fit([[0.0], [1.0]], [0.0, 1.0])
+        sys.stdin.read()
+    """)
+    start([*RUN, "--", sys.executable, path])
+    reports(series, "training_steps_total", 3)
+    assert "training_steps_planned" not in series()
+
+
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The Python of a virtual environment that has no package at all."""

@@ -249,10 +249,13 @@ def _perceptron(training: Training, module: ModuleType) -> None:
     def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
         model = bound.arguments["self"]
         report = import_module("slopewise_exporter.fit_report").FitReport(reporter, "scikit-learn")
-        report.begin(None if bound.arguments.get("incremental") else model.max_iter, upper_bound=True)
         reports[id(model)] = report
         stack.callback(reports.pop, id(model))
-        stack.callback(report.end)
+        if bound.arguments.get("incremental"):  # one of many, with no end of its own
+            report.begin()
+        else:
+            report.begin(model.max_iter, upper_bound=True)
+            stack.callback(report.end)
 
     def epoch(original: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         result = original(*arguments, **named)
