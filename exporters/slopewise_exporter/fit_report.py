@@ -167,15 +167,19 @@ class FitReport:
                 )
             self._lower = step
 
-    def epoch(self) -> None:
-        """A pass over the data is done. Of `begin_epochs`, the epochs that are left are taken to be as long."""
+    def epoch(self, *, whole: bool = True) -> None:
+        """A pass over the data is done. Of `begin_epochs`, the epochs that are left are taken to be as long.
+
+        `whole` is false where a former life may have done a part of it: the plan then stays.
+        """
         if self._reporter is None:
             return
         self._reporter.epoch()
         if self._epochs_left > 0:
             done = self._reporter.steps - self._steps_before
             self._epochs_left -= 1
-            self.plan(done + self._epochs_left * (done - self._epoch_began_at))
+            if whole:
+                self.plan(done + self._epochs_left * (done - self._epoch_began_at))
             self._epoch_began_at = done
 
     def loss(self, loss: Any) -> None:
@@ -212,9 +216,10 @@ def planned_epochs(reporter: Reporter, epochs: int, batches: Any, first: int) ->
     """The numbers of the epochs from `first` on; plans them in `reporter`, and counts each one that ends."""
     report = FitReport(reporter, "", saves=True)
     report.begin_epochs(epochs, length(batches) or None, first_epoch=first)
+    resumed = reporter.steps > 0 and first > 0
     for epoch in range(first, epochs):
         yield epoch
-        report.epoch()
+        report.epoch(whole=not resumed or epoch > first)
 
 
 def length(batches: Any) -> int:

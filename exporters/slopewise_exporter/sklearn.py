@@ -60,7 +60,7 @@ class ReportMonitor:
 
     def __init__(self, reporter: Reporter | None = None) -> None:
         self._report = FitReport(reporter, "scikit-learn")
-        self._begun = False
+        self._next_stage = -1
 
     def __call__(self, stage: int, model: Any, variables: Any) -> bool:
         """A stage; False: go on."""
@@ -69,14 +69,14 @@ class ReportMonitor:
 
     @harmless
     def _stage(self, stage: int, model: Any) -> None:
-        if not self._begun:
-            self._begun = True
+        if stage != self._next_stage:  # the first of a fit, also after one that has stopped early or failed
             stops = getattr(model, "n_iter_no_change", None) is not None
             self._report.begin(model.n_estimators, done=stage, upper_bound=stops)
         self._report.step(model.train_score_[stage])
+        self._next_stage = stage + 1
         if stage + 1 >= model.n_estimators:
             self._report.end()
-            self._begun = False
+            self._next_stage = -1
 
 
 def _loss_of(model: Any, check: Checker) -> Any | None:

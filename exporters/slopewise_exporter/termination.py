@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Callable
 
@@ -58,15 +59,24 @@ class Termination:
             if other._before == self._hear:
                 other._before = self._before  # what it puts back one day must not be a handler that has gone
         if signal.getsignal(signal.SIGTERM) == self._hear:
-            # None: it was set by code that is not Python, and cannot be put back from here.
-            signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)
+            # None: it was set by code that is not Python, and cannot be put back from here. ValueError: this is not the
+            # main thread, and our handler, which stays, ends the process at once.
+            with suppress(ValueError):
+                signal.signal(signal.SIGTERM, signal.SIG_DFL if self._before is None else self._before)
 
     def leave(self) -> None:
-        """SystemExit with `EXIT_CODE`, once everything is saved.
+        """SystemExit with `EXIT_CODE`, once everything is saved; on another thread than the main one, in both.
 
         A handler that was there before ours is called first: somebody counted on it. Whatever it raises changes
         nothing: many end with `sys.exit(0)`, which in the middle of a training would count as its end.
         """
+        if threading.current_thread() is not threading.main_thread():
+            # It would end this thread alone, and the process, whose main thread goes on, as if it were complete.
+            self._nothing_to_lose = lambda: True
+            for each in [self, *_installed]:
+                each.asked = False
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise SystemExit(EXIT_CODE)
         before = self._handler_of_somebody_else()
         if callable(before):
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.training_fixtures import InBackground, MakeReporter, Scrape
+from support.training_fixtures import InBackground, MakeReporter, Scrape, StartProcess
 
 from slopewise_exporter import CheckpointError, Checkpoints, Ranks, Reporter
 from slopewise_exporter.record import Progress
@@ -453,3 +454,58 @@ def test_a_state_from_elsewhere_is_counted_and_not_taken_for_work_to_lose(
             pytest.fail("it went on")
 
     assert exit_code_of(life) == 143
+
+
+def test_a_training_on_another_thread_than_the_one_that_hears_sigterm_ends_well(tmp_path: Path) -> None:
+    raised: list[BaseException] = []
+
+    def train_and_end() -> None:
+        try:
+            checkpoints.step(Counter)
+            checkpoints.close()
+        except BaseException as error:
+            raised.append(error)
+
+    before = signal.getsignal(signal.SIGTERM)
+    checkpoints = Checkpoints(tmp_path)
+    try:
+        thread = threading.Thread(target=train_and_end)
+        thread.start()
+        thread.join()
+        assert raised == []
+        assert saved_steps(tmp_path) == 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+ON_A_THREAD = """
+import sys, threading, time
+from slopewise_exporter import Checkpoints
+
+checkpoints = Checkpoints(sys.argv[1])
+
+def train():
+    with checkpoints:
+        while True:
+            checkpoints.step(lambda: "state")
+            print("step", checkpoints.steps, flush=True)
+            time.sleep(0.01)
+
+thread = threading.Thread(target=train)
+thread.start()
+thread.join()
+print("complete", flush=True)
+"""
+
+
+def test_sigterm_ends_the_process_of_a_training_on_another_thread_and_not_that_thread_alone(
+    start_process: StartProcess, tmp_path: Path
+) -> None:
+    process = start_process([sys.executable, "-c", ON_A_THREAD, str(tmp_path)], {}, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "step 1\n"
+    process.send_signal(signal.SIGTERM)
+    output, errors = process.communicate(timeout=180)
+    assert "complete" not in output
+    assert (process.returncode, errors) == (143, "")
+    assert saved_steps(tmp_path) == 1 + output.count("step") + 1  # the last one is saved before it is printed

@@ -21,6 +21,8 @@ from slopewise_exporter.fit_report import (
     running,
     stops_early,
 )
+from slopewise_exporter.order import BatchOrder
+from slopewise_exporter.record import Progress
 
 BOUND = "training_steps_planned_is_upper_bound"
 
@@ -326,6 +328,20 @@ def test_a_loop_that_accumulates_gradients_has_the_right_plan_after_its_first_ep
 def test_a_loop_that_goes_on_plans_the_epochs_that_are_left(reporter: Reporter) -> None:
     for _ in reporter.epochs(4, range(5), first=3):
         assert reporter.planned_steps == 5
+
+
+def test_a_loop_that_goes_on_within_an_epoch_is_not_planned_by_what_was_left_of_it(reporter: Reporter) -> None:
+    order = BatchOrder(80, 8, steps_done=39)
+    reporter.resume(Progress(39, epochs=3))
+    plans = []
+    for _ in reporter.epochs(60, order, first=3):
+        plans.append(reporter.planned_steps)
+        for _ in order:
+            reporter.step(loss=1.0)
+    assert plans[0] == pytest.approx(600, abs=9)
+    assert plans[1] == pytest.approx(600, abs=9)
+    assert set(plans[2:]) == {600}
+    assert reporter.steps == 600
 
 
 def test_a_loss_may_come_after_its_step(reporter: Reporter, scrape: Scrape) -> None:

@@ -6,11 +6,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from types import ModuleType
 
 import pytest
 from support.training_fixtures import MakeReporter, Scrape
 
 from slopewise_exporter import lifecycle
+from slopewise_exporter.instrument.frameworks import hooks
 from slopewise_exporter.instrument.training import Training
 
 Make = Callable[[], Training]
@@ -154,3 +156,22 @@ def test_a_forked_child_neither_reports_nor_holds_the_right(make: Make) -> None:
             os._exit(0 if reporter is None and training.by_output() is None else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert training.by_output()
+
+
+@pytest.mark.parametrize(("task_type", "callbacks"), [("GPU", 0), ("CPU", 1), (None, 1)])
+def test_a_fit_of_catboost_gets_a_callback_where_it_takes_one(
+    make: Make, task_type: str | None, callbacks: int
+) -> None:
+    class CatBoost:
+        """CatBoost 1.2 raises on a GPU: `User defined callbacks are not supported for GPU`."""
+
+        def get_param(self, name: str) -> str | None:
+            return {"task_type": task_type}.get(name)
+
+        def _fit(self, X: object, callbacks: list[object] | None = None) -> int:  # noqa: N803 - theirs
+            return len(callbacks or ())
+
+    module = ModuleType("catboost.core")
+    module.CatBoost = CatBoost  # type: ignore[attr-defined]
+    hooks(make())["catboost.core"](module)
+    assert CatBoost()._fit([]) == callbacks

@@ -300,6 +300,35 @@ def test_hostile_output_passes_unchanged_and_what_comes_after_it_is_found(
     assert process.wait(timeout=180) == 0
 
 
+def test_a_parent_that_ignores_the_end_of_its_children_does_not_wait_for_it_forever(
+    start: Start, script: Script
+) -> None:
+    starter = script(f"""
+        import os, signal
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # which what is executed keeps
+        os.execv({sys.executable!r}, [{sys.executable!r}, *{RUN[1:]!r}, "--", "sh", "-c", "echo loss=1; exit 3"])
+    """)
+    assert ended(start([sys.executable, starter]))[:2] == (3, b"loss=1\n")
+
+
+def test_what_the_command_has_left_running_and_still_writes_does_not_keep_its_end_back(
+    start: Start, script: Script
+) -> None:
+    left = script("""
+        import time
+        while True:
+            print("still", flush=True)
+            time.sleep(0.01)
+    """)
+    process = start([*RUN, "--", "sh", "-c", f"{sys.executable} {left} & read line; exit 3"])
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"still\n"
+    process.stdin.close()
+    process.stdin = None
+    assert process.wait(timeout=60) == 3
+
+
 def test_two_streams_into_one_file_keep_their_order(start: Start) -> None:
     command = "for i in 1 2 3 4 5 6 7 8 9; do echo out $i; echo err $i >&2; done"
     process = start([*RUN, "--", "sh", "-c", command], stderr=subprocess.STDOUT)
@@ -372,6 +401,19 @@ def test_a_pattern_that_is_none_is_refused_before_anything_starts(start: Start, 
     status, _, errors = ended(start([*RUN, "--pattern", "(", "--", "touch", str(tmp_path / "started")]))
     assert (status, len(errors.decode().splitlines())) == (2, 1)
     assert not (tmp_path / "started").exists()
+
+
+def test_a_pattern_of_the_environment_is_that_of_a_program_that_is_no_python(start: Start, series: Series) -> None:
+    environment = {"SLOPEWISE_EXPORTER_PATTERN": "cost is (.*)"}
+    process = start([*RUN, "--", "sh", "-c", "echo cost is 0.5; read line; exit 0"], environment=environment)
+    reports(series, LOSS, 0.5)
+    assert ended(process)[::2] == (0, b"")
+
+
+def test_a_pattern_of_the_environment_that_is_none_is_logged_and_the_command_started(start: Start) -> None:
+    process = start([*RUN, "--", "sh", "-c", "exit 4"], environment={"SLOPEWISE_EXPORTER_PATTERN": "("})
+    status, _, errors = ended(process)
+    assert (status, len(errors.decode().splitlines())) == (4, 1)
 
 
 @pytest.mark.parametrize(
@@ -482,6 +524,22 @@ def test_another_sitecustomize_is_loaded_as_ever_and_ours_leaves_no_folder_on_th
     path = script("import sitecustomize, sys\nprint(sitecustomize.LOADED, [p for p in sys.path if 'bootstrap' in p])")
     process = start([*RUN, "--", sys.executable, path], environment={"PYTHONPATH": str(other)})
     assert ended(process) == (0, b"True []\n", b"")
+
+
+def test_a_loop_over_partial_fits_has_no_plan_that_it_has_always_reached(
+    start: Start, script: Script, series: Series
+) -> None:
+    path = script("""
+        import sys, warnings
+        from sklearn.neural_network import MLPRegressor
+        model = MLPRegressor(hidden_layer_sizes=(2,), random_state=0)
+        for _ in range(3):
+            model.partial_fit([[0.0], [1.0]], [0.0, 1.0])
+        sys.stdin.read()
+    """)
+    start([*RUN, "--", sys.executable, path])
+    reports(series, "training_steps_total", 3)
+    assert "training_steps_planned" not in series()
 
 
 @pytest.fixture(scope="module")

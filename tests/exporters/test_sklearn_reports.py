@@ -119,3 +119,16 @@ def test_a_monitor_says_where_early_stopping_makes_the_plan_an_upper_bound(repor
     assert now["training_steps_total"] == model.n_estimators_ < 400
     assert (now["training_steps_planned"], now["training_steps_planned_is_upper_bound"]) == (400, 1)
     assert math.isfinite(now[TRAIN])
+
+
+def test_a_monitor_plans_a_second_fit_though_the_first_one_has_stopped_early(reporter: Reporter) -> None:
+    monitor = ReportMonitor(reporter)
+    done = 0
+    for stages in (400, 300):
+        model = GradientBoostingClassifier(n_estimators=stages, n_iter_no_change=2, learning_rate=1.0, random_state=0)
+        model.fit(x, y, monitor=monitor)
+        assert reporter.planned_steps == done + stages
+        done += model.n_estimators_
+    warm = GradientBoostingClassifier(n_estimators=4, warm_start=True).fit(x, y, monitor=monitor)
+    warm.set_params(n_estimators=10).fit(x, y, monitor=monitor)
+    assert reporter.steps == reporter.planned_steps == done + 10

@@ -32,10 +32,13 @@ def main(arguments: Sequence[str]) -> int:
     try:
         for block in _blocks(options.file):
             shown.feed(block)
+        shown.flush()
+        shown.summary(reporter.restarts)
+        sys.stdout.flush()
+    except BrokenPipeError:  # `| head` has enough; what Python has still to write goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         return _refused(f"cannot read {options.file}: {error.strerror}")
-    shown.flush()
-    shown.summary(reporter.restarts)
     return 0 if shown.fields["loss"] else 1
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from slopewise_exporter.commands.options import patterns_of
 from slopewise_exporter.logs import LineParser, PatternError
 
 SUMMARY = "start a training and report for it"
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     except PatternError as error:
         return _refused(f"run: {error}", 2)
     try:
-        _start(command, options.pattern, wrap=options.wrap)
+        _start(command, patterns_of(options), wrap=options.wrap)
     except FileNotFoundError:
         return _refused(f"run: {command[0]}: there is no such command", _NOT_FOUND)
     except OSError as error:

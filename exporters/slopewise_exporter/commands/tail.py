@@ -12,6 +12,7 @@ from pathlib import Path
 
 from slopewise_exporter.commands.options import add_pattern_options, names_of, patterns_of
 from slopewise_exporter.environment import DEFAULT_LINGER_SECONDS, DEFAULT_PORT, reports_here
+from slopewise_exporter.instrument.channels import write_all
 from slopewise_exporter.logs import LineParser, PatternError, Tracker
 from slopewise_exporter.logs.patterns import compiled
 from slopewise_exporter.tail.follower import End, FollowedTraining, Follower, StateFile, resume
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str]) -> int:
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="slopewise-exporter: %(message)s")
     check = Checker()
+    # What reads them must not end before the training does, which would wait for a reader, or for room.
+    is_pipe = options.source == "-" or Path(options.source).is_fifo()
     try:
         parser = LineParser(patterns_of(options), names_of(options), may_use_signals=True)
         finished = compiled(options.finished) if options.finished else None
@@ -34,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
         return _refused(str(error))
     if not reports_here(os.environ, check):
         check.warn("rank", "this process does not report (another rank, or switched off); it waits for SIGTERM")
-        return _wait_without_reports(options)
+        return _wait_without_reports(options.source, is_pipe=is_pipe)
     state = StateFile(Path(options.state) if options.state else None, options.source, check)
     kept = state.read()
     training = FollowedTraining(
@@ -46,21 +49,22 @@ def main(arguments: Sequence[str]) -> int:
         model=options.model,
         linger_seconds=options.linger_seconds,
     )
-    if training.port is None and options.source != "-":
+    if training.port is None and not is_pipe:
         return 1
     tracker = Tracker(training, planned_steps=options.planned_steps)
     last_bytes = None if options.last_mb is None else int(options.last_mb * 1e6)
     opening = Opening(parser, tracker.take, check, finished, options.echo, last_bytes, options.format)
     try:
         source = opening.open(options.source)
-    except SourceError as error:
+        problem = resume(kept, source, tracker, options.state)
+        if problem is not None:
+            check.warn("state", problem)
+        check.inform(f"follows {source.where}")
+        end = End(options.idle_seconds, options.pid, options.until_finished or options.source == "-")
+        return Follower(source, training, tracker, state, end).run()
+    except SourceError as error:  # also later, of what comes into a folder
+        training.leave()
         return _refused(str(error))
-    problem = resume(kept, source, tracker, options.state)
-    if problem is not None:
-        check.warn("state", problem)
-    check.inform(f"follows {source.where}")
-    end = End(options.idle_seconds, options.pid, options.until_finished or options.source == "-")
-    return Follower(source, training, tracker, state, end).run()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -94,13 +98,14 @@ def _refused(reason: str) -> int:
     return 2
 
 
-def _wait_without_reports(options: argparse.Namespace) -> int:
-    """Standard input is passed on: a training whose pipe is full stands still."""
+def _wait_without_reports(source: str, *, is_pipe: bool) -> int:
+    """Pipes are read, and standard input is passed on: a training whose pipe is full stands still."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    if options.source == "-":
-        while data := os.read(0, 65_536):
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+    if is_pipe:
+        descriptor = 0 if source == "-" else os.open(source, os.O_RDONLY)
+        while data := os.read(descriptor, 65_536):
+            if source == "-":
+                write_all(1, data)
         return 0
     while True:
         signal.pause()

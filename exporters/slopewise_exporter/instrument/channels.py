@@ -11,6 +11,7 @@ import termios
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Callable
 
 from slopewise_exporter.logs.splitter import LineSplitter
@@ -19,7 +20,8 @@ from slopewise_exporter.values import Checker
 _BLOCK_BYTES = 65_536
 
 _AFTER_END_SECONDS = 0.2
-"""How long a silent pipe is still waited for once the command has ended: what it has left running may hold it open."""
+"""How long, altogether, pipes are still waited for once the command has ended: what it has left running may hold them
+open, and write to them for good."""
 
 _STDOUT, _STDERR = 1, 2
 _OPOST = 1
@@ -81,10 +83,14 @@ class Copying:
         with selectors.DefaultSelector() as selector:
             for channel in self._channels:
                 selector.register(channel.reads, selectors.EVENT_READ, channel)
+            patience = _AFTER_END_SECONDS
             while selector.get_map():
-                ready = selector.select(_AFTER_END_SECONDS)
-                if not ready and self._ended.is_set():
-                    break
+                ended, since = self._ended.is_set(), monotonic()  # before: what it wrote last must not be missed
+                ready = selector.select(patience)
+                if ended:
+                    patience -= monotonic() - since
+                    if not ready:
+                        break
                 for key, _ in ready:
                     if not self._copy(key.data):
                         selector.unregister(key.data.reads)

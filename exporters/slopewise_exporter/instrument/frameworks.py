@@ -40,6 +40,7 @@ def hooks(training: Training) -> dict[str, Hook]:
     lightning = _fits("Trainer", "fit", "lightning", _held(lambda trainer: trainer.callbacks, _maker("lightning")))
     transformers = _held(lambda trainer: trainer.callback_handler.callbacks, _maker("transformers"))
     monitor = _argument("monitor", _maker("sklearn", "ReportMonitor"), several=False)
+    catboost = _argument("callbacks", _maker("catboost"))
     patches: dict[str, Callable[[Training, ModuleType], None]] = {
         "keras": _fits("Model", "fit", "keras", _argument("callbacks", _maker("keras"))),
         "lightning.pytorch.trainer.trainer": lightning,
@@ -48,7 +49,7 @@ def hooks(training: Training) -> dict[str, Hook]:
         "accelerate.accelerator": _accelerate,
         "xgboost": _boosting,
         "lightgbm": _boosting,
-        "catboost.core": _fits("CatBoost", "_fit", "catboost", _argument("callbacks", _maker("catboost"))),
+        "catboost.core": _fits("CatBoost", "_fit", "catboost", (_of_catboost, catboost[1])),
         "sklearn.ensemble._gb": _fits("BaseGradientBoosting", "fit", "scikit-learn", monitor),
         "sklearn.neural_network._multilayer_perceptron": _perceptron,
         "sklearn.ensemble._hist_gradient_boosting.gradient_boosting": _histograms,
@@ -150,6 +151,13 @@ def _maker(module: str, kind: str = "ReportCallback") -> Callable[[Reporter], An
     return make
 
 
+def _of_catboost(bound: inspect.BoundArguments) -> Any:
+    """What a fit has; RuntimeError where any callback would fail it."""
+    if bound.arguments["self"].get_param("task_type") == "GPU":
+        raise RuntimeError("on a GPU CatBoost takes no callback")
+    return bound.arguments.get("callbacks")
+
+
 def _listed(callbacks: Any) -> list[Any]:
     if callbacks is None:
         return []
@@ -241,10 +249,13 @@ def _perceptron(training: Training, module: ModuleType) -> None:
     def add(bound: inspect.BoundArguments, reporter: Reporter, stack: ExitStack) -> None:
         model = bound.arguments["self"]
         report = import_module("slopewise_exporter.fit_report").FitReport(reporter, "scikit-learn")
-        report.begin(None if bound.arguments.get("incremental") else model.max_iter, upper_bound=True)
         reports[id(model)] = report
         stack.callback(reports.pop, id(model))
-        stack.callback(report.end)
+        if bound.arguments.get("incremental"):  # one of many, with no end of its own
+            report.begin()
+        else:
+            report.begin(model.max_iter, upper_bound=True)
+            stack.callback(report.end)
 
     def epoch(original: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         result = original(*arguments, **named)

@@ -47,6 +47,8 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], patterns: Sequ
     # One that is ignored, as under nohup, stays ignored here and in the command.
     signals: set[int] = {number for number in _SENT_ON if signal.getsignal(number) is not signal.SIG_IGN}
     waited_for: set[int] = {*signals, signal.SIGCHLD, signal.SIGWINCH}
+    # Ignored, as a parent may leave it, the system would keep no end of a child, and send no signal of it.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     mask: set[int] = set(signal.pthread_sigmask(signal.SIG_BLOCK, waited_for))
     try:
         report = _OutputReport(dict(environment), patterns, arguments)

@@ -97,7 +97,8 @@ class Tracker:
         for name in _KEPT_COUNTS:
             setattr(self._counts, name, kept["counts"][name])
         for name in _KEPT:
-            setattr(self, name, kept[name])
+            if name != "planned" or not self._plan_is_fixed:
+                setattr(self, name, kept[name])
         for loss in kept["recent"]:
             self._recent.append(loss)
             self._reporter.advance_to(self.steps, self.epochs, loss, at_seconds=at_seconds)

@@ -63,8 +63,9 @@ class FollowedFile:
         if identity is None:
             return
         for path in self._candidates():
-            if self._open(path, tuple(identity)):
-                break
+            with suppress(OSError):  # a file of another user's, a socket
+                if self._open(path, tuple(identity)):
+                    break
         else:
             return
         self.offset = max(0, offset)
@@ -145,12 +146,15 @@ class FollowedFile:
             os.close(descriptor)
             return False
         self.close()
+        if found != self._identity:  # else a read of it has failed, and goes on where it was
+            self._restart()
         self._descriptor, self._identity = descriptor, found
-        self._restart()
         if self._first:
             self._past_end, self._past_at = status.st_size, status.st_mtime
-            if self._last_bytes is not None:
-                self.offset = max(0, status.st_size - self._last_bytes)
+            if self._last_bytes is not None and status.st_size > self._last_bytes:
+                self.offset = status.st_size - self._last_bytes
+                # From a whole line on: half a one may say something else, and would hide a container runtime's format.
+                self.offset += max(0, self._pread(BLOCK_BYTES, self.offset - 1).find(b"\n"))
         self._first = False
         return True
 

@@ -6,15 +6,16 @@ import calendar
 import os
 import re
 import select
-import sys
 import time
 from typing import Any, NamedTuple
 
+from slopewise_exporter.instrument.channels import write_all
 from slopewise_exporter.logs import Found, LineParser, LineSplitter
 from slopewise_exporter.logs.splitter import MAX_LINE_BYTES
 from slopewise_exporter.tail.followed_file import BLOCK_BYTES, Block, FollowedFile
 from slopewise_exporter.tail.source import Source, Take
 
+_STDOUT = 1
 _TRACEBACK = "Traceback (most recent call last)"
 
 
@@ -91,7 +92,7 @@ class _Log(Source):
     def _feed(self, block: Block) -> bool:
         """Take a block, and pass it on where that is wished; True."""
         if self._echo:
-            echo(block.data)
+            write_all(_STDOUT, block.data)  # one that is closed does not end the reports
         self._lines.feed(block)
         return True
 
@@ -152,15 +153,6 @@ class StreamLog(_Log):
             super().wait(seconds)
         else:
             select.select([self._descriptor], [], [], seconds)
-
-
-def echo(data: bytes) -> None:
-    """Pass bytes on to standard output; one that is closed does not end the reports."""
-    try:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    except (OSError, ValueError):
-        pass
 
 
 # --- lines as the container runtime writes them below /var/log/pods -----------------------------------------------

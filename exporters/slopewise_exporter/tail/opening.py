@@ -150,11 +150,11 @@ class Opening:
             return self._special(kind, path)
         if path.is_fifo():
             return StreamLog(self._lines(), echo=self.echo is True, descriptor=os.open(path, os.O_RDONLY))
-        file = FollowedFile(path, self.check, last_bytes=self.last_bytes)
-        if kind == "csv":
+        if kind == "csv":  # whose first line is the header
             from slopewise_exporter.tail.csv_source import CsvSource
 
-            return CsvSource(file, self.parser.names, self.take, self.check)
+            return CsvSource(FollowedFile(path, self.check), self.parser.names, self.take, self.check)
+        file = FollowedFile(path, self.check, last_bytes=self.last_bytes)
         return FileLog(file, self._lines(), echo=self.echo is True)
 
     def _lines(self) -> LogLines:

@@ -125,3 +125,11 @@ def test_a_tracker_goes_on_where_another_one_was(cut: int) -> None:
     for line in lines[cut:]:
         tracker.take(parser.parse(line) or Found())
     assert (second.steps, second.planned, second.epochs, second.restarts) == (35, 35, 5, 0)
+
+
+def test_a_plan_that_the_user_gives_at_a_restart_replaces_the_one_of_before() -> None:
+    first = Tracker(Kept(), planned_steps=77)
+    first.take(Found(loss=1.0, step=3))
+    kept = Kept()
+    Tracker(kept, planned_steps=99).restore(first.kept, at_seconds=1e9)
+    assert (kept.steps, kept.planned) == (3, 99)

@@ -156,3 +156,39 @@ def test_what_cannot_be_read_is_logged_once_and_tried_again(log: Path, caplog: p
     append(log, b"there\n")
     assert rest_of(file) == b"there\n"
     assert len(caplog.records) == 1
+
+
+def test_only_the_end_of_a_log_begins_with_a_whole_line(log: Path) -> None:
+    append(log, b"val_loss=1\nloss=2\nloss=3\n")
+    for last_bytes, whole in ((20, b"loss=2\nloss=3\n"), (14, b"loss=2\nloss=3\n"), (13, b"loss=3\n")):
+        assert rest_of(FollowedFile(log, Checker(), last_bytes=last_bytes)) == whole
+
+
+def test_a_read_that_fails_once_does_not_read_everything_again(tmp_path: Path) -> None:
+    folder, away = tmp_path / "logs", tmp_path / "away"
+    folder.mkdir()
+    log = folder / "train.log"
+    append(log, b"1\n2\n")
+    file = FollowedFile(log, Checker())
+    assert rest_of(file) == b"1\n2\n"
+    folder.rename(away)
+    folder.touch()  # its name is that of no folder now: an OSError, as of a file system that is away
+    assert rest_of(file) == b""
+    folder.unlink()
+    away.rename(folder)
+    append(log, b"3\n")
+    assert rest_of(file) == b"3\n"
+
+
+def test_a_restarted_reader_passes_over_a_rotated_file_that_it_cannot_open(log: Path) -> None:
+    append(log, b"1\n")
+    file = FollowedFile(log, Checker())
+    rest_of(file)
+    position = file.position
+    file.close()
+    log.rename(log.with_name("train.log.2"))
+    log.with_name("train.log.1").symlink_to("train.log.1")  # a loop: an OSError, as for a file of another user
+    append(log, b"2\n")
+    second = FollowedFile(log, Checker())
+    second.resume(position)
+    assert rest_of(second) == b"2\n"

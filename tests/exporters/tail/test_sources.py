@@ -155,6 +155,13 @@ def test_half_a_row_waits_for_its_end(tmp_path: Path) -> None:
     assert kept.losses == [0.125]
 
 
+def test_the_end_of_a_long_csv_file_is_read_with_its_header(tmp_path: Path) -> None:
+    path, kept = tmp_path / "metrics.csv", Kept()
+    path.write_text("step,train_loss\n" + "".join(f"{step},0.5\n" for step in range(1, 101)))
+    drained(opened(path, kept, last_bytes=50))
+    assert kept.steps == 100
+
+
 def test_a_csv_file_without_a_known_column_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "a.csv").write_text("time,accuracy\n1,2\n3,4\n")
     assert read(tmp_path / "a.csv").steps == 0

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import signal
+import socket
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +17,7 @@ from typing import IO
 
 import pytest
 from support.following import append
-from support.training_fixtures import Samples, Scrape, StartProcess
+from support.training_fixtures import InBackground, Samples, Scrape, StartProcess
 from support.waiting import eventually, wait_for
 
 from slopewise_exporter.commands.tail import main
@@ -233,3 +237,60 @@ def test_gigabytes_are_read_in_constant_memory(start: Start, until: Until, tmp_p
     status = Path(f"/proc/{process.pid}/status").read_text()
     peak_kb = int(status.split("VmHWM:")[1].split()[0])
     assert peak_kb < 60_000
+
+
+@pytest.mark.parametrize("environment", [{"RANK": "1"}, {}], ids=["another rank", "a port in use"])
+def test_a_training_that_writes_into_a_named_pipe_is_not_stopped(
+    start: Start, in_background: InBackground, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with socket.create_server(("0.0.0.0", 0)) as taken:
+        process = start(pipe, "--port", taken.getsockname()[1], "--until-finished", **environment)
+        writing = in_background(lambda: pipe.write_bytes(b"x" * 500_000))
+        assert process.wait(180) == 0
+        writing.join(180)
+        assert not writing.is_alive()
+
+
+def test_a_folder_of_what_cannot_be_read_is_one_line(start_process: StartProcess, tmp_path: Path) -> None:
+    (tmp_path / "events.out.tfevents.1").write_bytes(b"x")
+    without = (
+        "import sys; sys.modules['tensorboard'] = None\nfrom slopewise_exporter.__main__ import main\nsys.exit(main())"
+    )
+    process = start_process([sys.executable, "-c", without, "tail", "--port", "0", str(tmp_path)], {}, text=True)
+    _, errors = process.communicate(timeout=180)
+    assert process.returncode == 2
+    assert "install slopewise-exporter[tensorboard]" in errors.splitlines()[-1]
+    assert "Traceback" not in errors
+
+
+def test_a_reader_of_a_check_that_has_enough_is_no_error(start_process: StartProcess, tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    append(log, lines(1, 20_000))
+    process = start_process([sys.executable, "-m", "slopewise_exporter", "check-pattern", str(log)], {})
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    process.stdout = None
+    assert process.communicate(timeout=180)[1] == b""
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_standard_output_that_another_program_made_non_blocking_loses_nothing(
+    start_process: StartProcess, in_background: InBackground, rank: str
+) -> None:
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    command = [sys.executable, "-m", "slopewise_exporter", "tail", "--linger-seconds", "0", "-"]
+    process = start_process(command, {"RANK": rank}, stdout=writes)
+    os.close(writes)
+    writing = in_background(lambda: process.stdin and [process.stdin.write(lines(1, 20_000)), process.stdin.close()])
+    assert eventually(lambda: int.from_bytes(fcntl.ioctl(reads, termios.FIONREAD, bytes(4)), sys.byteorder) > 50_000)
+    time.sleep(0.5)
+    with os.fdopen(reads, "rb") as output:
+        assert output.read() == lines(1, 20_000)
+    writing.join(180)
+    process.stdin = None
+    assert process.wait(180) == 0
