@@ -74,8 +74,8 @@ class PolicyRunner:
         self._policy = policy_of(document)
         self._settings = replace(pass_settings(document), first_changes_a_pass=ORIGINALS_A_PASS)
         self._claims = Claims()
-        trainer = trainer_under(self.spec, shared.job_growths.changed_container)
-        self._index = WatchedJobIndex(shared.watches.pods, shared.owners, trainer)
+        changed = shared.job_growths.changed_container
+        self._index = WatchedJobIndex(shared.watches.pods, shared.owners, trainer_under(self.spec, changed), changed)
         self._memory = shared.effects.memory(record, self._index, status)
         self._reporter = self._make_reporter(status)
         self._telemetry = Telemetry(
@@ -95,8 +95,7 @@ class PolicyRunner:
         annotated = () if shared.annotations is None else (shared.annotations.sink(self._name),)
         self._sinks = shared.effects.sinks(self._reporter, self._make_departures(), *annotated)
         recorded = self._shared.options.record
-        first_changes = self._settings.first_changes_a_pass
-        self._recorder = None if recorded is None else recorded.recorder(document, first_changes)
+        self._recorder = None if recorded is None else recorded.recorder(document, ORIGINALS_A_PASS)
         if self._recorder is not None:
             self._ports = self._recorder.ports(self._ports)
             self._sinks.append(self._recorder)
@@ -329,7 +328,6 @@ class PolicyRunner:
             self._shared.watches.resizes.waited_seconds,
             self._memory.original_memory,
             lambda: self._shared.freezes.of(self._name),
-            self._shared.job_growths.changed_container,
         )
 
     def _make_actuator(self) -> Actuator:

@@ -31,7 +31,7 @@ from slopewise.adapters.kube.resize.progress import WaitedSeconds
 from slopewise.adapters.kube.snapshot import REMEDIES, Reader, explained, jobs, with_cpu
 from slopewise.adapters.kube.workloads.autoscalers import AutoscalerRecord, Autoscalers, ScaledBy, Target, scaled_by
 from slopewise.adapters.kube.workloads.eligibility import other_resizer
-from slopewise.adapters.kube.workloads.job_facts import Changed, JobFacts, facts_of
+from slopewise.adapters.kube.workloads.job_facts import JobFacts, facts_of
 from slopewise.adapters.kube.workloads.owners import Identity, Owners, Resolution, WatchedJobIndex
 from slopewise.adapters.prometheus.evaluations import JobKey
 from slopewise.adapters.prometheus.missing_evaluations import MissingEvaluations
@@ -127,7 +127,6 @@ class KubeObserver:
         waited_seconds: WaitedSeconds = lambda _: None,
         original_memory: Callable[[str], MemoryAllocation | None] = lambda _: None,
         freezes: Callable[[], Freezes] = lambda: NO_FREEZES,
-        changed: Changed = lambda _: None,
     ) -> None:
         """`select`: whether this policy manages a pod. `original`: what a job had before its first resize, by uid.
 
@@ -145,7 +144,6 @@ class KubeObserver:
         self._original_memory = original_memory
         self._waited_seconds = waited_seconds
         self._freezes = freezes
-        self._changed = changed
         self._autoscalers = Autoscalers(stores.autoscalers)
         self._resolution = Resolution({}, {})
         self._job_facts: dict[str, JobFacts] = {}
@@ -247,7 +245,7 @@ class KubeObserver:
         known = self._job_facts.get(uid)
         if known is not None and known.still_holds(pod, node, (original, original_memory), by):
             return known
-        return facts_of(identity, pod, node, original, self._spec, by, original_memory, self._changed(identity))
+        return facts_of(identity, pod, node, original, self._spec, by, original_memory, self._index.changed(identity))
 
     def _under_way(self, now_seconds: float) -> tuple[MoveUnderWay, ...]:
         """The moves of this policy's jobs, by their current pods or by their stored records."""

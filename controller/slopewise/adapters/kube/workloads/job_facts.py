@@ -19,7 +19,7 @@ from slopewise.adapters.kube.workloads.eligibility import (
     ineligible_reason,
     memory_ineligible_reason,
 )
-from slopewise.adapters.kube.workloads.owners import Identity
+from slopewise.adapters.kube.workloads.owners import Changed, Identity
 from slopewise.config.training_policy import TrainingPolicySpec
 from slopewise.model import AcceptedRange, CpuAllocation, MemoryAllocation
 
@@ -123,10 +123,6 @@ def facts_of(
         consent_withdrawn=former is not None
         or (original is not None and pod.accelerators > 0 and not case.by_accelerators),
     )
-
-
-Changed = Callable[[Identity], str | None]
-"""The container of a job whose original is stored; None: it has all of its originals."""
 
 
 def trainer_under(

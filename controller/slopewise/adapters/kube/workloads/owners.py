@@ -264,16 +264,25 @@ class JobIndex(Protocol):
         ...
 
 
+Changed = Callable[[Identity], str | None]
+"""The container of a job whose original is stored; None: it has all of its originals."""
+
+
 class WatchedJobIndex:
     """An index of the watched pods, also those that no policy selects. Shape: `JobIndex`."""
 
     def __init__(
-        self, pods: Store[PodRecord], owners: Owners, trainer: Callable[[Identity, PodRecord], ContainerRecord]
+        self,
+        pods: Store[PodRecord],
+        owners: Owners,
+        trainer: Callable[[Identity, PodRecord], ContainerRecord],
+        changed: Changed = lambda _: None,
     ) -> None:
         """`trainer`: which container of a pod trains."""
         self._pods = pods
         self._owners = owners
         self._trainer = trainer
+        self.changed = changed
         self._resolution = Resolution({}, {})
         self._known: Mapping[str, ManagedPod] = {}
 
