@@ -60,11 +60,9 @@ class JobSpec:
 
     `environment` is added to ours, or is all there is (`whole_environment`); `working_directory`: where the command
     runs; None: where we run.
-
     `loss_pattern` finds the loss in its output; None: the common formats are looked for.
 
     `planned_steps`: of the whole training, where it reports no plan. `workload_class`: jobs that are alike.
-
     `arguments`: of a trial of a sweep, by name.
     """
 

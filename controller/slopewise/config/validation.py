@@ -55,8 +55,7 @@ def parse_yaml(text: str, *, where: str) -> object:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # such as the date 2026-31-12
         mark = getattr(error, "problem_mark", None)
-        line = f" line {mark.line + 1}" if mark else ""
-        why = f" ({error})" if isinstance(error, ValueError) else ""
+        line, why = f" line {mark.line + 1}" if mark else "", f" ({error})" if isinstance(error, ValueError) else ""
         raise UsageError(f"{where}:{line} is not valid YAML{why}; correct its syntax.") from error
 
 

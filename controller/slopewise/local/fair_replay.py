@@ -102,19 +102,19 @@ def _cores(record: JobRecord, tally: JobTally) -> float:
     The mean of a job that was changed says nothing: it might have used more.
     """
     took = (record.finished_at_seconds or math.inf) - (record.arrived_at_seconds or 0.0)
-    mean = (_used(record) or 0.0) / took if took > 0 else 0.0
+    mean = (_work(record, tally) or 0.0) / took if took > 0 else 0.0
     most = max(tally.most_cores, mean) if tally.most_cores or not tally.resizes else 0.0
     return min(most or math.inf, (record.spec.max_useful_cpu_millicores or math.inf) / 1000)
 
 
-def _used(record: JobRecord) -> float | None:
-    """Core-seconds since its arrival, and so of its last attempt; None: not known."""
-    return None if record.cpu_seconds is None else record.cpu_seconds - record.attempts_cpu_seconds
-
-
 def _work(record: JobRecord, tally: JobTally) -> float | None:
-    """Core-seconds of all of it: what it has used, or will by its plan; None: not known."""
+    """Core-seconds of all of it: what it has used, or will by its plan; None: not known.
+
+    Nor is that of one that was started again, whose arrival is that of its last attempt.
+    """
+    if record.spec.queueing.attempt:
+        return None
     if record.finished_at_seconds is not None:
-        return _used(record)
+        return record.cpu_seconds
     done, planned = tally.steps_total, tally.steps_planned
     return tally.cpu_seconds * planned / done if done and planned else None

@@ -54,6 +54,8 @@ from slopewise.ports import Actuator, Observer, Ports
 from slopewise.reconcile import reconcile
 from slopewise.telemetry.metrics import Telemetry
 
+_log = structlog.get_logger("slopewise")
+
 POLL_SECONDS = 0.1
 
 REVIVE_SECONDS = 10.0
@@ -72,7 +74,6 @@ class Session(ClosesStack):
         self._reports_lock = threading.Lock()
         self._stopping = threading.Event()
         self.revive_at_seconds = 0.0
-        self._log = structlog.get_logger("slopewise")
         self.tally = RunTally()
         self._sinks: tuple[Sink, ...] = (
             self._keep,
@@ -141,7 +142,7 @@ class Session(ClosesStack):
             self._tend_prometheus()
         self.loop.stop()
         with suppress(SlopewiseError):  # how the last jobs ended; without it their figures are those of the last pass
-            self.tally.see(self.supervisor.own(self.reader.read(self.clock.now())))
+            self.tally.see(self.reader.read(self.clock.now()))
         on_tick()
 
     def _begin(self) -> None:
@@ -163,7 +164,7 @@ class Session(ClosesStack):
         if acts(self.spec.mode) and not self.plan.dry_run:
             compare(record.spec.name, self.supervisor, self.tally)
             if (gained := brought(record, self.tally.of(record.spec.name))) is not None:
-                self._log.info("job compared", name=record.spec.name, reason=gained.sentence)
+                _log.info("job compared", name=record.spec.name, reason=gained.sentence)
         if self.workshop.jobs_identity is None or record.finished_at_seconds is None:
             return
         self.workshop.prune_logs(self.supervisor.records.values())
@@ -236,11 +237,11 @@ class Session(ClosesStack):
             prometheus.set_targets(targets)
             if not prometheus.needs_restart:
                 return
-            self._log.warning("prometheus restarted")
+            _log.warning("prometheus restarted")
             prometheus.restart()
             self.loop.trigger()
         except (SlopewiseError, OSError) as error:  # tried again after a while
-            self._log.warning("prometheus failed", reason=str(error))
+            _log.warning("prometheus failed", reason=str(error))
         self.revive_at_seconds = now + REVIVE_SECONDS
 
     @property
@@ -411,7 +412,7 @@ class Session(ClosesStack):
             supervisor.moving,
             missing,
         )
-        local.policy, local.own = self.spec.policy_name, supervisor.own
+        local.policy, local.former_ends = self.spec.policy_name, supervisor.former_ends
         own_server = self.plan.prometheus is None
         observer: Observer = ScrapeFloors(local, self.reader.targets, scrape, self.control) if own_server else local
         acting = LocalActuator(limiter, supervisor.place, supervisor.migrate, supervisor.end_at_target)

@@ -85,7 +85,7 @@ class FakePrometheus:
 
 class TestPrometheus:
     @pytest.fixture
-    def session(self) -> Any:
+    def session(self, monkeypatch: pytest.MonkeyPatch) -> Any:
         session = SimpleNamespace(
             clock=FakeClock(),
             prometheus=FakePrometheus(),
@@ -95,7 +95,8 @@ class TestPrometheus:
             warnings=[],
         )
         session._targets = lambda: list(session.jobs)
-        session._log = SimpleNamespace(warning=lambda event, **_: session.warnings.append(event))
+        log = SimpleNamespace(warning=lambda event, **_: session.warnings.append(event))
+        monkeypatch.setattr("slopewise.local.session._log", log)
         return session
 
     @staticmethod

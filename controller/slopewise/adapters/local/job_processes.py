@@ -148,11 +148,9 @@ class JobProcesses:
         """Take in a process that others have started; UsageError when it cannot be managed here."""
         self.limiter.attach(spec.name, identity.pid)
         process = AttachedProcess(spec.name, identity, partial(self.limiter.members, spec.name))
-        since, node = process.created_at_seconds, self.nodes[0].name
+        since, node, port = process.created_at_seconds, self.nodes[0].name, spec.port or NO_PORT
         _log.info("job attached", name=spec.name)
-        return JobRecord(
-            spec, spec.port or NO_PORT, process, arrived_at_seconds=since, node=node, started_at_seconds=since
-        )
+        return JobRecord(spec, port, process, arrived_at_seconds=since, node=node, started_at_seconds=since)
 
     def move_on(self, record: JobRecord, move: LocalMove, process: ManagedProcess) -> bool:
         """Advance a move; True once the job is on its new node, or has ended."""

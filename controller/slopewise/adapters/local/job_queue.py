@@ -122,8 +122,7 @@ def again(record: JobRecord, after_seconds: float) -> JobRecord | None:
     following = replace(queueing, attempt=queueing.attempt + 1)
     pause = JOB_START.after(following.attempt)
     spec = replace(spec, arrive_seconds=after_seconds + pause, queueing=following)
-    used = record.cpu_seconds or 0.0
-    return JobRecord(spec, record.port, earlier_cpu_seconds=used, attempts_cpu_seconds=used)
+    return JobRecord(spec, record.port, earlier_cpu_seconds=record.cpu_seconds or 0.0)
 
 
 @dataclass(slots=True)

@@ -64,10 +64,6 @@ class JobRecord:
     """How many more starts it has if resuming fails."""
     earlier_cpu_seconds: float = 0.0
     """Of the processes before the one that runs now."""
-    attempts_cpu_seconds: float = 0.0
-    """Of its earlier attempts; the present one arrived when it was started again."""
-    former_end_seconds: float | None = None
-    """The end of the job that had its name before."""
     blocked_reason: str | None = None
     """Why it is not moved again."""
     ended_by_move: str = ""

@@ -52,6 +52,9 @@ from slopewise.ports import Clock, Memory
 
 _NO_SERIES = JobSeries()
 
+_CLOCK_SECONDS = 2.0
+"""The start of a process is known from that of the machine, which the system has in whole seconds."""
+
 
 @dataclass(slots=True)
 class LocalObserver:
@@ -70,8 +73,8 @@ class LocalObserver:
     """Finds out why jobs report no evaluation."""
     policy: str = ""
     """Its name, for warnings about what it does not do."""
-    own: Callable[[PrometheusReading], PrometheusReading] = lambda reading: reading
-    """Leaves out what no job that there is has reported."""
+    former_ends: Callable[[], Mapping[str, float]] = dict
+    """When the jobs ended whose names others have now: what they have reported is read for some scrapes more."""
     _states: dict[str, tuple[float, JobState]] = field(init=False, default_factory=dict)
     """By job, when its process was started, and the last state that it has reported."""
 
@@ -81,7 +84,9 @@ class LocalObserver:
         The notes are the reading, also of jobs that have ended since.
         """
         now = self.clock.now()
-        reading = self.own(self.reader.read(now))
+        reading, ends = self.reader.read(now), self.former_ends()
+        own = {key: _since(ends[key.pod], each) if key.pod in ends else each for key, each in reading.jobs.items()}
+        reading = replace(reading, jobs=own)
         moving = tuple(self.moving())  # before `running`: a job arriving in between is observed twice, not missed
         running = {JobKey(job.namespace, job.name): job for job in self.running()}
         self._states = {job.name: self._states[job.name] for job in running.values() if job.name in self._states}
@@ -146,6 +151,16 @@ class LocalObserver:
             return JobState.TRAINING if is_silent and last is JobState.CHECKPOINTING else last
         self._states[job.name] = job.started_at_seconds, JobState.STARTING if state.ended else state
         return state
+
+
+def _since(end_seconds: float, series: JobSeries) -> JobSeries:
+    """What is newer than the end of the job that reported under this name before."""
+    started, seen = series.process_started_at_seconds, series.evaluation
+    if started is not None and started <= end_seconds - _CLOCK_SECONDS:
+        return JobSeries(up=series.up, instances=series.instances)
+    if seen is None or seen.sampled_at_seconds > end_seconds:
+        return series
+    return msgspec.structs.replace(series, evaluation=None, points=())
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,6 @@ class StoredEnd(msgspec.Struct, frozen=True, omit_defaults=True):
     started_at_seconds: float | None = None
     exit_status: int | None = None
     cpu_seconds: float | None = None
-    attempts_cpu_seconds: float = 0.0
     last_output_lines: str = ""
     stopped_at_target: str = ""
     status_unknown: bool = False

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
-from msgspec import structs
 
 from slopewise.adapters.local.crashed_runs import NOTHING_EARLIER, EarlierJob, EarlierRun
 from slopewise.adapters.local.job_processes import LOOPBACK, JobProcesses, free_ports
@@ -28,7 +27,7 @@ from slopewise.adapters.local.limiters.identity import ProcessIdentity
 from slopewise.adapters.local.move import Ending, LocalMove
 from slopewise.adapters.local.prometheus_server import TargetGroup
 from slopewise.adapters.prometheus.missing_evaluations import OutputRead
-from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
+from slopewise.adapters.prometheus.reader import JobSeries
 from slopewise.config.jobs_file import JobSpec
 from slopewise.errors import ActuationError
 from slopewise.model import (
@@ -57,9 +56,6 @@ _MAX_LAST_LINE = 80
 REPORTED_SECONDS = 300.0
 """How long after its end a job's series may be read: Prometheus returns a last sample for so long."""
 
-_CLOCK_SECONDS = 2.0
-"""The start of a process is known from that of the machine, which the system has in whole seconds."""
-
 
 @dataclass(slots=True)
 class Supervisor:
@@ -78,6 +74,8 @@ class Supervisor:
     queue: JobQueue = field(init=False)
     records: Mapping[str, JobRecord] = field(init=False, default_factory=dict)
     started_at_seconds: float = field(init=False, default=0.0)
+    _former: dict[str, float] = field(init=False, default_factory=dict)
+    """When the job ended that had the name of another one before."""
 
     def __post_init__(self) -> None:
         """UsageError when one of the commands cannot be started, before any of them is."""
@@ -92,27 +90,26 @@ class Supervisor:
         had = {spec.name for spec in specs if self.earlier.has(spec)}
         made = {s.name: JobRecord(s, s.port or (known[s.name] if s.name in had else next(ports))) for s in specs}
         for name, record in made.items():
-            if name in self.records:
-                record.former_end_seconds = self.records[name].finished_at_seconds
             if name not in had:
                 self.processes.check(record)
         with self.processes.lock:
+            before = {name: each.finished_at_seconds or 0.0 for name, each in self.records.items() if name in made}
+            self._former = {**self._former, **before}
             self.records = {name: each for name, each in self.records.items() if name not in made} | made
 
     def attach(self, spec: JobSpec, identity: ProcessIdentity) -> None:
         """Take in a process that runs already; UsageError when it cannot be managed here."""
         record = self.processes.attach(spec, identity)
         with self.processes.lock:
+            self._former = {name: end for name, end in self._former.items() if name != spec.name}  # it ran before
             self.records = {**self.records, spec.name: record}
 
-    def own(self, reading: PrometheusReading) -> PrometheusReading:
-        """Without what the job before has reported of each whose name was used again; thread-safe."""
+    def former_ends(self) -> Mapping[str, float]:
+        """When the jobs ended, not long ago, whose names others have now; thread-safe."""
         now = self.processes.clock.now()
         with self.processes.lock:
-            ends = {name: each.former_end_seconds for name, each in self.records.items()}
-        recent = {name: end for name, end in ends.items() if end is not None and now - end < REPORTED_SECONDS}
-        jobs = {k: _since(recent[k.pod], each) if k.pod in recent else each for k, each in reading.jobs.items()}
-        return replace(reading, jobs=jobs)
+            self._former = {name: end for name, end in self._former.items() if now - end < REPORTED_SECONDS}
+            return self._former
 
     def recall(self, records: Mapping[str, JobRecord]) -> None:
         """Take in jobs that have ended in an earlier session, before all others."""
@@ -125,7 +122,7 @@ class Supervisor:
             self.records = {name: record for name, record in self.records.items() if name not in names}
 
     def join(self, reported: Mapping[str, JobSeries]) -> None:
-        """Make jobs trials of the studies that they name themselves (`own`); the jobs file's word comes first."""
+        """Make jobs trials of the studies that they name themselves; the jobs file's word comes first."""
         with self.processes.lock:
             for name, record in self.records.items():
                 spec, series = record.spec, reported.get(name)
@@ -346,13 +343,3 @@ class Supervisor:
         jobs = Counter(each.bound_for for each in self.records.values() if each.finished_at_seconds is None)
         record.node = min((jobs[each.name], each.name) for each in self.processes.nodes)[1]
         return record.node
-
-
-def _since(end_seconds: float, series: JobSeries) -> JobSeries:
-    """What is newer than the end of the job that reported under this name before."""
-    started, seen = series.process_started_at_seconds, series.evaluation
-    if started is not None and started <= end_seconds - _CLOCK_SECONDS:
-        return JobSeries(up=series.up, instances=series.instances)
-    if seen is None or seen.sampled_at_seconds > end_seconds:
-        return series
-    return structs.replace(series, evaluation=None, points=())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from support.limiting import FakeLimiter
 from support.worlds import START, FakeClock
 
@@ -70,6 +71,24 @@ def observe(series: dict[str, JobSeries], *names: str, limiter: FakeLimiter | No
 def test_its_threads_bound_the_cpu_that_a_job_can_use() -> None:
     jobs = observe({"a": JobSeries(useful_threads=0.5), "b": JobSeries(useful_threads=8.0)}, "a", "b").jobs
     assert [job.useful_parallelism_cores for job in jobs] == [0.5, 1.0]
+
+
+def test_a_job_has_not_reported_what_the_one_before_of_its_name_has() -> None:
+    """Prometheus has it for some seconds more, also beside what the new process reports."""
+    loss = EVALUATION.altered(sampled_at_seconds=START + 9)
+    former = JobSeries(loss, steps_total=90.0, study="s", process_started_at_seconds=START, up=True)
+    beside = JobSeries(loss, steps_total=1.0, process_started_at_seconds=START + 11)
+    own = structs.replace(beside, evaluation=loss.altered(sampled_at_seconds=START + 12))
+    reader = FakeReader({JobKey("run", name): each for name, each in (("f", former), ("b", beside), ("o", own))})
+    jobs = [a_running_job(name) for name in "fbo"]
+    limiter = FakeLimiter(dict.fromkeys("fbo", UNLIMITED))
+    observer = LocalObserver(reader, limiter, lambda: jobs, FakeClock(), lambda: [NODE])  # type: ignore[arg-type]
+    observer.former_ends = lambda: dict.fromkeys("fbo", START + 10)
+    observation = observer.observe()
+    seen = [(job.evaluation, job.steps_total, job.objectives.study) for job in observation.snapshot.jobs]
+    assert seen == [(None, None, ""), (None, 1.0, ""), (own.evaluation, 1.0, "")]
+    assert isinstance(observation.notes, PrometheusReading)
+    assert observation.notes.jobs[JobKey("run", "f")] == JobSeries(up=True)
 
 
 @dataclass

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import structs
 from support.limiting import FakeLimiter
 from support.worlds import START, FakeClock, a_snapshot
 
@@ -23,12 +22,11 @@ from slopewise.adapters.local.launcher import Command, ForeignProcess, single_th
 from slopewise.adapters.local.limiters.base import UNLIMITED
 from slopewise.adapters.local.move import RESUME_SECONDS
 from slopewise.adapters.local.nodes import LocalNode
-from slopewise.adapters.local.supervisor import PLACEMENT_WAIT_SECONDS, Supervisor
-from slopewise.adapters.prometheus.evaluations import JobKey
-from slopewise.adapters.prometheus.reader import JobSeries, PrometheusReading
+from slopewise.adapters.local.supervisor import PLACEMENT_WAIT_SECONDS, REPORTED_SECONDS, Supervisor
+from slopewise.adapters.prometheus.reader import JobSeries
 from slopewise.config.jobs_file import JobSpec, Queueing
 from slopewise.errors import ActuationError, SlopewiseError
-from slopewise.model import Evaluation, JobState, Migrate, MoveUnderWay, Node, Objectives, PassReport, Stop
+from slopewise.model import JobState, Migrate, MoveUnderWay, Node, Objectives, PassReport, Stop
 
 CORES = frozenset(os.sched_getaffinity(0))
 ONE = [LocalNode(Node("local", 2.0, 2**30), CORES)]
@@ -491,26 +489,16 @@ def test_a_job_joins_the_study_that_it_names_where_its_file_names_none(tmp_path:
     assert {each.name: each.objectives.study for each in world.supervisor.running()} == studies
 
 
-def test_a_job_has_not_reported_what_the_one_before_of_its_name_has(tmp_path: Path) -> None:
-    """Prometheus has it for some seconds more, also beside what the new process reports."""
-    world = a_world(tmp_path, ONE, job("a"))
+def test_when_a_job_ended_is_known_for_a_while_where_another_has_its_name(tmp_path: Path) -> None:
+    world = a_world(tmp_path, ONE, job("a"), job("b"))
     world.supervisor.poll()
-    loss = Evaluation(0.05, 4, START + 9, "training_loss")
-    of_former = JobSeries(loss, steps_total=90.0, study="s", process_started_at_seconds=START, up=True)
-    beside = JobSeries(loss, state=JobState.STARTING, process_started_at_seconds=START + 11, up=True)
-    own = JobSeries(loss.altered(level=2.3, sampled_at_seconds=START + 12), process_started_at_seconds=START + 11)
-
-    def read(series: JobSeries) -> JobSeries:
-        key = JobKey("run", "a")
-        return world.supervisor.own(PrometheusReading({key: series}, queries=1)).jobs[key]
-
-    world.clock.seconds = START + 10
     world.launcher.started["a"].status = 0
     world.supervisor.poll()
-    assert read(of_former) == of_former
+    assert world.supervisor.former_ends() == {}
     world.supervisor.add([job("a")])
-    assert (read(of_former), read(beside)) == (JobSeries(up=True), structs.replace(beside, evaluation=None))
-    assert read(own) == own
+    assert world.supervisor.former_ends() == {"a": START}
+    world.clock.seconds += REPORTED_SECONDS
+    assert world.supervisor.former_ends() == {}
 
 
 @pytest.mark.parametrize(
