@@ -123,6 +123,7 @@ class SlopewiseCallback(ReportCallback):
         self._keep = keep
         self._checkpoints: Checkpoints | None = None
         self._random: Mapping[str, Any] | None = None
+        self._asks_in_validation = True
 
     @property
     def resume_path(self) -> str | None:
@@ -174,9 +175,17 @@ class SlopewiseCallback(ReportCallback):
         if steps > 0 and self._checkpoints is not None:
             self._checkpoints.step(lambda: trainer, steps)
 
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        """Of ranks with other numbers of batches, or unknown ones, the last would ask alone, and wait for good."""
+        super().on_validation_start(trainer, pl_module)
+        if self._checkpoints is not None and trainer.world_size > 1:
+            batches = trainer.num_val_batches
+            same = batches == trainer.strategy.broadcast(batches) and math.isfinite(sum(batches))
+            self._asks_in_validation = bool(trainer.strategy.reduce_boolean_decision(same))
+
     def on_validation_batch_end(self, trainer: Any, *_: Any, **__: Any) -> None:
         """An evaluation must not outlast the grace period."""
-        if self._checkpoints is not None:
+        if self._checkpoints is not None and self._asks_in_validation:
             self._checkpoints.check(lambda: trainer)
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:

@@ -5,13 +5,16 @@ The ranks are threads, and what they do together is a barrier that breaks when o
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from support.training_fixtures import StandIn
 
 from slopewise_exporter import Checkpoints, Ranks
 
@@ -101,3 +104,29 @@ def test_the_first_rank_takes_part_also_where_it_could_not_even_begin(tmp_path: 
         return [checkpoints.save(object) for _ in range(2)]
 
     assert run(folder, life, lambda _: True) == [[False, False]] * RANKS
+
+
+def test_ranks_of_lightning_with_other_numbers_of_validation_batches_do_not_wait_for_each_other(
+    stand_in: StandIn, tmp_path: Path
+) -> None:
+    hook = {"on_validation_start": lambda *_: None}
+    stand_in("lightning", torch={}, lightning={}, **{"lightning.pytorch": {"Callback": type("Callback", (), hook)}})
+    lightning = importlib.import_module("slopewise_exporter.lightning")
+    group = Group()
+
+    def validate(rank: int, batches: int) -> None:
+        ranks = group.ranks(rank)
+        callback = lightning.SlopewiseCallback(tmp_path)
+        callback._checkpoints = Checkpoints(tmp_path, ranks=ranks)
+        strategy = SimpleNamespace(
+            broadcast=lambda _: [3], reduce_boolean_decision=lambda mine: not ranks.agree(not mine)
+        )
+        trainer = SimpleNamespace(world_size=RANKS, num_val_batches=[batches], strategy=strategy)
+        callback.on_validation_start(trainer, None)
+        for _ in range(batches):
+            callback.on_validation_batch_end(trainer)
+
+    for numbers in ((3, 3), (3, 5)):
+        with ThreadPoolExecutor(RANKS) as pool:
+            list(pool.map(validate, range(RANKS), numbers))
+    assert not group.left_alone
