@@ -1,7 +1,7 @@
 """Parses pods, nodes and other objects of the API server: JSON to the records of `records.py`.
 
-A `wire.Wire` struct names the fields that are read and their types. A missing field becomes the API's default. An object
-that cannot be read raises ValueError with its name and the path of the field; the watch skips it and reports it.
+A `wire.Wire` struct names the fields that are read and their types. A missing field becomes the API's default. An
+object that cannot be read raises ValueError with its name and the path of the field; the watch skips it and reports it.
 """
 
 from __future__ import annotations
