@@ -179,7 +179,8 @@ class SlopewiseCallback(ReportCallback):
         """Of ranks with other numbers of batches, or unknown ones, the last would ask alone, and wait for good."""
         super().on_validation_start(trainer, pl_module)
         if self._checkpoints is not None and trainer.world_size > 1:
-            if _may_have_no_batches(pl_module, trainer.datamodule):
+            allowed = "allow_zero_length_dataloader_with_multiple_devices"
+            if any(getattr(each, allowed, False) for each in (pl_module, trainer.datamodule)):
                 self._asks_in_validation = False  # nor compared: a rank without a batch has no validation at all
                 return
             batches = trainer.num_val_batches
@@ -248,10 +249,6 @@ def _ranks(trainer: Any) -> Ranks | None:
         return bool(trainer.strategy.reduce_boolean_decision(mine, all=False))
 
     return None if trainer.world_size == 1 else Ranks(trainer.is_global_zero, agree, save_together=True)
-
-
-def _may_have_no_batches(*modules: Any) -> bool:
-    return any(getattr(each, "allow_zero_length_dataloader_with_multiple_devices", False) for each in modules)
 
 
 @harmless
