@@ -179,6 +179,10 @@ class SlopewiseCallback(ReportCallback):
         """Of ranks with other numbers of batches, or unknown ones, the last would ask alone, and wait for good."""
         super().on_validation_start(trainer, pl_module)
         if self._checkpoints is not None and trainer.world_size > 1:
+            allowed = "allow_zero_length_dataloader_with_multiple_devices"
+            if any(getattr(each, allowed, False) for each in (pl_module, trainer.datamodule)):
+                self._asks_in_validation = False  # nor compared: a rank without a batch has no validation at all
+                return
             batches = trainer.num_val_batches
             same = batches == trainer.strategy.broadcast(batches) and math.isfinite(sum(batches))
             self._asks_in_validation = bool(trainer.strategy.reduce_boolean_decision(same))

@@ -114,19 +114,21 @@ def test_ranks_of_lightning_with_other_numbers_of_validation_batches_do_not_wait
     lightning = importlib.import_module("slopewise_exporter.lightning")
     group = Group()
 
-    def validate(rank: int, batches: int) -> None:
+    def validate(rank: int, batches: int, none_allowed: bool) -> None:
         ranks = group.ranks(rank)
         callback = lightning.SlopewiseCallback(tmp_path)
         callback._checkpoints = Checkpoints(tmp_path, ranks=ranks)
         strategy = SimpleNamespace(
             broadcast=lambda _: [3], reduce_boolean_decision=lambda mine: not ranks.agree(not mine)
         )
-        trainer = SimpleNamespace(world_size=RANKS, num_val_batches=[batches], strategy=strategy)
-        callback.on_validation_start(trainer, None)
+        module = SimpleNamespace(allow_zero_length_dataloader_with_multiple_devices=none_allowed)
+        trainer = SimpleNamespace(world_size=RANKS, num_val_batches=[batches], strategy=strategy, datamodule=None)
+        if batches > 0:  # else Lightning calls no hook
+            callback.on_validation_start(trainer, module)
         for _ in range(batches):
             callback.on_validation_batch_end(trainer)
 
-    for numbers in ((3, 3), (3, 5)):
+    for numbers, none_allowed in (((3, 3), False), ((3, 5), False), ((3, 0), True)):
         with ThreadPoolExecutor(RANKS) as pool:
-            list(pool.map(validate, range(RANKS), numbers))
+            list(pool.map(validate, range(RANKS), numbers, [none_allowed] * RANKS))
     assert not group.left_alone

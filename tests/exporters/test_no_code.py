@@ -329,6 +329,11 @@ def test_what_the_command_has_left_running_and_still_writes_does_not_keep_its_en
     assert process.wait(timeout=60) == 3
 
 
+def test_what_the_command_has_left_running_and_writes_without_pause_does_not_either(start: Start) -> None:
+    process = start([*RUN, "--", "sh", "-c", "yes & exit 3"], stdout=subprocess.DEVNULL)
+    assert process.wait(timeout=60) == 3
+
+
 def test_two_streams_into_one_file_keep_their_order(start: Start) -> None:
     command = "for i in 1 2 3 4 5 6 7 8 9; do echo out $i; echo err $i >&2; done"
     process = start([*RUN, "--", "sh", "-c", command], stderr=subprocess.STDOUT)

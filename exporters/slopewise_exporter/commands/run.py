@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Sequence
 
-from slopewise_exporter.commands.options import patterns_of
 from slopewise_exporter.logs import LineParser, PatternError
 
 SUMMARY = "start a training and report for it"
@@ -29,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
     except PatternError as error:
         return _refused(f"run: {error}", 2)
     try:
-        _start(command, patterns_of(options), wrap=options.wrap)
+        _start(command, options)
     except FileNotFoundError:
         return _refused(f"run: {command[0]}: there is no such command", _NOT_FOUND)
     except OSError as error:
@@ -37,13 +36,14 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _start(command: list[str], patterns: list[str], *, wrap: bool) -> None:
+def _start(command: list[str], options: argparse.Namespace) -> None:
     try:
+        from slopewise_exporter.commands.options import patterns_of
         from slopewise_exporter.instrument.launch import start
     except Exception as error:  # an incomplete installation: the training is worth more than its metrics
         sys.stderr.write(f"slopewise-exporter run: nothing is reported ({type(error).__name__}: {error})\n")
         os.execvp(command[0], command)  # noqa: S606 - the command as it is, without a shell
-    start(command, patterns, wrap=wrap)
+    start(command, patterns_of(options), wrap=options.wrap)
 
 
 def _refused(message: str, code: int) -> int:

@@ -23,6 +23,9 @@ _AFTER_END_SECONDS = 0.2
 """How long, altogether, pipes are still waited for once the command has ended: what it has left running may hold them
 open, and write to them for good."""
 
+_AFTER_END_BYTES = 2**21
+"""How much is still copied then. A pipe holds 64 KiB, and 1 MiB at most where its user is not root."""
+
 _STDOUT, _STDERR = 1, 2
 _OPOST = 1
 
@@ -83,32 +86,35 @@ class Copying:
         with selectors.DefaultSelector() as selector:
             for channel in self._channels:
                 selector.register(channel.reads, selectors.EVENT_READ, channel)
-            patience = _AFTER_END_SECONDS
+            patience, room = _AFTER_END_SECONDS, _AFTER_END_BYTES
             while selector.get_map():
                 ended, since = self._ended.is_set(), monotonic()  # before: what it wrote last must not be missed
                 ready = selector.select(patience)
                 if ended:
                     patience -= monotonic() - since
-                    if not ready:
+                    if not ready or room <= 0:
                         break
                 for key, _ in ready:
-                    if not self._copy(key.data):
+                    copied = self._copy(key.data)
+                    if ended:
+                        room -= copied
+                    if not copied:
                         selector.unregister(key.data.reads)
                         # The command then gets the same error as from the file itself, e.g. SIGPIPE after `| head`.
                         os.close(key.data.reads)
         for channel in self._channels:
             self._show(channel.splitter.flush)
 
-    def _copy(self, channel: Channel) -> bool:
-        """Copy one block; False at the end of the output, or where its reader is gone."""
+    def _copy(self, channel: Channel) -> int:
+        """Copy one block; its bytes, 0 at the end of the output, or where its reader is gone."""
         try:
             block = os.read(channel.reads, _BLOCK_BYTES)
         except OSError:  # a terminal's other end was closed
             block = b""
         if not block or not write_all(channel.target, block):
-            return False
+            return 0
         self._show(lambda: channel.splitter.feed(block))
-        return True
+        return len(block)
 
     def _show(self, lines: Callable[[], list[str]]) -> None:
         if self._take is None:
