@@ -254,6 +254,8 @@ class KubeMemory:
         if (problem := self._unstored.get(job_uid)) is not None:
             return problem.reason
         found, managed = self._slots.get(job_uid), self._index.find(job_uid)
+        if found is not None and found[1].policy != self._policy:
+            return "another policy manages it now"
         if found is not None and managed is not None and found[1].is_of_former(managed):
             return POD_REPLACED
         return self.original(job_uid) or "its original resources could not be stored, so it is not changed yet"
