@@ -184,8 +184,7 @@ class KubeMemory:
 
         Of another policy's memory only the originals are kept.
         """
-        managed = self._index.find(uid)
-        if managed is None:
+        if (managed := self._index.find(uid)) is None:
             return None
         document = self._job_growths.get_or_create(managed.workload, managed.pod.namespace)
         if managed.slot not in document.slots:
@@ -305,7 +304,7 @@ class KubeMemory:
 
 
 def _with_stored(memory: JobMemory, slot: Slot) -> JobMemory:
-    """The memory with its stored original, which is never overwritten, only cleared after a restore.
+    """The memory with its stored original, which is never overwritten, only cleared after a restore or with its pod.
 
     A policy that has just taken over a workload has no original for it, or takes resized CPU for the original.
     """
