@@ -63,8 +63,9 @@ class Departures:
         if all(slot.memory.original is None for slot in document.slots_of(self.policy)):
             self.job_growths.drop(document, self.policy)
             return
-        document.show(partial(departed_status, departure, now_seconds=self.clock.now()))
-        self.job_growths.changed(document, transition=True)
+        if document.policy == self.policy:  # else another one shows its own pods of it
+            document.show(partial(departed_status, departure, now_seconds=self.clock.now()))
+            self.job_growths.changed(document, transition=True)
 
     def _departure(self, document: GrowthDocument) -> Departure | None:
         """Of the first watched pod."""

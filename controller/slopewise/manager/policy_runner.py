@@ -233,8 +233,7 @@ class PolicyRunner:
             known, managed = state.jobs.get(uid), self._index.find(uid)
             if known is None or known.original is None or managed is None:
                 continue
-            has_its_owners = (known.last_resized_at_seconds or 0.0) < managed.pod.created_at_seconds
-            if not has_its_owners and left_by_other_control(managed, known.original, self.spec.resources):
+            if left_by_other_control(managed, known.original, self.spec.resources):
                 yield uid
 
     def _selected_uids(self) -> frozenset[str]:

@@ -244,7 +244,7 @@ class MemoryResizes(Record, frozen=True, omit_defaults=True, gc=False):
 
 
 class JobMemory(Record, frozen=True, omit_defaults=True, gc=False):
-    """Memory of one job. `original` is its CPU before the first change of anything, and is never overwritten."""
+    """Memory of one job. `original` is its CPU before the first change of anything: never overwritten, only dropped."""
 
     levels: Levels = Levels()
     growth: Growth | None = None

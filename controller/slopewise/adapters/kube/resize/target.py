@@ -200,8 +200,11 @@ def left_by_other_control(managed: ManagedPod, original: CpuAllocation, settings
     """Whether it has CPU that was written under the other `control`, and that no resize under this one takes back.
 
     Under `requests` no limit is written; under `limits` a request is its original, or the limit where that is less.
+    What others have written is left to them, as by a restore.
     """
     has = managed.container.desired
+    if managed.pod.foreign_resizers:
+        return False
     if settings.control == "requests":
         return has.limit_millicores != restored(managed, original, None, settings).resources.cpu.limit_millicores
     expected = min(original.request_millicores, has.limit_millicores or original.request_millicores)

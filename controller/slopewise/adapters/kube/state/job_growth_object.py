@@ -107,8 +107,14 @@ class Slot:
         self.stored_original, self.stored_memory = self.memory.original, self.memory.original_memory
 
     def is_of_former(self, managed: ManagedPod) -> bool:
-        """Whether there is an original, and it is that of the pod before this one, whose template may be another."""
-        return self.memory.original is not None and self.pod.uid not in ("", managed.pod.uid)
+        """Whether there is an original, and it is that of the pod before this one, whose template may be another.
+
+        Not where this pod was there before the last change: a watch that is behind shows a pod that is gone already.
+        """
+        known = self.memory
+        changed_at = max(known.last_resized_at_seconds or 0.0, known.memory_resizes.at_seconds or 0.0)
+        is_another = self.pod.uid not in ("", managed.pod.uid) and managed.pod.created_at_seconds >= changed_at
+        return known.original is not None and is_another
 
     def forget_former(self, managed: ManagedPod) -> None:
         """Drop the original of a pod that this one has replaced."""

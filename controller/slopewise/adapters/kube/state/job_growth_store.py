@@ -134,12 +134,14 @@ class JobGrowthStore:
 
     def drop(self, document: GrowthDocument, policy: str) -> None:
         """Forget the pods of a policy, and retire the object where they are all."""
-        others = {name: slot for name, slot in document.slots.items() if slot.policy != policy}
-        if not others:
+        with self.lock:
+            others = {name: slot for name, slot in document.slots.items() if slot.policy != policy}
+            if others:
+                document.slots, document.policy = others, next(iter(others.values())).policy
+        if others:
+            self.changed(document, transition=True)
+        else:
             self.retire(document)
-            return
-        document.slots, document.policy = others, next(iter(others.values())).policy
-        self.changed(document, transition=True)
 
     def changed(self, document: StatusDocument, *, transition: bool) -> None:
         """Queue a write: at once for a transition, else in its time."""

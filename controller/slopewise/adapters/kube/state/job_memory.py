@@ -184,8 +184,7 @@ class KubeMemory:
 
         Of another policy's memory only the originals are kept.
         """
-        managed = self._index.find(uid)
-        if managed is None:
+        if (managed := self._index.find(uid)) is None:
             return None
         document = self._job_growths.get_or_create(managed.workload, managed.pod.namespace)
         if managed.slot not in document.slots:
@@ -254,6 +253,8 @@ class KubeMemory:
         if (problem := self._unstored.get(job_uid)) is not None:
             return problem.reason
         found, managed = self._slots.get(job_uid), self._index.find(job_uid)
+        if found is not None and found[1].policy != self._policy:
+            return "another policy manages it now"
         if found is not None and managed is not None and found[1].is_of_former(managed):
             return POD_REPLACED
         return self.original(job_uid) or "its original resources could not be stored, so it is not changed yet"
@@ -303,7 +304,7 @@ class KubeMemory:
 
 
 def _with_stored(memory: JobMemory, slot: Slot) -> JobMemory:
-    """The memory with its stored original, which is never overwritten, only cleared after a restore.
+    """The memory with its stored original, which is never overwritten, only cleared after a restore or with its pod.
 
     A policy that has just taken over a workload has no original for it, or takes resized CPU for the original.
     """

@@ -138,8 +138,10 @@ class TestRestoring:
 def test_cpu_of_the_other_control_is_found(
     control: CpuControl, has: tuple[int | None, int], original: tuple[int | None, int], left: bool
 ) -> None:
-    managed = a_managed_pod(a_container(limit=has[0], request=has[1]))
-    assert left_by_other_control(managed, CpuAllocation(*original), ResourceSettings(control=control)) is left
+    container, settings = a_container(limit=has[0], request=has[1]), ResourceSettings(control=control)
+    assert left_by_other_control(a_managed_pod(container), CpuAllocation(*original), settings) is left
+    resized_by_others = a_managed_pod(container, foreign_resizers=("kubectl",))
+    assert not left_by_other_control(resized_by_others, CpuAllocation(*original), settings)
 
 
 class TestPatch:

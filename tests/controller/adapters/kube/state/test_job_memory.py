@@ -241,6 +241,7 @@ def test_what_a_slow_pass_of_the_former_policy_saves_does_not_count(pods: Pods, 
     newer.load()
     newer.save(MemoryState({uid: known(job_class="NL")}))
     before = newer.load().jobs
+    assert not may_change(older, uid)
     older.save(MemoryState({uid: JobMemory()}))  # it found the original in effect, before the newer one's change
     assert newer.load().jobs == before
     assert newer.stored_original(uid) == ORIGINAL
@@ -277,6 +278,23 @@ def test_an_original_is_that_of_a_pod_and_not_of_its_successor(api: KubeApi, pod
     assert memory.stored_original(uid) == later
     again = Replica(api, pods).memory()
     assert again.load().jobs[uid].original == later
+
+
+def test_a_watch_that_is_behind_and_shows_the_former_pod_costs_no_original(api: KubeApi, pods: Pods) -> None:
+    """A leader that takes over knows by the JobGrowth of a pod that its own watch of pods has not shown yet."""
+    uid = pods.add("train", pod_uid="the new one")
+    first = Replica(api, pods).memory()
+    first.load()
+    first.save(MemoryState({uid: changed(last_resized_at_seconds=500.0)}))
+    again = Replica(api, pods).memory()
+    for pod, created_at_seconds in (("the former one", 100.0), ("the new one", 400.0)):
+        pods.add("train", pod_uid=pod)
+        seen = pods.by_job[uid]
+        pods.by_job[uid] = structs.replace(seen, pod=structs.replace(seen.pod, created_at_seconds=created_at_seconds))
+        state = again.load()
+        assert state.jobs[uid].original == ORIGINAL, pod
+        again.save(state)
+        assert again.stored_original(uid) == ORIGINAL
 
 
 def test_a_pod_that_goes_by_its_own_name_is_forgotten_after_it(
