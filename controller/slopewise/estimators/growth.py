@@ -176,7 +176,7 @@ def measure(snapshot: ClusterSnapshot, memory: MemoryState, how: Measuring) -> M
 
 
 def _silent_since_seconds(job: Job, known: JobMemory, snapshot: ClusterSnapshot) -> float | None:
-    """Since when a job that reports no usable level, nor one that is not finite, does not any more; None: it never did.
+    """Since when a job has reported neither a usable level nor NaN, which has reported before; None: it never has.
 
     Of one that never had a loss, its counters count.
     """

@@ -210,14 +210,17 @@ class Policy:
     ) -> float:
         """The interval until the next evaluation, in seconds: doubled while all are completing, and reset by an event.
 
-        An arrival's counts from its start, not from its first loss, which takes some scrapes to be seen.
+        It stays where nothing is known of jobs that are all completing: a missed scrape is no event. An arrival's
+        counts from its start, not from its first loss, which takes some scrapes to be seen.
         """
         base = self._interval_seconds
         before = frozenset() if last is None else last.job_uids
+        changed = last is None or before != found.classes.keys()  # Algorithm 2, lines 3-12
+        former = base if last is None or changed else max(base, last.interval_seconds)
         if found.all_completing():
-            changed = last is None or before != found.classes.keys()  # Algorithm 2, lines 3-12
-            doubled = 2 * (base if last is None or changed else max(base, last.interval_seconds))
-            return min(doubled, base * self._parameters.max_interval_ratio)
+            return min(2 * former, base * self._parameters.max_interval_ratio)
+        if not found.growth and set(found.classes.values()) == {COMPLETING}:
+            return former
         arrived_at = max((job.started_at_seconds for job in jobs if job.uid not in before), default=None)
         if arrived_at is None:
             return base

@@ -96,6 +96,13 @@ def test_the_interval_after_a_look(
     assert decisions.memory.nodes["n1"].interval_seconds == after
 
 
+def test_a_scrape_that_is_missed_by_all_ends_no_back_off() -> None:
+    jobs = {uid: known(efficiency=SLOW, job_class=COMPLETING) for uid in ("a", "b")}
+    memory = remembering(jobs, evaluated_at=START - 80, interval=80.0)
+    decisions = decide(a_snapshot([a_job(uid, level=None) for uid in jobs]), memory)
+    assert decisions.memory.nodes["n1"].interval_seconds == 80.0
+
+
 def test_limits_are_in_proportion_to_growth_with_a_floor_for_every_list() -> None:
     memory = remembering(
         {
