@@ -218,12 +218,12 @@ def _program(container: wire.Container, meta: wire.ObjectMeta) -> str:
 def _without(names: Iterable[str], word: str) -> str:
     """The word without these names, where they stand alone in it. A pattern of each name took 0.1 ms to compile."""
     for name in filter(None, names):
-        end = 0
-        while (start := word.find(name, end)) >= 0:
-            end = start + len(name)
+        after = 0
+        while (start := word.find(name, after)) >= 0:
+            end, after = start + len(name), start + 1
             beside = word[max(0, start - 1) : start] + word[end : end + 1]
             if not any(each.isascii() and each.isalnum() for each in beside):
-                word, end = f"{word[:start]}{{run}}{word[end:]}", start + len("{run}")
+                word, after = f"{word[:start]}{{run}}{word[end:]}", start + len("{run}")
     return word
 
 

@@ -46,6 +46,7 @@ def test_every_run_of_one_program_is_of_one_class() -> None:
     assert class_of().startswith("team-a/#")
     runs = [class_of(run, args=["--run", run, f"--log=/logs/{run}.txt", f"{run}-x7k2p"]) for run in ("a", "b-7")]
     assert runs[0] == runs[1], "the name of the run in the command makes no other class"
+    assert class_of("a-a", args=["aa-a-a"]) == class_of("b-7", args=["aa-b-7"]), "also within a part of another word"
 
 
 @pytest.mark.parametrize(
