@@ -38,7 +38,7 @@ LONG_MODULES: Mapping[str, int] = {
     "controller/slopewise/adapters/prometheus/history.py": 428,
     "controller/slopewise/adapters/prometheus/queries.py": 388,
     "controller/slopewise/adapters/prometheus/reader.py": 439,
-    "controller/slopewise/crds/growth_status.py": 446,
+    "controller/slopewise/crds/growth_status.py": 447,
     "controller/slopewise/estimators/growth.py": 383,
     "controller/slopewise/feedback/rollback.py": 365,
     "controller/slopewise/local/session.py": 421,

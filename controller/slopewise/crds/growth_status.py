@@ -230,7 +230,8 @@ def _state(jobs: Sequence[Job]) -> JobState:
     """Of a workload: failed as soon as a pod has, finished when all have, else what the first running one says."""
     if any(job.state is JobState.FAILED for job in jobs):
         return JobState.FAILED
-    return next((job.state for job in jobs if not job.state.ended), JobState.FINISHED)
+    state = _first_running(jobs).state
+    return JobState.FINISHED if state.ended else state
 
 
 @dataclass(frozen=True, slots=True)

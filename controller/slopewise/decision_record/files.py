@@ -90,7 +90,9 @@ class BoundedFile:
 
     def _is_there(self, file: BinaryIO) -> bool:
         """Whether it is the one that has this path now."""
-        return self.path.exists() and os.path.samestat(os.fstat(file.fileno()), self.path.stat())
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return os.path.samestat(os.fstat(file.fileno()), self.path.stat())
+        return False
 
     def _last_byte(self) -> bytes:
         assert self._file is not None  # noqa: S101 - just opened

@@ -74,8 +74,8 @@ class PolicyRunner:
         self._policy = policy_of(document)
         self._settings = replace(pass_settings(document), first_changes_a_pass=ORIGINALS_A_PASS)
         self._claims = Claims()
-        changed = shared.job_growths.changed_container
-        self._index = WatchedJobIndex(shared.watches.pods, shared.owners, trainer_under(self.spec, changed), changed)
+        pods, changed = shared.watches.pods, shared.job_growths.changed_container
+        self._index = WatchedJobIndex(pods, shared.owners, trainer_under(self.spec), changed)
         self._memory = shared.effects.memory(record, self._index, status)
         self._reporter = self._make_reporter(status)
         self._telemetry = Telemetry(

@@ -125,6 +125,7 @@ class Policy:
     def __init__(self, parameters: Parameters, setting: Setting) -> None:
         self._parameters = parameters
         self._interval_seconds = setting.interval_seconds
+        self._longest_seconds = setting.interval_seconds * parameters.max_interval_ratio
         self._control = setting.control
         seconds = {"interval": setting.interval_seconds, "minute": 60.0, "second": 1.0}
         self._alpha_seconds = seconds[parameters.alpha_per]
@@ -135,8 +136,9 @@ class Policy:
         def decide_node(node: Node, jobs: Sequence[Job], last: NodeMemory | None) -> NodeDecision:
             return self._decide_node(node, jobs, last, snapshot, memory)
 
-        longest = self._interval_seconds * self._parameters.max_interval_ratio
-        return decide_by_node("flowcon", snapshot, memory, self._control, decide_node, longest_seconds=longest)
+        return decide_by_node(
+            "flowcon", snapshot, memory, self._control, decide_node, longest_seconds=self._longest_seconds
+        )
 
     def _decide_node(
         self, node: Node, jobs: Sequence[Job], last: NodeMemory | None, snapshot: ClusterSnapshot, memory: MemoryState
@@ -218,7 +220,7 @@ class Policy:
         changed = last is None or before != found.classes.keys()  # Algorithm 2, lines 3-12
         former = base if last is None or changed else max(base, last.interval_seconds)
         if found.all_completing():
-            return min(2 * former, base * self._parameters.max_interval_ratio)
+            return min(2 * former, self._longest_seconds)
         if not found.growth and set(found.classes.values()) == {COMPLETING}:
             return former
         arrived_at = max((job.started_at_seconds for job in jobs if job.uid not in before), default=None)

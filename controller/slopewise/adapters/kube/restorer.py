@@ -37,7 +37,7 @@ class Restorer:
         """
         self.policy = policy
         self._job_growths = job_growths
-        self.index = WatchedJobIndex(watches.pods, owners, self._changed_container)
+        self.index = WatchedJobIndex(watches.pods, owners, _changed_container, job_growths.changed_container)
         self._memory = KubeMemory(policy, job_growths, self.index)
         self._actuator = KubeActuator(
             api,
@@ -56,11 +56,6 @@ class Restorer:
         self.index.refresh()
         return restore_originals(self._memory, self._actuator)
 
-    def _changed_container(self, identity: Identity, pod: PodRecord) -> ContainerRecord:
-        """The container whose original is stored."""
-        stored = self._job_growths.changed_container(identity)
-        return next((each for each in pod.containers if each.name == stored), pod.containers[0])
-
     def retire(self) -> None:
         """Delete the JobGrowths of this policy without an original."""
         self._memory.load()
@@ -77,3 +72,8 @@ class Restorer:
         if document is None or slot not in document.slots:
             return job_uid
         return f"{document.namespace}/{document.slots[slot].pod.name or document.name}"
+
+
+def _changed_container(_: Identity, pod: PodRecord, changed: str | None) -> ContainerRecord:
+    """The container whose original is stored."""
+    return next((each for each in pod.containers if each.name == changed), pod.containers[0])

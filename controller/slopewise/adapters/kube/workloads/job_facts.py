@@ -7,7 +7,6 @@ changes, and joins them with Prometheus readings.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from slopewise.adapters.kube.cache.records import ContainerRecord, ManagedPod, NodeRecord, PodRecord
@@ -19,7 +18,7 @@ from slopewise.adapters.kube.workloads.eligibility import (
     ineligible_reason,
     memory_ineligible_reason,
 )
-from slopewise.adapters.kube.workloads.owners import Changed, Identity
+from slopewise.adapters.kube.workloads.owners import Identity, Trainer
 from slopewise.config.training_policy import TrainingPolicySpec
 from slopewise.model import AcceptedRange, CpuAllocation, MemoryAllocation
 
@@ -125,11 +124,9 @@ def facts_of(
     )
 
 
-def trainer_under(
-    spec: TrainingPolicySpec, changed: Changed = lambda _: None
-) -> Callable[[Identity, PodRecord], ContainerRecord]:
+def trainer_under(spec: TrainingPolicySpec) -> Trainer:
     """A function that finds the training container under this policy, or the one that was changed before."""
-    return lambda identity, pod: facts_of(identity, pod, None, None, spec, changed=changed(identity)).managed.container
+    return lambda identity, pod, changed: facts_of(identity, pod, None, None, spec, changed=changed).managed.container
 
 
 def trainer(pod: PodRecord, by_policy: str | None, by_owner: str | None) -> tuple[ContainerRecord, str | None]:

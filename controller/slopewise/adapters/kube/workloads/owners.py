@@ -267,6 +267,9 @@ class JobIndex(Protocol):
 Changed = Callable[[Identity], str | None]
 """The container of a job whose original is stored; None: it has all of its originals."""
 
+Trainer = Callable[[Identity, PodRecord, str | None], ContainerRecord]
+"""The container of a pod that trains; the last argument: what `Changed` says of its job."""
+
 
 class WatchedJobIndex:
     """An index of the watched pods, also those that no policy selects. Shape: `JobIndex`."""
@@ -275,10 +278,9 @@ class WatchedJobIndex:
         self,
         pods: Store[PodRecord],
         owners: Owners,
-        trainer: Callable[[Identity, PodRecord], ContainerRecord],
+        trainer: Trainer,
         changed: Changed = lambda _: None,
     ) -> None:
-        """`trainer`: which container of a pod trains."""
         self._pods = pods
         self._owners = owners
         self._trainer = trainer
@@ -307,7 +309,8 @@ class WatchedJobIndex:
         known = self._known.get(job_uid)
         if known is not None and known.pod is pod:
             return known
-        return ManagedPod(job_uid, identity.workload, identity.slot, pod, self._trainer(identity, pod), identity.study)
+        container = self._trainer(identity, pod, self.changed(identity))
+        return ManagedPod(job_uid, identity.workload, identity.slot, pod, container, identity.study)
 
     def _newest(self, job_uid: str) -> tuple[Identity, PodRecord] | None:
         """The pod as the store has it now; not another pod of the same name."""
